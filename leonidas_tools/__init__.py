@@ -1,0 +1,1 @@
+"""The tool runtime of a voice agent on Gemini Live."""

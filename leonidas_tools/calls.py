@@ -1,0 +1,203 @@
+"""What flows: a call, its result, and what a tool can see of both."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from leonidas_tools.errors import ToolError
+
+if TYPE_CHECKING:
+    from leonidas_tools.settings.models import ToolConfiguration
+    from leonidas_tools.tool import Tool
+
+T = TypeVar("T")
+
+_NO_ARGUMENTS: Mapping[str, Any] = {}
+
+
+class ResultStatus(StrEnum):
+    """How a call ended, in the words the model reads."""
+
+    OK = "ok"
+    NO_RESULTS = "no_results"
+    INVALID_ARGUMENT = "invalid_argument"
+    NOT_FOUND = "not_found"
+    DISABLED = "disabled"
+    DENIED = "denied"
+    PENDING_APPROVAL = "pending_approval"
+    TIMEOUT = "timeout"
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    UNAVAILABLE = "unavailable"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOOP = "loop"
+    LIMITED = "limited"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Media:
+    """A picture or a sound that belongs to a result.
+
+    Args:
+        mime_type: Such as `image/png` or `audio/wav`.
+        data: The bytes.
+    """
+
+    mime_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolResult:
+    """How a call ended: a status, data, and what to tell the model.
+
+    Args:
+        status: One of `ResultStatus`.
+        result: What the function returned, as plain JSON once the call has ended.
+        message: One sentence for the model.
+        retryable: Whether calling again can help.
+        retry_hint: What to change before calling again.
+        reason_code: A short word for programs.
+        valid_options: What would have been accepted.
+        media: Pictures and sounds, sent beside the JSON.
+        error: The exception behind a failure, for the log; the model never reads it.
+
+    Example:
+        >>> ToolResult(result={"celsius": 21}).to_response()
+        {'status': 'ok', 'result': {'celsius': 21}, 'retryable': False}
+        >>> ToolResult.no_results("No flights on that day.").to_response()
+        {'status': 'no_results', 'message': 'No flights on that day.', 'retryable': False}
+    """
+
+    status: ResultStatus = ResultStatus.OK
+    result: Any = None
+    message: str | None = None
+    retryable: bool = False
+    retry_hint: str | None = None
+    reason_code: str | None = None
+    valid_options: Sequence[Any] | None = None
+    media: Sequence[Media] = ()
+    error: BaseException | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool did what it was asked."""
+        return self.status is ResultStatus.OK or self.status is ResultStatus.NO_RESULTS
+
+    @classmethod
+    def no_results(cls, message: str, **more: Any) -> ToolResult:
+        """Says that the tool worked and found nothing, so that the model need not ask again."""
+        return cls(status=ResultStatus.NO_RESULTS, message=message, **more)
+
+    @classmethod
+    def not_found(cls, message: str, **more: Any) -> ToolResult:
+        """Says that what was asked for does not exist."""
+        return cls(status=ResultStatus.NOT_FOUND, message=message, **more)
+
+    @classmethod
+    def failed(cls, message: str, **more: Any) -> ToolResult:
+        """Says that the tool did not do what it was asked."""
+        return cls(status=ResultStatus.FAILED, message=message, **more)
+
+    @classmethod
+    def from_error(cls, error: ToolError) -> ToolResult:
+        """Turns an error whose message is meant for the model into a result."""
+        return cls(
+            status=ResultStatus(error.status),
+            message=error.message or None,
+            retryable=error.retryable,
+            retry_hint=error.retry_hint,
+            reason_code=error.reason_code,
+            valid_options=error.valid_options,
+            error=error,
+        )
+
+    def to_response(self) -> dict[str, Any]:
+        """The envelope that the model reads: only `None` says nothing and is left out."""
+        response: dict[str, Any] = {"status": self.status.value}
+        if self.result is not None:
+            response["result"] = self.result
+        if self.message is not None:
+            response["message"] = self.message
+        response["retryable"] = self.retryable
+        if self.retry_hint is not None:
+            response["retry_hint"] = self.retry_hint
+        if self.reason_code is not None:
+            response["reason_code"] = self.reason_code
+        if self.valid_options is not None:
+            response["valid_options"] = list(self.valid_options)
+        return response
+
+
+class ToolSession:
+    """One conversation, and what its calls share.
+
+    Args:
+        id: A name for it in logs and events; by default a random one.
+
+    Example:
+        >>> session = ToolSession("kitchen")
+        >>> session.get(dict)["lights"] = "on"
+        >>> session.get(dict)
+        {'lights': 'on'}
+    """
+
+    __slots__ = ("__weakref__", "_values", "id", "numbers")
+
+    def __init__(self, id: str | None = None) -> None:  # noqa: A002 - the field's own word
+        self.id = id or uuid.uuid4().hex[:12]
+        self.numbers: Iterator[int] = itertools.count(1)
+        self._values: dict[type, Any] = {}
+
+    def get(self, kind: type[T]) -> T:
+        """The session's one object of this kind, made on first use by calling `kind()`."""
+        try:
+            return self._values[kind]  # type: ignore[no-any-return]  # put there under its kind
+        except KeyError:
+            return self._values.setdefault(kind, kind())
+
+    def put(self, value: Any, kind: type | None = None) -> None:
+        """Gives the session its object of this kind (by default of the value's own)."""
+        self._values[kind or type(value)] = value
+
+    def __repr__(self) -> str:
+        return f"ToolSession({self.id!r})"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """One request to run a tool.
+
+    Args:
+        name: The tool's own name.
+        arguments: By parameter name, as the model gave them; validated ones once it runs.
+        id: The id the answer must carry; `None` where the server gave none.
+        called_as: The name the model used, where it differs from the tool's own.
+        session: The conversation it belongs to.
+        tool: The tool, once the registry has found it.
+        settings: The settings it is pinned to; `None` stands for the defaults.
+        number: Its place among the calls of its session.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=lambda: _NO_ARGUMENTS)
+    id: str | None = None
+    called_as: str | None = None
+    session: ToolSession = field(default_factory=ToolSession)
+    tool: Tool | None = None
+    settings: ToolConfiguration | None = None
+    number: int = 0
+
+    @property
+    def trace_id(self) -> str:
+        """Names this call in events, logs and traces, also where the server gave no id."""
+        return f"{self.session.id}-{self.number}"
+
+
+Run: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+"""Everything runnable: a compiled tool, or a policy around one."""

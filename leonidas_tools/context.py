@@ -1,0 +1,98 @@
+"""What a running tool can see and say: its call, its session, progress, undo steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from leonidas_tools.calls import ToolCall, ToolSession
+from leonidas_tools.errors import ToolCancelledError
+from leonidas_tools.events import EventKind, Sink, ToolEvent
+
+UndoStep: TypeAlias = Callable[[], Any]
+
+
+class ToolContext:
+    """Given to a tool that has a parameter annotated `ToolContext`; the model never sees it.
+
+    Safe to use from the thread of a sync tool.
+
+    Args:
+        call: The call being run.
+        sink: Where events go.
+
+    Example:
+        >>> async def book(city: str, ctx: ToolContext) -> str:
+        ...     ctx.progress("Asking the airline", fraction=0.5)
+        ...     return f"booked for {ctx.session.id}"
+    """
+
+    __slots__ = ("_loop", "_sink", "_undo", "call", "cancelled")
+
+    def __init__(self, call: ToolCall, sink: Sink | None = None) -> None:
+        self.call = call
+        self.cancelled = False
+        """Becomes true when the call was cancelled or ran out of time: a loop should look at it."""
+        self._sink = sink
+        self._loop = asyncio._get_running_loop()
+        self._undo: list[UndoStep] = []
+
+    @property
+    def session(self) -> ToolSession:
+        """The conversation this call belongs to."""
+        return self.call.session
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The tool's `custom_parameters` from the settings."""
+        settings = self.call.settings
+        return settings.custom_parameters if settings is not None else {}
+
+    def progress(
+        self, message: str | None = None, *, fraction: float | None = None, **data: Any
+    ) -> None:
+        """Tells whoever listens how far the tool is.
+
+        Args:
+            message: A sentence for a person.
+            fraction: How much is done, from 0 to 1.
+            data: Anything else that is plain JSON.
+        """
+        if message is not None:
+            data["message"] = message
+        if fraction is not None:
+            data["fraction"] = fraction
+        self.emit(EventKind.PROGRESS, data)
+
+    def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
+        """Sends an event of this call, from whatever thread."""
+        if self._sink is None:
+            return
+        event = ToolEvent(kind=kind, call=self.call, data=data)
+        if self._loop is None or asyncio._get_running_loop() is self._loop:
+            self._sink(event)
+        else:
+            self._loop.call_soon_threadsafe(self._sink, event)
+
+    def undo(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Registers a step that takes back what the tool has just done.
+
+        The steps run in reverse order if the call does not complete.
+
+        Args:
+            step: A function, sync or async.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+        """
+        self._undo.append(lambda: step(*args, **kwargs))
+
+    def take_undo_steps(self) -> list[UndoStep]:
+        """The registered steps, last first; they are forgotten here."""
+        steps, self._undo = self._undo[::-1], []
+        return steps
+
+    def raise_if_cancelled(self) -> None:
+        """Raises `ToolCancelledError` once the call is no longer wanted."""
+        if self.cancelled:
+            raise ToolCancelledError("The call was cancelled.")

@@ -1,0 +1,202 @@
+"""Everything that can go wrong, as one tree.
+
+::
+
+    LeonidasError
+    ├── RegistryError               a tool cannot be registered or found
+    │   ├── DuplicateToolError
+    │   ├── ToolNotFoundError       knows the closest names
+    │   └── SchemaError             a signature or schema that cannot become a tool
+    ├── ConfigurationError          knows the file, the line and the key
+    ├── SimulatorError              the Live simulator saw the protocol broken
+    └── ToolError                   raised in or around a tool; the model reads its message
+        ├── RetryableError          nothing happened yet: repeating is safe, whatever the effect
+        ├── ToolExecutionError
+        ├── ToolTimeoutError
+        ├── ToolValidationError     knows the path, the reason and the valid options
+        ├── ToolDisabledError
+        ├── ToolDeniedError
+        ├── ToolCancelledError
+        └── DependencyError         knows what is missing
+
+Every class has a `level`: `tool` (one call suffers), `pipeline` (a stage or a file), `system`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+ErrorLevel = Literal["tool", "pipeline", "system"]
+
+
+class LeonidasError(Exception):
+    """Raised by this library; the root of the tree."""
+
+    level: ClassVar[ErrorLevel] = "system"
+
+
+class RegistryError(LeonidasError):
+    """Raised when a tool cannot be registered or found."""
+
+    level: ClassVar[ErrorLevel] = "pipeline"
+
+
+class DuplicateToolError(RegistryError):
+    """Raised when a name is registered a second time."""
+
+
+class SchemaError(RegistryError):
+    """Raised when a signature or a JSON Schema cannot become a tool."""
+
+
+class ToolNotFoundError(RegistryError):
+    """Raised when no tool has the name.
+
+    Args:
+        name: The name that was asked for.
+        suggestions: The closest names there are, best first.
+    """
+
+    level: ClassVar[ErrorLevel] = "tool"
+
+    def __init__(self, name: str, suggestions: Sequence[str] = ()) -> None:
+        self.name = name
+        self.suggestions = tuple(suggestions)
+        hint = f"; did you mean {self.suggestions[0]!r}?" if suggestions else ""
+        super().__init__(f"There is no tool {name!r}{hint}")
+
+
+class ConfigurationError(LeonidasError):
+    """Raised when settings are wrong; the message names file, line and key where known.
+
+    Args:
+        message: What is wrong and what to do about it.
+        file: The file it stands in.
+        line: The line, counted from 1.
+        key: The dotted path of the key, such as `tools.get_weather.timeout`.
+    """
+
+    level: ClassVar[ErrorLevel] = "pipeline"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: Path | str | None = None,
+        line: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        self.message = message
+        self.file = None if file is None else str(file)
+        self.line = line
+        self.key = key
+        place = ":".join(str(p) for p in (self.file, line) if p is not None)
+        super().__init__(": ".join(p for p in (place, key, message) if p))
+
+
+class SimulatorError(LeonidasError):
+    """Raised when a client broke the Live protocol, or a scenario cannot be played."""
+
+
+class ToolError(LeonidasError):
+    """Raised by a tool to choose what the model reads.
+
+    Any other exception tells the model only that the tool failed.
+
+    Args:
+        message: One sentence for the model.
+        status: A `ResultStatus` value; by default the one of the class.
+        retryable: Whether calling again can help.
+        retry_hint: What to change before calling again.
+        reason_code: A short word for programs.
+        valid_options: What would have been accepted.
+
+    Example:
+        >>> raise ToolError("The shop is closed.", retry_hint="Try after 9 o'clock.")
+        Traceback (most recent call last):
+        ...
+        leonidas_tools.errors.ToolError: The shop is closed.
+    """
+
+    level: ClassVar[ErrorLevel] = "tool"
+    status: str = "failed"
+    retryable: bool = False
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status: str | None = None,
+        retryable: bool | None = None,
+        retry_hint: str | None = None,
+        reason_code: str | None = None,
+        valid_options: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        if status is not None:
+            self.status = status
+        if retryable is not None:
+            self.retryable = retryable
+        self.retry_hint = retry_hint
+        self.reason_code = reason_code
+        self.valid_options = None if valid_options is None else list(valid_options)
+
+
+class RetryableError(ToolError):
+    """Raised by a tool that failed before it changed anything: repeating is safe."""
+
+    retryable = True
+
+
+class ToolExecutionError(ToolError):
+    """Raised when a tool failed for a reason of its own."""
+
+
+class ToolTimeoutError(ToolError):
+    """Raised when a tool took longer than it may."""
+
+    status = "timeout"
+    retryable = True
+
+
+class ToolValidationError(ToolError):
+    """Raised when arguments do not fit the tool's schema."""
+
+    status = "invalid_argument"
+
+
+class ToolDisabledError(ToolError):
+    """Raised when a tool is switched off or under maintenance."""
+
+    status = "disabled"
+
+
+class ToolDeniedError(ToolError):
+    """Raised when a policy or a person refused the call."""
+
+    status = "denied"
+
+
+class ToolCancelledError(ToolError):
+    """Raised when a call was cancelled before it ended."""
+
+    status = "cancelled"
+
+
+class DependencyError(ToolError):
+    """Raised when what a tool needs is not there.
+
+    Args:
+        missing: What is missing: names of tools, modules or commands.
+    """
+
+    status = "unavailable"
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        self.missing = tuple(missing)
+        names = ", ".join(repr(name) for name in self.missing)
+        super().__init__(f"The tool needs {names}, which is not available.")
+        self.reason_code = "missing_dependency"

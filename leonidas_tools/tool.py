@@ -1,0 +1,337 @@
+"""What a tool is: metadata and a function. `@tool` makes one out of a signature and a docstring."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum, IntEnum, StrEnum
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from leonidas_tools.errors import SchemaError
+from leonidas_tools.schema import Signature, read_json_schema, read_signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+E = TypeVar("E", bound=Enum)
+
+
+class ToolCategory(StrEnum):
+    """Who runs the tool."""
+
+    ACTION = "action"
+    SPEECH = "speech"
+    PYTHON = "python"
+    MCP = "mcp"
+    SYSTEM = "system"
+    DATA = "data"
+    INTEGRATION = "integration"
+
+
+class ToolPriority(IntEnum):
+    """Who goes first when not everything can run at once. Critical calls never wait."""
+
+    CRITICAL = 1
+    HIGH = 2
+    NORMAL = 3
+    LOW = 4
+    BACKGROUND = 5
+
+
+class ToolStatus(StrEnum):
+    """Whether a tool can be called."""
+
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+    DISABLED = "disabled"
+    ERROR = "error"
+    MAINTENANCE = "maintenance"
+
+
+class ToolEffect(StrEnum):
+    """What a call changes; it decides on retries, sharing, lanes and cancellation."""
+
+    READ = "read"
+    IDEMPOTENT = "idempotent"
+    ONCE = "once"
+
+
+class ToolBehavior(StrEnum):
+    """Whether the model waits for the answer (Gemini's `FunctionDeclaration.behavior`)."""
+
+    BLOCKING = "BLOCKING"
+    NON_BLOCKING = "NON_BLOCKING"
+
+
+class ToolScheduling(StrEnum):
+    """When the model speaks of an answer it did not wait for (`FunctionResponse.scheduling`)."""
+
+    SILENT = "SILENT"
+    WHEN_IDLE = "WHEN_IDLE"
+    INTERRUPT = "INTERRUPT"
+
+
+def as_enum(kind: type[E], value: E | str | int) -> E:
+    """The member of an enumeration, given itself, its value or its name in any case.
+
+    Raises:
+        SchemaError: There is no such member.
+
+    Example:
+        >>> as_enum(ToolPriority, "High"), as_enum(ToolPriority, 2)
+        (<ToolPriority.HIGH: 2>, <ToolPriority.HIGH: 2>)
+    """
+    if isinstance(value, kind):
+        return value
+    for member in kind:
+        if value == member.value or str(value).upper() in (member.name, str(member.value).upper()):
+            return member
+    options = ", ".join(repr(member.name.lower()) for member in kind)
+    raise SchemaError(f"{value!r} is not a {kind.__name__}; choose one of {options}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolMetadata:
+    """All that is known of a tool but its function.
+
+    Args:
+        name: The tool's own name, used by `execute`, the settings and policies.
+        description: What it does, for the model.
+        parameters: A JSON Schema of type `object`.
+        category: Which category processor runs it.
+        priority: Who goes first when not everything can run at once.
+        effect: What a call changes.
+        timeout_seconds: How long one attempt may take; `None` leaves it to the settings.
+        deadline_seconds: How long the whole call may take, waits and retries included.
+        retry_attempts: How often it is tried again; `None` leaves it to the effect.
+        fallback_tools: Tools to try in turn, with the same arguments, when it stays down.
+        dependencies: What it needs: names of tools, `module:NAME` or `command:NAME`.
+        tags: Words to find it by.
+        lane: Which lane it shares; by default that of its module or object.
+        cache_seconds: How long a result may be reused.
+        requires_approval: Whether a person is asked first.
+        behavior: Whether the model waits for it.
+        scheduling: When the model speaks of its answer, where it did not wait.
+        cpu_bound: Whether it runs in a process of its own.
+        status: Whether it can be called.
+        version: The tool's own version, where it has one.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    category: ToolCategory = ToolCategory.PYTHON
+    priority: ToolPriority = ToolPriority.NORMAL
+    effect: ToolEffect = ToolEffect.ONCE
+    timeout_seconds: float | None = None
+    deadline_seconds: float | None = None
+    retry_attempts: int | None = None
+    fallback_tools: Sequence[str] = ()
+    dependencies: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    lane: str | None = None
+    cache_seconds: float | None = None
+    requires_approval: bool = False
+    behavior: ToolBehavior | None = None
+    scheduling: ToolScheduling | None = None
+    cpu_bound: bool = False
+    status: ToolStatus = ToolStatus.ACTIVE
+    version: str | None = None
+
+
+_ENUMS: Mapping[str, type[Enum]] = {
+    "category": ToolCategory,
+    "priority": ToolPriority,
+    "effect": ToolEffect,
+    "behavior": ToolBehavior,
+    "scheduling": ToolScheduling,
+    "status": ToolStatus,
+}
+_OPTIONS = frozenset(f.name for f in fields(ToolMetadata)) - {"parameters"} | {"undo"}
+
+
+def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with their enumerations resolved; an unknown one is an error."""
+    for unknown in options.keys() - _OPTIONS:
+        raise SchemaError(
+            f"{unknown!r} is not an option of a tool; choose from {sorted(_OPTIONS)!r}"
+        )
+    return {
+        key: as_enum(_ENUMS[key], value) if key in _ENUMS and value is not None else value
+        for key, value in options.items()
+    }
+
+
+class Tool(Generic[P, R]):
+    """Metadata and a function; still callable as the function it was made of.
+
+    The signature is read when first needed, so that a decorated method can be bound first.
+
+    Args:
+        function: What runs: async or sync, a generator of either kind, a bound method, a callable
+            object or a `functools.partial`.
+        signature: How to call it; read from the function when left out.
+        undo: Called with the same arguments when a call was cancelled half-way.
+        options: The fields of `ToolMetadata` except `parameters`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        signature: Signature | None = None,
+        undo: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.function = function
+        self.undo = undo
+        self._options = _checked(options)
+        self._signature = signature
+
+    @classmethod
+    def from_json_schema(
+        cls,
+        *,
+        name: str,
+        parameters: Mapping[str, Any],
+        function: Callable[..., R],
+        description: str = "",
+        **options: Any,
+    ) -> Tool[..., R]:
+        """Makes a tool of a JSON Schema and a function that takes the arguments by keyword.
+
+        Args:
+            name: The tool's name.
+            parameters: A JSON Schema of type `object`, of any draft.
+            function: What runs; a parameter annotated `ToolContext` is injected here too.
+            description: What it does, for the model.
+            options: The fields of `ToolMetadata`, and `undo`.
+
+        Raises:
+            SchemaError: The schema is not one, or refers to what is not there.
+
+        Example:
+            >>> add = Tool.from_json_schema(
+            ...     name="add",
+            ...     parameters={"type": "object", "properties": {"a": {"type": "integer"}}},
+            ...     function=lambda a: a + 1,
+            ... )
+            >>> add.name
+            'add'
+        """
+        signature = read_json_schema(function, parameters, description=description)
+        return cast("type[Tool[..., R]]", cls)(
+            function, signature=signature, name=name, description=description, **options
+        )
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """How the function is called; raises `SchemaError` where that cannot be told."""
+        return self._signature or read_signature(self.function)
+
+    @functools.cached_property
+    def metadata(self) -> ToolMetadata:
+        """All that is known of the tool but its function."""
+        signature = self.signature
+        options: dict[str, Any] = {
+            "name": signature.name,
+            "description": signature.description,
+            **{key: value for key, value in self._options.items() if value is not None},
+        }
+        if options.get("cpu_bound") and signature.context_parameter:
+            raise SchemaError(
+                f"{options['name']!r} is cpu_bound and runs in another process, where no "
+                f"ToolContext reaches: drop its parameter {signature.context_parameter!r}"
+            )
+        return ToolMetadata(parameters=signature.parameters, **options)
+
+    @property
+    def name(self) -> str:
+        """The tool's own name."""
+        return self.metadata.name
+
+    def with_options(self, **options: Any) -> Tool[P, R]:
+        """The same tool with some options changed."""
+        undo = options.pop("undo", self.undo)
+        return Tool(
+            self.function, signature=self._signature, undo=undo, **{**self._options, **options}
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Tool[..., R]:
+        if instance is None:
+            return self
+        bound = self.function.__get__(instance, owner)  # type: ignore[attr-defined]  # a method
+        return Tool(bound, undo=self.undo, **self._options)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self._options.get('name') or getattr(self.function, '__name__', '?')!r}>"
+
+
+def as_tool(thing: Tool[..., Any] | Callable[..., Any], **options: Any) -> Tool[..., Any]:
+    """A tool out of whatever can be one: a tool as it is, or a function.
+
+    Raises:
+        SchemaError: The thing is neither.
+    """
+    if isinstance(thing, Tool):
+        return thing.with_options(**options) if options else thing
+    if not callable(thing):
+        raise SchemaError(f"{thing!r} is not a tool: give a Tool or a function")
+    return Tool(thing, **options)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    category: ToolCategory | str | None = None,
+    priority: ToolPriority | str | int | None = None,
+    effect: ToolEffect | str | None = None,
+    timeout_seconds: float | None = None,
+    deadline_seconds: float | None = None,
+    retry_attempts: int | None = None,
+    fallback_tools: Sequence[str] | None = None,
+    dependencies: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    lane: str | None = None,
+    cache_seconds: float | None = None,
+    requires_approval: bool | None = None,
+    behavior: ToolBehavior | str | None = None,
+    scheduling: ToolScheduling | str | None = None,
+    cpu_bound: bool | None = None,
+    status: ToolStatus | str | None = None,
+    version: str | None = None,
+    undo: Callable[..., Any] | None = None,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """Makes a tool of a function: its signature and docstring become the schema.
+
+    Args:
+        function: The function, when used without options.
+        options: The fields of `ToolMetadata` except `parameters`, and `undo`. Enumerations also
+            take their names as strings in any case.
+
+    Raises:
+        SchemaError: An option is unknown.
+
+    Example:
+        >>> @tool(effect="read", timeout_seconds=5, tags=["weather"])
+        ... async def get_weather(city: str) -> dict:
+        ...     '''Current weather in a city.
+        ...
+        ...     Args:
+        ...         city: Name of the city.
+        ...     '''
+        ...     return {"city": city}
+        >>> get_weather.metadata.parameters["properties"]["city"]["description"]
+        'Name of the city.'
+    """
+    if function is not None:
+        return Tool(function)
+    return lambda decorated: Tool(decorated, **options)
