@@ -1,0 +1,191 @@
+"""The kinds of value that settings are made of: durations, counts, switches, enumerations."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from leonidas_tools.errors import SchemaError
+from leonidas_tools.tool import (
+    ToolBehavior,
+    ToolEffect,
+    ToolPriority,
+    ToolScheduling,
+    ToolStatus,
+    as_enum,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+E = TypeVar("E", bound=Enum)
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?\s*", re.ASCII)
+_SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NULLS = frozenset({"", "~", "null"})
+_VARIABLE = r"\$\{.+\}"
+
+
+def unset(value: Any) -> Any:
+    """What an environment variable holds for nothing becomes `None`; all else stays."""
+    return None if isinstance(value, str) and value.strip().lower() in _NULLS else value
+
+
+def seconds(value: Any) -> Any:
+    """Seconds out of a number, or of text such as `500ms`, `2s`, `1m`, `1h`.
+
+    Raises:
+        ValueError: The text is not a duration, or the value is a boolean.
+
+    Example:
+        >>> seconds("500ms"), seconds("1m"), seconds(2)
+        (0.5, 60.0, 2)
+    """
+    if isinstance(value, bool):
+        raise ValueError("is not a duration: give seconds, or text such as '500ms', '2s', '1m'")  # noqa: TRY004 - pydantic reports ValueErrors
+    value = unset(value)
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value)
+    if match is None:
+        raise ValueError("is not a duration: give seconds, or text such as '500ms', '2s', '1m'")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def number(value: Any) -> Any:
+    """A number or its text; a boolean is refused, which Python takes for 0 or 1.
+
+    Raises:
+        ValueError: The value is a boolean.
+    """
+    if isinstance(value, bool):
+        raise ValueError("is not a number")  # noqa: TRY004 - pydantic reports ValueErrors
+    return unset(value)
+
+
+def mapping(value: Any) -> Any:
+    """A section whose lines are all commented out is an empty one."""
+    return {} if value is None else value
+
+
+def _choice(kind: type[E]) -> Callable[[Any], Any]:
+    """Reads a member of the enumeration, its value or its name in any case."""
+    options = ", ".join(repr(member.name.lower()) for member in kind)
+
+    def read(value: Any) -> Any:
+        value = unset(value)
+        if value is None:
+            return None
+        try:
+            if not isinstance(value, bool):
+                return as_enum(kind, value)
+        except SchemaError:
+            pass  # its message shows the value, which may be a secret of the environment
+        raise ValueError(f"is not one of {options}")
+
+    return read
+
+
+def _choice_schema(kind: type[Enum]) -> dict[str, Any]:
+    names = [name for member in kind for name in (member.name.lower(), member.name)]
+    numbers = [member.value for member in kind if isinstance(member.value, int)]
+    return {
+        "anyOf": [
+            {"enum": [*names, *numbers]},
+            {"type": "string", "pattern": _VARIABLE},
+            {"type": "null"},
+        ]
+    }
+
+
+def _number_schema(kind: str, *, nullable: bool = True, **bounds: float) -> dict[str, Any]:
+    options: list[dict[str, Any]] = [
+        {"type": kind, **bounds},
+        {"type": "string", "pattern": _VARIABLE},
+    ]
+    return {"anyOf": [*options, {"type": "null"}] if nullable else options}
+
+
+def _duration_schema(*, nullable: bool) -> dict[str, Any]:
+    options: list[dict[str, Any]] = [
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "pattern": rf"^\s*(\d+\.?\d*|\.\d+)\s*(ms|s|m|h)?\s*$|{_VARIABLE}"},
+    ]
+    return {"anyOf": [*options, {"type": "null"}] if nullable else options}
+
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_FromZero = Annotated[int, Field(ge=0)]
+_FromOne = Annotated[int, Field(ge=1)]
+
+Duration = Annotated[
+    _Positive, BeforeValidator(seconds), WithJsonSchema(_duration_schema(nullable=False))
+]
+OptionalDuration = Annotated[
+    _Positive | None, BeforeValidator(seconds), WithJsonSchema(_duration_schema(nullable=True))
+]
+Number = Annotated[
+    _Finite, BeforeValidator(number), WithJsonSchema(_number_schema("number", nullable=False))
+]
+OptionalNumber = Annotated[
+    _Finite | None, BeforeValidator(number), WithJsonSchema(_number_schema("number"))
+]
+CountFromZero = Annotated[
+    _FromZero,
+    BeforeValidator(number),
+    WithJsonSchema(_number_schema("integer", nullable=False, minimum=0)),
+]
+Count = Annotated[
+    _FromOne,
+    BeforeValidator(number),
+    WithJsonSchema(_number_schema("integer", nullable=False, minimum=1)),
+]
+OptionalCount = Annotated[
+    _FromOne | None, BeforeValidator(number), WithJsonSchema(_number_schema("integer", minimum=1))
+]
+Retries = Annotated[
+    Annotated[int, Field(ge=0, le=20)] | None,
+    BeforeValidator(number),
+    WithJsonSchema(_number_schema("integer", minimum=0, maximum=20)),
+]
+Port = Annotated[
+    Annotated[int, Field(ge=0, le=65535)] | None,
+    BeforeValidator(number),
+    WithJsonSchema(_number_schema("integer", minimum=0, maximum=65535)),
+]
+Switch = Annotated[bool, WithJsonSchema(_number_schema("boolean", nullable=False))]
+OptionalSwitch = Annotated[
+    bool | None, BeforeValidator(unset), WithJsonSchema(_number_schema("boolean"))
+]
+Name = Annotated[str, Field(min_length=1)]
+Names = tuple[Name, ...]
+
+Status = Annotated[
+    ToolStatus | None,
+    BeforeValidator(_choice(ToolStatus)),
+    WithJsonSchema(_choice_schema(ToolStatus)),
+]
+Priority = Annotated[
+    ToolPriority | None,
+    BeforeValidator(_choice(ToolPriority)),
+    WithJsonSchema(_choice_schema(ToolPriority)),
+]
+Effect = Annotated[
+    ToolEffect | None,
+    BeforeValidator(_choice(ToolEffect)),
+    WithJsonSchema(_choice_schema(ToolEffect)),
+]
+Behavior = Annotated[
+    ToolBehavior | None,
+    BeforeValidator(_choice(ToolBehavior)),
+    WithJsonSchema(_choice_schema(ToolBehavior)),
+]
+Scheduling = Annotated[
+    ToolScheduling | None,
+    BeforeValidator(_choice(ToolScheduling)),
+    WithJsonSchema(_choice_schema(ToolScheduling)),
+]

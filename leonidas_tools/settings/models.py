@@ -1,0 +1,305 @@
+"""What can be set, as typed and frozen models."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from leonidas_tools.settings.fields import (
+    Behavior,
+    Count,
+    CountFromZero,
+    Duration,
+    Effect,
+    Name,
+    Names,
+    Number,
+    OptionalCount,
+    OptionalDuration,
+    OptionalNumber,
+    OptionalSwitch,
+    Port,
+    Priority,
+    Retries,
+    Scheduling,
+    Status,
+    Switch,
+    mapping,
+)
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+Metric: TypeAlias = Literal[
+    "error_rate", "p95_seconds", "p99_seconds", "mean_seconds", "calls_per_minute", "active"
+]
+Parameters: TypeAlias = Annotated[dict[str, Any], BeforeValidator(mapping)]
+Texts: TypeAlias = Annotated[dict[str, str], BeforeValidator(mapping)]
+
+_SEPARATOR = "__"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ToolOverrides(_Model):
+    """Settings of a tool that hold in one environment.
+
+    Args:
+        enabled: Whether the tool can be called.
+        status: Whether it is active, or why it is not; `maintenance` tells the model to come back.
+        priority: Who goes first when not everything can run at once: 1 to 5, or its name.
+        timeout: How long one attempt may take: seconds, or text such as `500ms`, `2s`, `1m`.
+        deadline: How long the whole call may take, its waits and retries included.
+        retry_attempts: How often it is tried again after a failure, from 0 to 20.
+        retry_delay: How long to wait before the first retry; it doubles from there.
+        effect: What a call changes: `read`, `idempotent` or `once`.
+        lane: Tools of the same lane never write at the same time.
+        concurrency: How many calls of this tool may run at once.
+        max_result_bytes: How long its answer may be; a longer one is cut.
+        fallback_tools: Tools to try in turn, with the same arguments, when this one stays down.
+        custom_parameters: Values for the tool itself; it reads them as `ctx.parameters`.
+        behavior: Whether the model waits for the answer: `blocking` or `non_blocking`.
+        scheduling: When the model speaks of an answer it did not wait for: `silent`, `when_idle`
+            or `interrupt`.
+        description: What the model reads about the tool, instead of its own description.
+        requires_approval: Whether a person is asked first.
+        cache_seconds: How long a result may be reused.
+        tags: Words to find it by.
+    """
+
+    enabled: Switch = True
+    status: Status = None
+    priority: Priority = None
+    timeout: OptionalDuration = None
+    deadline: OptionalDuration = None
+    retry_attempts: Retries = None
+    retry_delay: OptionalDuration = None
+    effect: Effect = None
+    lane: Name | None = None
+    concurrency: OptionalCount = None
+    max_result_bytes: OptionalCount = None
+    fallback_tools: Names | None = None
+    custom_parameters: Parameters = Field(default={}, repr=False)
+    behavior: Behavior = None
+    scheduling: Scheduling = None
+    description: str | None = None
+    requires_approval: OptionalSwitch = None
+    cache_seconds: OptionalDuration = None
+    tags: Names | None = None
+
+
+class ToolConfiguration(ToolOverrides):
+    """The settings of one tool; `None` stands for the tool's own value.
+
+    Args:
+        environment_specific: Other values for some environments, by the environment's name.
+
+    Example:
+        >>> settings = ToolConfiguration(timeout="500ms", priority="High")
+        >>> settings.timeout, settings.priority
+        (0.5, <ToolPriority.HIGH: 2>)
+    """
+
+    environment_specific: Annotated[
+        dict[str, Annotated[ToolOverrides, BeforeValidator(mapping)]], BeforeValidator(mapping)
+    ] = {}
+
+
+ToolConfigurations: TypeAlias = Annotated[
+    dict[str, Annotated[ToolConfiguration, BeforeValidator(mapping)]], BeforeValidator(mapping)
+]
+
+
+class MCPServerSettings(_Model):
+    """How to reach one MCP server: a command to start, or an address.
+
+    Args:
+        command: The program to start; it is spoken to over its standard input and output.
+        args: Its arguments.
+        env: Environment variables for it.
+        cwd: The directory it starts in.
+        url: The address of a server that runs already.
+        transport: `stdio`, `http` (streamable) or `sse`; guessed from the other keys.
+        headers: HTTP headers sent with every request.
+        enabled: Whether the server is used.
+        timeout: How long the server may take to answer: seconds, or text such as `10s`.
+        tools: Settings of its tools, by the names the server gives them.
+    """
+
+    command: Name | None = None
+    args: tuple[str, ...] = ()
+    env: Texts = Field(default={}, repr=False)
+    cwd: Name | None = None
+    url: Name | None = None
+    transport: Transport | None = None
+    headers: Texts = Field(default={}, repr=False)
+    enabled: Switch = True
+    timeout: OptionalDuration = None
+    tools: ToolConfigurations = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _guess_transport(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or data.get("transport") is not None:
+            return data
+        if data.get("command") is not None:
+            return {**data, "transport": "stdio"}
+        is_sse = str(data.get("url") or "").partition("?")[0].rstrip("/").endswith("/sse")
+        return {**data, "transport": "sse" if is_sse else "http"}
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("needs either a command to start or a url to connect to, not both")
+        if (self.transport == "stdio") != (self.command is not None):
+            raise ValueError("transport 'stdio' goes with a command, 'http' and 'sse' with a url")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url must begin with http:// or https://")
+        unused = ("headers",) if self.command else ("args", "env", "cwd")
+        for key in unused:
+            if getattr(self, key):
+                raise ValueError(f"{key} does nothing with transport {self.transport!r}: remove it")
+        return self
+
+
+class AlertRule(_Model):
+    """When to raise an alert, and when to take it back.
+
+    Args:
+        name: What the alert is called.
+        metric: What is watched.
+        tool: The tool it is about; all tools together when left out.
+        above: The alert is raised when the metric goes above this.
+        clear_below: The alert is taken back when it falls below this; by default, `above`.
+        min_calls: How many calls there must be before the metric says anything.
+    """
+
+    name: Name
+    metric: Metric
+    tool: Name | None = None
+    above: Number
+    clear_below: OptionalNumber = None
+    min_calls: CountFromZero = 20
+
+    @model_validator(mode="after")
+    def _clears_below_where_it_is_raised(self) -> Self:
+        if self.clear_below is not None and self.clear_below > self.above:
+            raise ValueError("clear_below must not be more than above")
+        return self
+
+
+class MonitoringSettings(_Model):
+    """What is kept and told of the calls.
+
+    Args:
+        history_size: How many ended calls are remembered.
+        alerts: When to raise an alert.
+        prometheus_port: Where `/metrics` is served; nowhere when left out, 0 for any free port.
+    """
+
+    history_size: CountFromZero = 1000
+    alerts: tuple[AlertRule, ...] = ()
+    prometheus_port: Port = None
+
+    @model_validator(mode="after")
+    def _alerts_have_names_of_their_own(self) -> Self:
+        names = [rule.name for rule in self.alerts]
+        if len(set(names)) < len(names):
+            raise ValueError("two alerts have the same name: rename one")
+        return self
+
+
+class PolicySettings(_Model):
+    """Limits that hold for all tools together.
+
+    Args:
+        concurrency: How many calls may run at once; no limit when left out.
+        threads: How many sync tools may run at once, each in a thread.
+        processes: How many CPU-bound tools may run at once; one a processor when left out.
+        max_result_bytes: How long an answer may be, unless the tool says otherwise.
+        default_timeout: How long one attempt may take, unless the tool says otherwise.
+    """
+
+    concurrency: OptionalCount = None
+    threads: Count = 40
+    processes: OptionalCount = None
+    max_result_bytes: Count = 262_144
+    default_timeout: Duration = 30.0
+
+
+class Settings(_Model):
+    """All that can be set.
+
+    Args:
+        version: The version of the file's format.
+        environment: Which `environment_specific` settings hold; the environment variable
+            `LEONIDAS_ENV` overrides it.
+        defaults: Settings of every tool that does not say otherwise.
+        tools: Settings by tool name.
+        toolboxes: Python modules whose tools are loaded.
+        mcp_servers: MCP servers by name.
+        monitoring: What is kept and told of the calls.
+        policies: Limits that hold for all tools together.
+
+    Example:
+        >>> settings = Settings(
+        ...     environment="production",
+        ...     defaults={"timeout": "10s"},
+        ...     tools={"search": {"environment_specific": {"production": {"timeout": "2s"}}}},
+        ... )
+        >>> settings.for_tool("search").timeout, settings.for_tool("another").timeout
+        (2.0, 10.0)
+    """
+
+    version: Literal[1] = 1
+    environment: Name = "development"
+    defaults: Annotated[ToolConfiguration, BeforeValidator(mapping)] = ToolConfiguration()
+    tools: ToolConfigurations = {}
+    toolboxes: Names = ()
+    mcp_servers: Annotated[dict[str, MCPServerSettings], BeforeValidator(mapping)] = {}
+    monitoring: Annotated[MonitoringSettings, BeforeValidator(mapping)] = MonitoringSettings()
+    policies: Annotated[PolicySettings, BeforeValidator(mapping)] = PolicySettings()
+
+    def for_tool(self, name: str) -> ToolConfiguration:
+        """What holds for a tool in the active environment; the identical object each time.
+
+        Settings under `mcp_servers` reach a tool by its own name, and by `server__tool`.
+
+        Args:
+            name: The tool's own name; an unknown one gets the defaults.
+        """
+        return self.resolved.get(name, self.resolved_defaults)
+
+    @functools.cached_property
+    def resolved_defaults(self) -> ToolConfiguration:
+        """What holds for a tool that nothing is said about."""
+        return merge(self._layers(self.defaults))
+
+    @functools.cached_property
+    def resolved(self) -> Mapping[str, ToolConfiguration]:
+        """What holds for each tool that something is said about, by name."""
+        layers = {name: [configuration] for name, configuration in self.tools.items()}
+        for server, settings in self.mcp_servers.items():
+            for name, configuration in settings.tools.items():
+                for known_as in (name, f"{server}{_SEPARATOR}{name}"):
+                    layers.setdefault(known_as, []).insert(0, configuration)
+        return {name: merge(self._layers(self.defaults, *own)) for name, own in layers.items()}
+
+    def _layers(self, *configurations: ToolConfiguration) -> list[ToolOverrides]:
+        overrides = (c.environment_specific.get(self.environment) for c in configurations)
+        return [*configurations, *(o for o in overrides if o is not None)]
+
+
+def merge(layers: Iterable[ToolOverrides]) -> ToolConfiguration:
+    """Lays settings over one another, later ones on top; custom parameters are merged by key."""
+    values: dict[str, Any] = {}
+    for layer in layers:
+        own = {key: getattr(layer, key) for key in layer.model_fields_set}
+        parameters = own.pop("custom_parameters", {})
+        values |= own
+        values["custom_parameters"] = {**values.get("custom_parameters", {}), **parameters}
+    values.pop("environment_specific", None)
+    return ToolConfiguration.model_construct(**values)
