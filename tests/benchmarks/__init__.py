@@ -1,0 +1,1 @@
+"""What a tool call costs here, beside a bare floor and upstream: `python -m tests.benchmarks`."""

@@ -1,0 +1,1 @@
+"""One file a way of answering calls; each has `make(functions)`."""

@@ -1,0 +1,44 @@
+"""Ours as a stream, with its defaults: validation, lanes, timeout, ledger and metrics on."""
+
+from collections.abc import AsyncIterable
+from typing import Any, Self
+
+from leonidas_tools import AdvancedToolProcessor, Tool
+from tests.benchmarks.adapter import Functions, Part
+from tests.benchmarks.streaming import StreamAdapter
+
+
+def build(functions: Functions) -> AdvancedToolProcessor:
+    """The functions as read tools of one processor."""
+    tools = [Tool(function, effect="read") for function in functions.values()]
+    return AdvancedToolProcessor(tools=tools, builtin_tools=False)
+
+
+class OursStream(StreamAdapter):
+    """`AdvancedToolProcessor` as a stream of parts."""
+
+    def __init__(self, functions: Functions) -> None:
+        super().__init__()
+        self._tools = build(functions)
+
+    async def __aenter__(self) -> Self:
+        await self._tools.__aenter__()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await super().__aexit__(*exc)
+        await self._tools.__aexit__(None, None, None)
+
+    def stream(self, parts: AsyncIterable[Part]) -> AsyncIterable[Part]:
+        """A session of its own; the tools are shared."""
+        output: AsyncIterable[Part] = self._tools(parts)
+        return output
+
+    def declare(self) -> Any:
+        """The declarations of all tools."""
+        return self._tools.declarations()
+
+
+def make(functions: Functions) -> OursStream:
+    """Our stream over these functions."""
+    return OursStream(functions)

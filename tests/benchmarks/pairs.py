@@ -1,0 +1,83 @@
+"""Runs a workload in pairs of processes: the floor, and right behind it an adapter."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from tests.benchmarks.suite import load
+from tests.benchmarks.workload import FLOOR, Figures, Workload
+
+ROOT = Path(__file__).resolve().parents[2]
+_REPEATS = 2
+_WHOLE_CORE = 0.9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """Two processes in a row.
+
+    Args:
+        adapter: Who ran behind the floor.
+        floor: What the floor took; empty where there is none.
+        figures: What the adapter took.
+    """
+
+    adapter: str
+    floor: Figures
+    figures: Figures
+
+    @property
+    def had_a_core(self) -> bool:
+        """Whether both halves had (nearly) a core to themselves."""
+        return all(half.get("cpu_share", 1.0) >= _WHOLE_CORE for half in (self.floor, self.figures))
+
+
+Results: TypeAlias = Mapping[str, Sequence[Pair]]
+"""The pairs of each workload, by its name."""
+
+
+def plan(names: Sequence[str], quick: bool) -> list[tuple[str, str]]:
+    """Workload and adapter of every pair, adapters taking turns."""
+    pairs: list[tuple[str, str]] = []
+    for name in names:
+        counts = {adapter: 1 if quick else count for adapter, count in load(name).pairs.items()}
+        for turn in range(max(counts.values())):
+            pairs += [(name, adapter) for adapter, count in counts.items() if turn < count]
+    return pairs
+
+
+def run_pair(name: str, adapter: str, quick: bool, say: Callable[[str], None]) -> Pair:
+    """Runs one pair; again, where the machine was not free for it."""
+    workload = load(name)
+    pair = _run_once(name, workload, adapter, quick)
+    for _ in range(_REPEATS):
+        if not workload.busy or pair.had_a_core:
+            break
+        say(f"{name} {adapter}: the machine was busy, once more")
+        pair = _run_once(name, workload, adapter, quick)
+    return pair
+
+
+def _run_once(name: str, workload: Workload, adapter: str, quick: bool) -> Pair:
+    floor = _run_child(name, FLOOR, quick) if workload.has_floor else {}
+    return Pair(adapter=adapter, floor=floor, figures=_run_child(name, adapter, quick))
+
+
+def _run_child(workload: str, adapter: str, quick: bool) -> Figures:
+    command = [sys.executable, "-m", "tests.benchmarks.child", workload, adapter]
+    done = subprocess.run(
+        [*command, "--quick"] if quick else command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{workload!r} with {adapter!r} failed:\n{done.stderr[-3000:]}")
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures

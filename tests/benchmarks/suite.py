@@ -1,0 +1,25 @@
+"""The workloads, in the order of the table."""
+
+import importlib
+from typing import cast
+
+from tests.benchmarks.workload import Workload
+
+NAMES = (
+    "latency",
+    "throughput",
+    "audio",
+    "fan_out",
+    "blocking",
+    "many_tools",
+    "large_result",
+    "memory",
+    "sessions",
+    "imports",
+)
+
+
+def load(name: str) -> Workload:
+    """One workload by name."""
+    module = importlib.import_module(f"tests.benchmarks.workloads.{name}")
+    return cast("Workload", module.WORKLOAD)

@@ -1,0 +1,42 @@
+"""What `import leonidas_tools` adds to `import genai_processors.content_api`."""
+
+import importlib
+import sys
+import time
+
+from tests.benchmarks.workload import Figures, Goal, Workload
+
+_ADDED = {
+    "ours_stream": "leonidas_tools",
+    "function_calling": "genai_processors.core.function_calling",
+}
+
+
+def measure(adapter: str, quick: bool) -> Figures:
+    """Milliseconds and modules on top of what every program on Gemini imports."""
+    from genai_processors import content_api
+
+    assert content_api.__name__ in sys.modules
+    before = set(sys.modules)
+    start = time.perf_counter()
+    importlib.import_module(_ADDED[adapter])
+    took = (time.perf_counter() - start) * 1e3
+    return {"added": took, "modules": len(set(sys.modules) - before)}
+
+
+WORKLOAD = Workload(
+    title="Import, on top of `genai_processors.content_api`",
+    measure=measure,
+    pairs={"ours_stream": 5, "function_calling": 1},
+    shown={"added": "added ms", "modules": "added modules"},
+    goals=[
+        Goal(
+            text="`import leonidas_tools` adds",
+            adapter="ours_stream",
+            figure="added",
+            bound=50,
+            unit="ms",
+        )
+    ],
+    has_floor=False,
+)

@@ -1,0 +1,60 @@
+"""20,000 calls after 5,000 of warm-up: what is kept of them."""
+
+import asyncio
+import tracemalloc
+
+from tests.benchmarks.adapter import Adapter, open_adapter
+from tests.benchmarks.memory_use import resident_kib, traced_bytes
+from tests.benchmarks.workload import Figures, Goal, Workload, calls, look_up
+
+_BATCH = 50
+
+
+def measure(adapter: str, quick: bool) -> Figures:
+    """Growth of the process in KiB, and bytes kept per call."""
+    return asyncio.run(_measure(adapter, 5_000, 5_000 if quick else 20_000))
+
+
+async def _measure(name: str, warm_up: int, count: int) -> Figures:
+    async with open_adapter(name, {"look_up": look_up}) as adapter:
+        await _answer(adapter, 0, warm_up)
+        resident = resident_kib()
+        await _answer(adapter, warm_up, count)
+        growth = resident_kib() - resident
+        # A new warm-up: what a bounded history held so far was not traced.
+        tracemalloc.start()
+        await _answer(adapter, warm_up + count, warm_up)
+        traced = traced_bytes()
+        await _answer(adapter, 2 * warm_up + count, count)
+        kept = (traced_bytes() - traced) / count
+        tracemalloc.stop()
+    return {"growth": growth, "kept": kept}
+
+
+async def _answer(adapter: Adapter, first: int, count: int) -> None:
+    for start in range(first, first + count, _BATCH):
+        await adapter.answer(calls(_BATCH, first=start))
+
+
+WORKLOAD = Workload(
+    title="20,000 calls after 5,000",
+    measure=measure,
+    pairs={"ours_execute": 1, "ours_stream": 1, "function_calling": 1},
+    shown={"growth": "RSS growth KiB", "kept": "kept bytes/call"},
+    goals=[
+        Goal(
+            text="kept of 20,000 calls, each (nothing, but for the odd list that grew)",
+            adapter="ours_stream",
+            figure="kept",
+            bound=1,
+            unit="B",
+        ),
+        Goal(
+            text="growth of the process by 20,000 calls",
+            adapter="ours_stream",
+            figure="growth",
+            bound=512,
+            unit="KiB",
+        ),
+    ],
+)
