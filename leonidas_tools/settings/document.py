@@ -1,0 +1,259 @@
+"""YAML text → plain data, the line of every key, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+_MAX_DEPTH = 50
+_MAX_VALUES = 500_000
+_TAG = "tag:yaml.org,2002:"
+_MERGE = _TAG + "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and where.
+
+    Args:
+        message: What is wrong and what to do about it.
+        path: The keys that lead to it.
+        line: The line, counted from 1.
+    """
+
+    message: str
+    path: KeyPath = ()
+    line: int | None = None
+
+
+class DocumentError(Exception):
+    """Raised when a text is not YAML that could hold settings; carries the problem."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, line=line)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """What a YAML text holds.
+
+    Args:
+        data: Plain data: mappings with text for keys, lists, text, numbers, booleans, `None`.
+        lines: The line of every key and list item, counted from 1.
+        problems: Keys that stand twice, values of unknown kinds.
+    """
+
+    data: Any = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+_Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
+
+
+def _resolvers() -> _Resolvers:
+    """By first letter, what a plain scalar may be; the empty one has none."""
+    resolvers: _Resolvers = {}
+    for kind, letters, pattern in (
+        ("null", ["", *"~nN"], r"~|null|Null|NULL|"),
+        ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
+        ("int", "-+0123456789", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
+        ("float", "-+.0123456789", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"),
+        ("float", "-+.", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+        ("merge", "<", r"<<"),
+    ):
+        for letter in letters:
+            rule = (_TAG + kind, re.compile(rf"(?:{pattern})\Z"))
+            resolvers.setdefault(letter, []).append(rule)
+    return resolvers
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
+    """Reads scalars as YAML 1.2 does, where `on` and `no` are words and dates are text."""
+
+    yaml_implicit_resolvers: ClassVar[_Resolvers] = _resolvers()
+
+
+def read_document(text: str) -> Document:
+    r"""Reads YAML into plain data.
+
+    Raises:
+        DocumentError: The text is not YAML, or unreasonably deep or large.
+
+    Example:
+        >>> document = read_document("tools:\n  search:\n    timeout: 5\n")
+        >>> document.data, document.lines["tools", "search", "timeout"]
+        ({'tools': {'search': {'timeout': 5}}}, 3)
+    """
+    root = compose(text)
+    if root is None:
+        return Document()
+    reader = _Reader()
+    data = reader.value(root, ())
+    return Document(data=data, lines=reader.lines, problems=reader.problems)
+
+
+def compose(text: str) -> yaml.Node | None:
+    """The nodes of a YAML text with their places; `None` where it holds nothing.
+
+    Raises:
+        DocumentError: The text is not YAML, or unreasonably deep.
+    """
+    try:
+        _check_depth(text)
+        return yaml.compose(text, Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = None if mark is None else mark.line + 1
+        raise DocumentError(_explain(error, text, line), line) from None
+    except yaml.YAMLError as error:
+        reason = getattr(error, "reason", "it cannot be read")
+        raise DocumentError(f"is not YAML: {reason}") from None
+
+
+def _check_depth(text: str) -> None:
+    """Composing is recursive in C: what is nested too deeply must not get there."""
+    depth = 0
+    for event in yaml.parse(text, Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise DocumentError(f"is nested more than {_MAX_DEPTH} levels deep", _line(event))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _line(item: yaml.Node | yaml.Event) -> int:
+    return 1 if item.start_mark is None else item.start_mark.line + 1
+
+
+def _explain(error: yaml.MarkedYAMLError, text: str, line: int | None) -> str:
+    lines = text.splitlines()
+    for number in (line, None if line is None else line - 1):
+        if number and number <= len(lines) and re.match(r" *\t", lines[number - 1]):
+            return "is not YAML: a tab stands where only spaces may; indent with spaces"
+    what = ", ".join(part for part in (error.context, error.problem) if part)
+    return f"is not YAML: {what}"
+
+
+class _Reader:
+    """Turns nodes into plain data, keeping count of how much there is."""
+
+    def __init__(self) -> None:
+        self.lines: dict[KeyPath, int] = {}
+        self.problems: list[Problem] = []
+        self._count = 0
+        self._open: set[int] = set()
+
+    def value(self, node: yaml.Node, path: KeyPath) -> Any:
+        self._count += 1
+        line = _line(node)
+        if self._count > _MAX_VALUES:
+            raise DocumentError("holds too much: its aliases multiply what is written", line)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if id(node) in self._open:
+            raise DocumentError("refers to itself by an alias", line)
+        self._open.add(id(node))
+        try:
+            return self._collection(node, path)
+        finally:
+            self._open.discard(id(node))
+
+    def _collection(self, node: yaml.Node, path: KeyPath) -> Any:
+        if node.tag not in (_TAG + "map", _TAG + "seq"):
+            self._tag_problem(node, path)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        items = []
+        for index, item in enumerate(node.value):
+            self.lines[*path, index] = _line(item)
+            items.append(self.value(item, (*path, index)))
+        return items
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key, value in node.value:
+            line = _line(key)
+            if key.tag == _MERGE:
+                for source in self._merge_sources(value, path):
+                    merged = {**self._mapping_of(source, path), **merged}
+                continue
+            name = self._key(key, path)
+            if name in own:
+                message = "stands here for the second time: remove one"
+                self.problems.append(Problem(message, (*path, name), line))
+            self.lines[*path, name] = line
+            own[name] = self.value(value, (*path, name))
+        return {**merged, **own}
+
+    def _mapping_of(self, source: yaml.Node, path: KeyPath) -> dict[str, Any]:
+        lines = dict(self.lines)
+        value = self.value(source, path)
+        self.lines.update(lines)  # what stands here itself is nearer than what it is merged with
+        return cast("dict[str, Any]", value)
+
+    def _merge_sources(self, node: yaml.Node, path: KeyPath) -> Iterator[yaml.Node]:
+        for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+            if isinstance(source, yaml.MappingNode):
+                yield source
+            else:
+                message = "'<<' takes a mapping, or a list of them"
+                self.problems.append(Problem(message, path, _line(source)))
+
+    def _key(self, node: yaml.Node, path: KeyPath) -> str:
+        if isinstance(node, yaml.ScalarNode) and node.tag == _TAG + "str":
+            return cast("str", node.value)
+        shown = repr(node.value) if isinstance(node, yaml.ScalarNode) else "a collection"
+        message = f"{shown} is not a key: keys are text, put it in quotes"
+        self.problems.append(Problem(message, path, _line(node)))
+        return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+
+    def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
+        text: str = node.value
+        kind = node.tag.removeprefix(_TAG)
+        if kind == "str":
+            return text
+        if kind == "null":
+            return None
+        try:
+            return _SCALARS[kind](text)
+        except KeyError:
+            self._tag_problem(node, path)
+        except ValueError:
+            message = f"is not {'an' if kind == 'int' else 'a'} {kind}"
+            self.problems.append(Problem(message, path, _line(node)))
+        return text
+
+    def _tag_problem(self, node: yaml.Node, path: KeyPath) -> None:
+        tag = node.tag.replace(_TAG, "!!")
+        message = f"the tag {tag!r} has no meaning here: remove it"
+        self.problems.append(Problem(message, path, _line(node)))
+
+
+def _integer(text: str) -> int:
+    bases = {"0o": 8, "0x": 16}
+    return int(text, bases.get(text[:2], 10))
+
+
+def _float(text: str) -> float:
+    return float(re.sub(r"\.(inf|nan)", r"\1", text, flags=re.IGNORECASE))
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+_SCALARS = {"int": _integer, "float": _float, "bool": _boolean}

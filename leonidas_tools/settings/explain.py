@@ -1,0 +1,126 @@
+"""What pydantic found wrong, in the words of whoever wrote the file."""
+
+from __future__ import annotations
+
+import reprlib
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from rapidfuzz import process
+
+from leonidas_tools.settings.document import KeyPath, Problem
+from leonidas_tools.settings.models import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pydantic_core import ErrorDetails
+
+_LEAST_LIKENESS = 65
+_WORDS = {
+    "missing": "is missing",
+    "dict_type": "should be a mapping: keys, each with its value",
+    "model_type": "should be a mapping: keys, each with its value",
+    "tuple_type": "should be a list",
+    "string_type": "should be text: put it in quotes",
+    "string_too_short": "must not be empty",
+    "bool_parsing": "is neither true nor false",
+    "bool_type": "is neither true nor false",
+    "int_parsing": "is not a whole number",
+    "int_from_float": "is not a whole number",
+    "int_type": "is not a whole number",
+    "float_parsing": "is not a number",
+    "float_type": "is not a number",
+    "finite_number": "is not a finite number",
+}
+_WITHOUT_VALUE = frozenset({"missing", "extra_forbidden", "string_type", "string_too_short"})
+
+
+def closest(word: str, options: Collection[str]) -> str | None:
+    """The option that is most like the word, if any is like it.
+
+    Example:
+        >>> closest("tiemout", ["timeout", "deadline"])
+        'timeout'
+    """
+    found = process.extractOne(word, options, score_cutoff=_LEAST_LIKENESS)
+    return None if found is None else found[0]
+
+
+def explain(error: ErrorDetails, secret: Collection[KeyPath]) -> Problem:
+    """One error of pydantic as a problem; a value of the environment is never shown.
+
+    Args:
+        error: What pydantic says.
+        secret: Where a value came from the environment.
+    """
+    path = tuple(step for step in error["loc"] if step != "[key]")
+    if error["type"] == "extra_forbidden":
+        return Problem(_unknown_key(path), path)
+    value = error["input"]
+    if value is None and error["type"] != "value_error":
+        return Problem("is empty: give it a value, or remove the line", path)
+    message = _message(error, path)
+    if error["type"] in _WITHOUT_VALUE or not isinstance(value, str | int | float):
+        return Problem(message, path)
+    shown = (
+        "its value, which comes from the environment," if path in secret else reprlib.repr(value)
+    )
+    return Problem(f"{shown} {message}", path)
+
+
+def _message(error: ErrorDetails, path: KeyPath) -> str:
+    context = error.get("ctx", {})
+    if error["type"] == "value_error":
+        return str(context["error"])
+    if path == ("version",):
+        return "is not a version this library reads: write 1"
+    if error["type"] == "literal_error":
+        return f"is not one of {context['expected']}"
+    return _WORDS.get(error["type"]) or error["msg"].replace("Input should", "should")
+
+
+def _unknown_key(path: KeyPath) -> str:
+    options = sorted(known_keys(path[:-1]))
+    suggestion = closest(str(path[-1]), options)
+    if suggestion is not None:
+        return f"is not a setting; did you mean {suggestion!r}?"
+    return f"is not a setting; choose from {', '.join(map(repr, options))}"
+
+
+def known_keys(path: KeyPath) -> Collection[str]:
+    """The keys that may stand at a place; nothing where any may.
+
+    Example:
+        >>> sorted(known_keys(("monitoring",)))
+        ['alerts', 'history_size', 'prometheus_port']
+    """
+    kind: Any = Settings
+    for step in path:
+        kind = _bare(kind)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            field = kind.model_fields.get(str(step))
+            kind = None if field is None else field.annotation
+        else:
+            kind = {dict: get_args(kind)[-1:], tuple: get_args(kind)[:1]}.get(get_origin(kind))
+            kind = kind[0] if kind else None
+    kind = _bare(kind)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind.model_fields.keys()
+    return ()
+
+
+def _bare(kind: Any) -> Any:
+    """The type without `Annotated` and without `None`."""
+    while get_origin(kind) in (Annotated, Union, UnionType):
+        kind = get_args(kind)[0]
+    return kind
+
+
+def place(path: KeyPath, lines: Mapping[KeyPath, int]) -> int | None:
+    """The line of the nearest key that stands in the file."""
+    for length in range(len(path), 0, -1):
+        if path[:length] in lines:
+            return lines[path[:length]]
+    return None

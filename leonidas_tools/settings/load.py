@@ -1,0 +1,135 @@
+"""A YAML file or a mapping → `Settings`, or an error that names file, line and key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.settings.document import Document, DocumentError, Problem, read_document
+from leonidas_tools.settings.explain import explain, place
+from leonidas_tools.settings.models import Settings
+from leonidas_tools.settings.variables import Expansion
+
+Source: TypeAlias = str | Path | Mapping[str, Any] | Settings | None
+
+ENVIRONMENT_VARIABLE = "LEONIDAS_ENV"
+_MAX_BYTES = 4 * 1024 * 1024
+
+
+def load(source: Source) -> Settings:
+    """Reads settings.
+
+    `${NAME}` and `${NAME:-default}` in text are replaced by environment variables, and the
+    variable `LEONIDAS_ENV` overrides `environment`. Settings are taken as they are.
+
+    Args:
+        source: A path, a mapping, settings, or `None` for the defaults.
+
+    Raises:
+        ConfigurationError: Something is wrong; the message names every problem with its place,
+            the attributes those of the first.
+
+    Example:
+        >>> load({"tools": {"search": {"tiemout": 5}}})
+        Traceback (most recent call last):
+        ...
+        leonidas_tools.errors.ConfigurationError: tools.search.tiemout: is not a setting; did you \
+mean 'timeout'?
+    """
+    if isinstance(source, Settings):
+        return source
+    if source is None or isinstance(source, Mapping):
+        return _validate(Document(data=dict(source or {})), None)
+    path = Path(source)
+    return read_settings(read_text(path), path)
+
+
+def read_text(path: Path) -> str:
+    """The text of a settings file.
+
+    Raises:
+        ConfigurationError: The file is missing, unreadable, too large, or not text.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        message = "there is no such file: create it, or give None for the defaults"
+        raise ConfigurationError(message, file=path) from None
+    except IsADirectoryError:
+        raise ConfigurationError("is a directory: name the file in it", file=path) from None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message, file=path) from None
+    if len(content) > _MAX_BYTES:
+        raise ConfigurationError(f"is larger than {_MAX_BYTES} bytes", file=path)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        message = "is not UTF-8 text: save it in that encoding"
+        raise ConfigurationError(message, file=path, line=line) from None
+
+
+def read_settings(text: str, file: Path | None = None) -> Settings:
+    """Settings out of YAML text.
+
+    Args:
+        text: The YAML.
+        file: The name it goes by in messages.
+
+    Raises:
+        ConfigurationError: Something is wrong with it.
+    """
+    try:
+        document = read_document(text)
+    except DocumentError as error:
+        problem = error.problem
+    else:
+        if isinstance(document.data, dict):
+            return _validate(document, file)
+        # A truncated write must not pass for "everything at its default".
+        problem = Problem("is empty: write at least 'version: 1'")
+        if document.data is not None:
+            problem = Problem("should be a mapping: keys such as 'tools:', each with its value")
+    raise _error([problem], Document(), file)
+
+
+def _validate(document: Document, file: Path | None) -> Settings:
+    expansion = Expansion(os.environ)
+    data = expansion.expand(document.data)
+    if environment := os.environ.get(ENVIRONMENT_VARIABLE):
+        data["environment"] = environment
+    problems = [*document.problems, *expansion.problems]
+    missing = {problem.path for problem in problems}
+    try:
+        settings = Settings.model_validate(data)
+    except ValidationError as error:
+        found = [explain(detail, expansion.secret) for detail in error.errors(include_url=False)]
+        problems += [problem for problem in found if problem.path not in missing]
+    if not problems:
+        return settings
+    # Raised out here: chained to pydantic's error it would carry the values along.
+    raise _error(problems, document, file)
+
+
+def _error(
+    problems: Sequence[Problem], document: Document, file: Path | None
+) -> ConfigurationError:
+    """All problems as one error with the attributes of the first in the file."""
+    errors = [
+        ConfigurationError(
+            problem.message,
+            file=file,
+            line=problem.line or place(problem.path, document.lines),
+            key=".".join(map(str, problem.path)) or None,
+        )
+        for problem in problems
+    ]
+    first, *more = sorted(errors, key=lambda error: error.line or 0)
+    message = "\n".join([first.message, *map(str, more)])
+    return ConfigurationError(message, file=first.file, line=first.line, key=first.key)
