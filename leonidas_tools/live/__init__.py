@@ -1,0 +1,1 @@
+"""Gemini Live: the session loop, connections and the simulator."""

@@ -1,0 +1,126 @@
+"""What the simulator saw, and waiting for it, from any thread or loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from leonidas_tools.errors import SimulatorError
+from leonidas_tools.live.simulator.connection import Record
+from leonidas_tools.live.simulator.milestones import Milestones
+from leonidas_tools.live.simulator.recording import (
+    CallRecord,
+    Outcome,
+    RecordedMessage,
+    Violation,
+)
+from leonidas_tools.live.simulator.wire import Message
+
+
+class Observation:
+    """A record that the server's thread writes and anybody reads.
+
+    Args:
+        scripts: How many connections the scenario has.
+    """
+
+    def __init__(self, *, scripts: int) -> None:
+        self._scripts = scripts
+        self._milestones = Milestones()
+        self._record = Record(changed=self._milestones.check)
+        self._reported = False
+
+    @property
+    def messages(self) -> Sequence[RecordedMessage]:
+        """Every message in both directions, in order."""
+        return tuple(self._record.messages)
+
+    @property
+    def setups(self) -> Sequence[Message]:
+        """What the setup messages held, one for each connection, by camel-case names."""
+        return tuple(self._record.setups)
+
+    @property
+    def calls(self) -> Sequence[CallRecord]:
+        """Every call that was sent, with its answers."""
+        return self._record.ledger.records
+
+    @property
+    def violations(self) -> Sequence[Violation]:
+        """Every breach of the protocol by a client."""
+        return tuple(self._record.violations)
+
+    @property
+    def outcomes(self) -> Sequence[Outcome]:
+        """How the scenario ended, for each connection on which it did."""
+        return tuple(self._record.outcomes)
+
+    def check(self) -> None:
+        """Raises for what went wrong so far.
+
+        Raises:
+            SimulatorError: A client broke the protocol, or an expectation was not met.
+        """
+        failures = [outcome for outcome in self.outcomes if outcome.status == "failed"]
+        wrong = [*self.violations, *failures]
+        if wrong:
+            self._reported = True
+            lines = "\n".join(f"- {each}" for each in wrong)
+            raise SimulatorError(f"The session with the simulator went wrong:\n{lines}")
+
+    async def finished(self, connections: int | None = None) -> Outcome:
+        """Waits until the scenario has ended; put `asyncio.timeout` around it.
+
+        Args:
+            connections: On how many connections; by default as many as the scenario has.
+
+        Returns:
+            The first outcome that is not `played`, otherwise the last one.
+        """
+        await self._when(self._ended(connections))
+        return self._outcome()
+
+    def wait_finished(
+        self, timeout_seconds: float = 30.0, *, connections: int | None = None
+    ) -> Outcome:
+        """Does what `finished` does, for a thread.
+
+        Raises:
+            TimeoutError: The scenario did not end in time.
+        """
+        self._milestones.when(self._ended(connections)).result(timeout_seconds)
+        return self._outcome()
+
+    def _ended(self, connections: int | None) -> Callable[[], bool]:
+        wanted = self._scripts if connections is None else connections
+        return lambda: len(self._record.outcomes) >= wanted
+
+    def _outcome(self) -> Outcome:
+        outcomes = self.outcomes
+        return next((each for each in outcomes if not each.ok), outcomes[-1])
+
+    def wait_closed(self, timeout_seconds: float = 30.0) -> None:
+        """Waits in a thread until there was a connection and none is open any more.
+
+        Raises:
+            TimeoutError: A connection is still open.
+        """
+        self._milestones.when(self._is_closed).result(timeout_seconds)
+
+    async def closed(self) -> None:
+        """Waits until there was a connection and none is open any more."""
+        await self._when(self._is_closed)
+
+    def _is_closed(self) -> bool:
+        return 0 < self._record.opened == self._record.closed
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Waits until something is true of what was seen.
+
+        Args:
+            reached: Looks at `messages`, `calls`, …; called in the server's thread.
+        """
+        await self._when(reached)
+
+    async def _when(self, reached: Callable[[], bool]) -> None:
+        await asyncio.wrap_future(self._milestones.when(reached))

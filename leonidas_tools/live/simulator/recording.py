@@ -1,0 +1,147 @@
+"""What the simulator saw: messages, calls with their answers, violations, outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordedMessage:
+    """One message that crossed the wire.
+
+    Args:
+        connection: Which connection, counted from 1.
+        sender: Who sent it.
+        at: When, by the monotonic clock, in seconds.
+        data: The message; the raw frame where it is not a JSON object.
+    """
+
+    connection: int
+    sender: Literal["client", "server"]
+    at: float
+    data: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """One function response.
+
+    Args:
+        id: The id it carries.
+        name: The name it carries.
+        response: Its body.
+        at: When it came, by the monotonic clock, in seconds.
+        scheduling: When the model is to speak of it, if the client said so.
+        final: Whether it ends the call (only a NON_BLOCKING call takes more than one).
+    """
+
+    id: str
+    name: str
+    response: Mapping[str, Any]
+    at: float
+    scheduling: str | None = None
+    final: bool = True
+
+    @property
+    def status(self) -> str | None:
+        """The `status` in the body, if there is one."""
+        status = self.response.get("status")
+        return status if isinstance(status, str) else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallRecord:
+    """One function call and what became of it.
+
+    Args:
+        id: Its id; None if it was sent without one.
+        name: The function that was called.
+        args: Its arguments as they were sent; None if there were none.
+        connection: The connection it was sent on, counted from 1.
+        sent_at: When it was first sent, by the monotonic clock, in seconds.
+        blocking: Whether the model waits for the answer.
+        deliveries: How often it was sent under this id.
+        answers: The answers, in the order they came.
+        cancelled_at: When it was cancelled, if it was.
+        late_answers: How many came after the client had been told of the cancellation.
+    """
+
+    id: str | None
+    name: str
+    args: Any
+    connection: int
+    sent_at: float
+    blocking: bool = True
+    deliveries: int = 1
+    answers: tuple[Answer, ...] = ()
+    cancelled_at: float | None = None
+    late_answers: int = 0
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the server took the call back."""
+        return self.cancelled_at is not None
+
+    @property
+    def final_answers(self) -> tuple[Answer, ...]:
+        """The answers that end the call."""
+        return tuple(answer for answer in self.answers if answer.final)
+
+    @property
+    def pending(self) -> bool:
+        """Whether an answer is still owed."""
+        return not self.cancelled and not self.final_answers
+
+    @property
+    def answered_once(self) -> bool:
+        """Whether the client did right: one final answer, or none after a cancellation."""
+        if self.cancelled:
+            return not self.late_answers and len(self.final_answers) <= 1
+        return len(self.final_answers) == 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Violation:
+    """One breach of the protocol by the client.
+
+    Args:
+        connection: Which connection, counted from 1.
+        at: When, by the monotonic clock, in seconds.
+        reason: What is wrong.
+        close_code: The code a strict server closes with.
+        data: The message, or the raw frame.
+    """
+
+    connection: int
+    at: float
+    reason: str
+    close_code: int
+    data: Any
+
+    def __str__(self) -> str:
+        return f"connection {self.connection}: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How the scenario ended on one connection.
+
+    Args:
+        connection: Which connection, counted from 1.
+        status: `played` to the end, an expectation `failed`, or the client `left` before the end.
+        message: Which step and why, unless it was played.
+    """
+
+    connection: int
+    status: Literal["played", "failed", "left"]
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every step was played and every expectation met."""
+        return self.status == "played"
+
+    def __str__(self) -> str:
+        return f"connection {self.connection}: {self.message or self.status}"

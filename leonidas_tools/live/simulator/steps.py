@@ -1,0 +1,344 @@
+"""The steps of a scenario: small values, each playing the session's method of the same name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
+from typing import Any, ClassVar, Final, Literal
+
+from leonidas_tools.live.simulator.function_call import FunctionCall
+from leonidas_tools.live.simulator.session import WAIT_SECONDS, SimulatedSession
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something the simulated model does or waits for."""
+
+    mapping_is_value: ClassVar[bool] = False
+    """Whether a mapping in YAML is the value of the first field, not the fields."""
+
+    @classmethod
+    def step_name(cls) -> str:
+        """The name in YAML, which is also the name of the session's method.
+
+        Example:
+            >>> WaitForAnswers.step_name()
+            'wait_for_answers'
+        """
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        raise TypeError(f"{type(self).__name__} says nothing about how to play it")
+
+    def __str__(self) -> str:
+        told = {each.name: getattr(self, each.name) for each in fields(self) if _told(self, each)}
+        text = ", ".join(f"{name}={value!r}" for name, value in told.items())
+        return f"{self.step_name()}({text[:120]})"
+
+
+def _told(step: Step, each: Any) -> bool:
+    return each.default is MISSING or getattr(step, each.name) != each.default
+
+
+@dataclass(frozen=True, slots=True)
+class Say(Step):
+    """Speaks: the text as output transcription, beside it a tone as audio.
+
+    Args:
+        text: What to say; `{answers.ID.KEY}` quotes from an answer.
+        audio_seconds: How much audio; by default as long as the text takes to say.
+        paced: Send the audio in real time instead of as fast as it goes.
+    """
+
+    text: str
+    _: KW_ONLY
+    audio_seconds: float | None = None
+    paced: bool = False
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.say(self.text, audio_seconds=self.audio_seconds, paced=self.paced)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Step):
+    """Calls functions, all in one message, without waiting for the answers.
+
+    Args:
+        calls: The calls.
+        in_model_turn: Send them as parts of a model turn instead of a tool call.
+
+    Example:
+        >>> Call.one("get_weather", {"city": "Lisbon"}, id="c1").calls[0].id
+        'c1'
+    """
+
+    calls: tuple[FunctionCall, ...]
+    _: KW_ONLY
+    in_model_turn: bool = False
+
+    @classmethod
+    def one(cls, name: str, args: Mapping[str, Any] | None = None, **options: Any) -> Call:
+        """A step that calls one function; the options are those of `FunctionCall`."""
+        return cls((FunctionCall(name, {} if args is None else args, **options),))
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.send_calls(*self.calls, in_model_turn=self.in_model_turn)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForAnswers(Step):
+    """Waits until calls have their final answers.
+
+    Args:
+        ids: The calls; without any, all that are pending.
+        within_seconds: How long to wait.
+    """
+
+    ids: tuple[str, ...] = ()
+    _: KW_ONLY
+    within_seconds: float = WAIT_SECONDS
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.wait_for_answers(*self.ids, within_seconds=self.within_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Expect(Step):
+    """Waits for the answer to a call and checks it.
+
+    Args:
+        id: The call.
+        status: What its `status` is to be.
+        response: What is to be in it; other keys are allowed, at every depth.
+        within_seconds: How long to wait for it.
+    """
+
+    id: str
+    _: KW_ONLY
+    status: str | None = None
+    response: Mapping[str, Any] | None = None
+    within_seconds: float = WAIT_SECONDS
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.expect(
+            self.id,
+            status=self.status,
+            response=self.response,
+            within_seconds=self.within_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForInput(Step):
+    """Waits until the user has sent something that no earlier wait has taken.
+
+    Args:
+        kind: What to wait for.
+        count: How much of it: texts, audio chunks, activity signals.
+        containing: What a text must contain, in any case.
+        within_seconds: How long to wait.
+    """
+
+    kind: Literal["any", "text", "audio", "video", "activity"] = "any"
+    _: KW_ONLY
+    count: int = 1
+    containing: str = ""
+    within_seconds: float = WAIT_SECONDS
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.wait_for_input(
+            self.kind,
+            count=self.count,
+            containing=self.containing,
+            within_seconds=self.within_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Step):
+    """Takes calls back.
+
+    Args:
+        ids: The calls.
+    """
+
+    ids: tuple[str, ...]
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.cancel(*self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt(Step):
+    """Tells that the user has begun to speak over the model."""
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.interrupt()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationComplete(Step):
+    """Tells that the model has generated all of its turn."""
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.generation_complete()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnComplete(Step):
+    """Ends the model's turn.
+
+    Args:
+        reason: A `TurnCompleteReason`, such as `MALFORMED_FUNCTION_CALL`.
+        interaction_status: What newer models send along, such as `IDLE`.
+    """
+
+    reason: str | None = None
+    _: KW_ONLY
+    interaction_status: str | None = None
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.turn_complete(self.reason, interaction_status=self.interaction_status)
+
+
+@dataclass(frozen=True, slots=True)
+class InputTranscription(Step):
+    """Shows what the user was understood to say.
+
+    Args:
+        text: What that is.
+    """
+
+    text: str
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.input_transcription(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage(Step):
+    """Sends usage metadata.
+
+    Args:
+        metadata: Such as `{"totalTokenCount": 10}`.
+    """
+
+    mapping_is_value: ClassVar[bool] = True
+    metadata: Mapping[str, Any]
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.usage(self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResumption(Step):
+    """Sends the handle with which the session can be resumed.
+
+    Args:
+        handle: The handle; without one the session cannot be resumed at this moment.
+        resumable: Whether it can be resumed; by default, whether there is a handle.
+    """
+
+    handle: str | None = None
+    _: KW_ONLY
+    resumable: bool | None = None
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        resumable = self.handle is not None if self.resumable is None else self.resumable
+        await session.session_resumption(self.handle, resumable=resumable)
+
+
+@dataclass(frozen=True, slots=True)
+class GoAway(Step):
+    """Warns that the connection ends soon; ending it is another step.
+
+    Args:
+        time_left_seconds: How soon.
+    """
+
+    time_left_seconds: float
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.go_away(self.time_left_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Step):
+    """Does nothing for a while, or less at a higher speed.
+
+    Args:
+        seconds: How long.
+    """
+
+    seconds: float
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.pause(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Close(Step):
+    """Closes the connection in good order.
+
+    Args:
+        code: The close code.
+        reason: The reason, at most 123 bytes.
+    """
+
+    code: int = 1000
+    _: KW_ONLY
+    reason: str = ""
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.close(self.code, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Step):
+    """Drops the connection without a closing frame, as a lost network does."""
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.drop()
+
+
+@dataclass(frozen=True, slots=True)
+class Send(Step):
+    """Sends a message as it is; a text is sent as a frame even if it is not JSON.
+
+    Args:
+        message: The message.
+    """
+
+    mapping_is_value: ClassVar[bool] = True
+    message: Mapping[str, Any] | str = field()
+
+    async def play(self, session: SimulatedSession) -> None:
+        """Plays the step."""
+        await session.send(self.message)
+
+
+STEPS: Final[Mapping[str, type[Step]]] = {
+    kind.step_name(): kind
+    for kind in (
+        Say, Call, WaitForAnswers, Expect, WaitForInput, Cancel, Interrupt, GenerationComplete,
+        TurnComplete, InputTranscription, Usage, SessionResumption, GoAway, Pause, Close, Drop, Send,
+    )
+}  # fmt: skip

@@ -1,0 +1,103 @@
+"""The wire of Gemini Live: strict JSON, field names in either case, base64 in either alphabet."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeAlias
+
+Message: TypeAlias = dict[str, Any]
+
+CLIENT_FIELDS = ("setup", "clientContent", "realtimeInput", "toolResponse", "contextUpdate")
+"""The top-level fields of a client's message; each message has exactly one."""
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def parse(frame: str | bytes) -> Message:
+    """The JSON object in a frame, read strictly.
+
+    Raises:
+        ValueError: The frame is not a JSON object, or holds a bare NaN or Infinity.
+
+    Example:
+        >>> parse(b'{"setup": {}}')
+        {'setup': {}}
+        >>> parse('{"x": NaN}')
+        Traceback (most recent call last):
+        ...
+        ValueError: NaN is not JSON
+    """
+    try:
+        message = json.loads(frame, parse_constant=_refuse_constant)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        msg = f"the message is not JSON: {error}"
+        raise ValueError(msg) from None
+    except RecursionError:
+        msg = "the message is nested too deeply"
+        raise ValueError(msg) from None
+    if not isinstance(message, dict):
+        msg = f"a message is a JSON object, not {type(message).__name__}"
+        raise ValueError(msg)  # noqa: TRY004 -- one kind of error for whatever the wire brings
+    return message
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+def encode(message: Mapping[str, Any]) -> str:
+    """A message as JSON text."""
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+
+
+def camel(name: str) -> str:
+    """A field name as proto JSON spells it.
+
+    Example:
+        >>> camel("function_responses"), camel("functionResponses")
+        ('functionResponses', 'functionResponses')
+    """
+    return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), name)
+
+
+def fields(value: Any) -> Message:
+    """The fields of an object by their camel-case names, one level deep; `{}` if it is none.
+
+    Example:
+        >>> fields({"mime_type": "audio/pcm", "data": ""})
+        {'mimeType': 'audio/pcm', 'data': ''}
+    """
+    return {camel(key): item for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[Message]:
+    """The objects in a list by their camel-case fields; a single object counts as a list of one.
+
+    Example:
+        >>> objects([{"inline_data": {}}]), objects({"text": "hi"}), objects(None)
+        ([{'inlineData': {}}], [{'text': 'hi'}], [])
+    """
+    items = value if isinstance(value, list) else [value]
+    return [fields(item) for item in items if isinstance(item, dict)]
+
+
+def is_base64(value: Any) -> bool:
+    """Whether a value is base64 text in the standard or the URL-safe alphabet.
+
+    Example:
+        >>> is_base64("-_8="), is_base64("+/8"), is_base64("no!")
+        (True, True, False)
+    """
+    if not isinstance(value, str):
+        return False
+    text = value.translate(_URL_SAFE).rstrip("=")
+    try:
+        base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
