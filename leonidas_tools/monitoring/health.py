@@ -1,0 +1,249 @@
+"""The health report: whether all is well, and if not, why, in sentences."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+HealthState: TypeAlias = Literal["healthy", "degraded", "unhealthy"]
+
+_WORST: Sequence[HealthState] = ("healthy", "degraded", "unhealthy")
+_FEWEST_CALLS = 5
+"""Fewer calls than these say nothing of a tool."""
+_DEGRADED_ERROR_RATE = 0.1
+_UNHEALTHY_ERROR_RATE = 0.5
+_LONG_CALL_SECONDS = 300.0
+_DEGRADED_LAG_SECONDS = 0.1
+_UNHEALTHY_LAG_SECONDS = 1.0
+
+Finding: TypeAlias = tuple[HealthState, str]
+"""How bad it is, and what is the matter, as a sentence."""
+
+
+class Figures(Protocol):
+    """What is read of the tools."""
+
+    def names(self) -> Iterable[str]:
+        """The tools that were called."""
+
+    def measure(self, metric: str, tool: str | None, now: float) -> float | None:
+        """One figure of a tool or of the system; `None` where there is none yet."""
+
+    def calls(self, tool: str | None) -> int:
+        """How many calls of a tool have ended."""
+
+
+class Call(Protocol):
+    """A call under way."""
+
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+
+    @property
+    def trace_id(self) -> str:
+        """Names the call in events and logs."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been under way."""
+
+
+class Calls(Protocol):
+    """What is read of the ledger."""
+
+    @property
+    def protocol_errors(self) -> int:
+        """Calls that started or ended a second time."""
+
+    def under_way(self) -> Sequence[Call]:
+        """The calls under way, the oldest first."""
+
+
+class FiringAlert(Protocol):
+    """An alert that fires."""
+
+    @property
+    def sentence(self) -> str:
+        """What happened, for a person."""
+
+
+def _none() -> None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vitals:
+    """What others know of the system's health; each is asked when a report is made.
+
+    Args:
+        abandoned_threads: How many threads run on whose call has ended.
+        settings_error: What is wrong with the settings file, if anything.
+        loop_lag_seconds: How late the event loop runs what is due, where that is measured.
+    """
+
+    abandoned_threads: Callable[[], int] = int
+    settings_error: Callable[[], str | None] = _none
+    loop_lag_seconds: Callable[[], float | None] = _none
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolHealth:
+    """How one tool is doing.
+
+    Args:
+        state: `healthy`, `degraded` or `unhealthy`.
+        error_rate: The share of failures among its recent calls.
+    """
+
+    state: HealthState
+    error_rate: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HealthReport:
+    """Whether all is well.
+
+    Args:
+        status: `healthy`, `degraded` or `unhealthy`.
+        reasons: Why it is not healthy, the worst first.
+        tools: How each tool is doing that was called, by name.
+        in_flight: How many calls are under way.
+        oldest_call: The call that has been under way longest: tool, trace id, seconds.
+        abandoned_threads: How many threads run on whose call has ended.
+        alerts: What fires.
+        settings_error: What is wrong with the settings file, if anything.
+        loop_lag_seconds: How late the event loop runs what is due, where that is measured.
+        at: When the report was made, in seconds since the epoch.
+    """
+
+    status: HealthState
+    reasons: Sequence[str] = ()
+    tools: dict[str, ToolHealth] = field(default_factory=dict)
+    in_flight: int = 0
+    oldest_call: dict[str, Any] | None = None
+    abandoned_threads: int = 0
+    alerts: Sequence[str] = ()
+    settings_error: str | None = None
+    loop_lag_seconds: float | None = None
+    at: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON."""
+        return {**asdict(self), "reasons": list(self.reasons), "alerts": list(self.alerts)}
+
+
+class Health:
+    """Judges the figures, the calls under way, the alerts and the vitals.
+
+    A tool, and the system as a whole, is degraded from a tenth of recent calls failing and
+    unhealthy from a half, given five calls. The system is also unhealthy where a call ended twice
+    or the event loop lags by a second; a tool that is unhealthy, an alert that fires, a broken
+    settings file, an abandoned thread, a call of five minutes or a lag of 0.1 s degrades it.
+
+    Args:
+        figures: What is known of the tools.
+        calls: What is known of the calls under way.
+        alerts: The alerts that fire.
+        vitals: What others know.
+    """
+
+    __slots__ = ("_alerts", "_calls", "_figures", "_vitals")
+
+    def __init__(
+        self,
+        figures: Figures,
+        calls: Calls,
+        alerts: Callable[[], Iterable[FiringAlert]] = tuple,
+        vitals: Vitals | None = None,
+    ) -> None:
+        self._figures = figures
+        self._calls = calls
+        self._alerts = alerts
+        self._vitals = vitals or Vitals()
+
+    def report(self) -> HealthReport:
+        """How things are now."""
+        now = time.time()
+        under_way = self._calls.under_way()
+        tools = {name: self._tool(name, now) for name in self._figures.names()}
+        alerts = [alert.sentence for alert in self._alerts()]
+        vitals = self._vitals
+        threads, error, lag = (
+            vitals.abandoned_threads(),
+            vitals.settings_error(),
+            vitals.loop_lag_seconds(),
+        )
+        findings = [
+            *self._system_findings(now),
+            *_tool_findings(tools),
+            *_call_findings(under_way),
+            *_vital_findings(threads, error, lag),
+            *(("degraded", sentence) for sentence in alerts),
+        ]
+        findings.sort(key=lambda finding: _WORST.index(finding[0]), reverse=True)
+        return HealthReport(
+            status=findings[0][0] if findings else "healthy",
+            reasons=[sentence for _, sentence in findings],
+            tools=tools,
+            in_flight=len(under_way),
+            oldest_call=_oldest(under_way),
+            abandoned_threads=threads,
+            alerts=alerts,
+            settings_error=error,
+            loop_lag_seconds=lag,
+            at=now,
+        )
+
+    def _tool(self, name: str | None, now: float) -> ToolHealth:
+        rate = self._figures.measure("error_rate", name, now) or 0.0
+        if self._figures.calls(name) < _FEWEST_CALLS or rate < _DEGRADED_ERROR_RATE:
+            return ToolHealth(state="healthy", error_rate=rate)
+        state: HealthState = "unhealthy" if rate >= _UNHEALTHY_ERROR_RATE else "degraded"
+        return ToolHealth(state=state, error_rate=rate)
+
+    def _system_findings(self, now: float) -> Iterator[Finding]:
+        system = self._tool(None, now)
+        if system.state != "healthy":
+            yield system.state, f"{system.error_rate:.0%} of the recent calls failed."
+        if self._calls.protocol_errors:
+            count = self._calls.protocol_errors
+            yield "unhealthy", f"{count} times a call started or ended a second time."
+
+
+def _tool_findings(tools: dict[str, ToolHealth]) -> Iterator[Finding]:
+    for name, tool in tools.items():
+        if tool.state != "healthy":
+            yield "degraded", f"{tool.error_rate:.0%} of the recent calls of {name!r} failed."
+
+
+def _call_findings(under_way: Sequence[Call]) -> Iterator[Finding]:
+    long = [call for call in under_way if call.seconds >= _LONG_CALL_SECONDS]
+    if long:
+        oldest = long[0]
+        reason = (
+            f"{len(long)} calls have been under way for {_LONG_CALL_SECONDS:g} s or more, "
+            f"the oldest of {oldest.tool!r} ({oldest.trace_id}) for {oldest.seconds:.0f} s."
+        )
+        yield "degraded", reason
+
+
+def _vital_findings(threads: int, error: str | None, lag: float | None) -> Iterator[Finding]:
+    if threads:
+        yield "degraded", f"{threads} threads run on whose call has ended."
+    if error is not None:
+        yield "degraded", f"The settings are broken, the last good ones hold: {error}"
+    if lag is not None and lag >= _DEGRADED_LAG_SECONDS:
+        state: HealthState = "unhealthy" if lag >= _UNHEALTHY_LAG_SECONDS else "degraded"
+        yield state, f"The event loop runs {lag:.2f} s late: a tool blocks it."
+
+
+def _oldest(under_way: Sequence[Call]) -> dict[str, Any] | None:
+    if not under_way:
+        return None
+    call = under_way[0]
+    return {"tool": call.tool, "trace_id": call.trace_id, "seconds": call.seconds}

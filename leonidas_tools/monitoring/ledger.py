@@ -1,0 +1,148 @@
+"""The ledger: every call seen, and that each ends exactly once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TypeAlias
+from weakref import ReferenceType, ref
+
+from leonidas_tools.calls import ToolCall, ToolSession
+from leonidas_tools.events import EventKind, ToolEvent
+
+_log = logging.getLogger(__name__)
+
+_START = EventKind.START
+_CANCEL = EventKind.CANCEL
+_UNSTARTED_ENDS = (EventKind.ERROR, EventKind.CANCEL)
+"""How a call can end that never started: refused, or cancelled first."""
+
+_Key: TypeAlias = tuple[ReferenceType[ToolSession], int] | int
+"""A call's number in its session, which it does not keep alive; without one, its address."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnderWay:
+    """A call that has started and not ended.
+
+    Args:
+        tool: The tool's name.
+        call_id: The id the answer must carry, where the server gave one.
+        trace_id: Names the call in events and logs.
+        seconds: How long it has been under way.
+    """
+
+    tool: str
+    call_id: str | None
+    trace_id: str
+    seconds: float
+
+
+class Ledger:
+    """Counts the calls that start and end, and knows those under way.
+
+    A call is known by its number in its session, or by its object where it has no number. A call
+    that was refused or cancelled before it started ends without a start. Of ended calls only the
+    numbers of the last few are remembered, to notice a second end.
+
+    Args:
+        remembered: How many ended calls are remembered.
+    """
+
+    __slots__ = ("_ended", "_open", "cancelled", "ended", "protocol_errors", "started")
+
+    def __init__(self, *, remembered: int = 256) -> None:
+        self.started = 0
+        """Calls that began to run."""
+        self.ended = 0
+        """Calls that ended, whichever way."""
+        self.cancelled = 0
+        """Calls that ended because nobody wanted them any more."""
+        self.protocol_errors = 0
+        """Second starts and second ends: must stay 0."""
+        self._open: dict[_Key, ToolEvent] = {}
+        self._ended: deque[_Key] = deque(maxlen=remembered)
+
+    def __call__(self, event: ToolEvent) -> None:
+        """Books a call that starts or ends."""
+        if event.result is not None:
+            self._end(event)
+        elif event.kind is _START:
+            key = _key(event.call)
+            if key in self._open:
+                self._protocol_error(event, "started a second time")
+                return
+            self._open[key] = event
+            self.started += 1
+
+    @property
+    def seen(self) -> int:
+        """All calls so far: those that ended and those under way."""
+        return self.ended + len(self._open)
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls are under way."""
+        return len(self._open)
+
+    def active(self, tool: str | None = None) -> int:
+        """How many calls of one tool are under way; of all tools where none is named."""
+        if tool is None:
+            return len(self._open)
+        return self.active_by_tool()[tool]
+
+    def active_by_tool(self) -> Counter[str]:
+        """How many calls are under way, by the name of the tool."""
+        return Counter(event.call.name for event in self._open.copy().values())
+
+    def under_way(self) -> list[UnderWay]:
+        """The calls under way, the oldest first."""
+        now = time.time()
+        return [
+            UnderWay(
+                tool=event.call.name,
+                call_id=event.call.id,
+                trace_id=event.call.trace_id,
+                seconds=max(now - event.at, 0.0),
+            )
+            for event in self._open.copy().values()
+        ]
+
+    def to_json(self) -> dict[str, int]:
+        """The counts as plain JSON."""
+        return {
+            "seen": self.seen,
+            "started": self.started,
+            "ended": self.ended,
+            "cancelled": self.cancelled,
+            "in_flight": self.in_flight,
+            "protocol_errors": self.protocol_errors,
+        }
+
+    def _end(self, event: ToolEvent) -> None:
+        call = event.call
+        key = _key(call)
+        if self._open.pop(key, None) is None and not self._ends_unstarted(key, event):
+            self._protocol_error(event, "ended a second time, or without a start")
+            return
+        self.ended += 1
+        if event.kind is _CANCEL:
+            self.cancelled += 1
+        if call.number:
+            self._ended.append(key)
+
+    def _ends_unstarted(self, key: _Key, event: ToolEvent) -> bool:
+        """Whether a call that is not under way may end, and has not done so before."""
+        return event.kind in _UNSTARTED_ENDS and key not in self._ended
+
+    def _protocol_error(self, event: ToolEvent, what: str) -> None:
+        self.protocol_errors += 1
+        call = event.call
+        _log.error("The call %s of %r %s (%s)", call.trace_id, call.name, what, event.kind.value)
+
+
+def _key(call: ToolCall) -> _Key:
+    # While a call is under way its start event holds it, so that no other has its address.
+    return (ref(call.session), call.number) if call.number else id(call)

@@ -1,0 +1,170 @@
+"""The monitor: the ledger, the metrics, the history, the alerts and the health as one sink."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.events import EventKind
+from leonidas_tools.monitoring.alerts import Alert, Alerts, Rule
+from leonidas_tools.monitoring.health import Health, Vitals
+from leonidas_tools.monitoring.history import History
+from leonidas_tools.monitoring.ledger import Ledger
+from leonidas_tools.monitoring.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from leonidas_tools.calls import ResultStatus
+    from leonidas_tools.events import Sink, ToolEvent
+    from leonidas_tools.monitoring.prometheus import PrometheusExporter
+
+_log = logging.getLogger(__name__)
+
+_START = EventKind.START
+
+
+class Monitor:
+    """Hears of every event, and knows what happened.
+
+    It never raises: what goes wrong here is logged, and no call suffers from it. One thread sends
+    the events; the Prometheus page may be read in any.
+
+    Args:
+        history_size: How many ended calls are remembered.
+        alerts: The rules of the alerts, such as `AlertRule` of the settings.
+        most_tools: How many tools have figures of their own.
+        vitals: What others know of the system's health.
+
+    Example:
+        >>> from leonidas_tools.calls import ToolCall, ToolResult
+        >>> from leonidas_tools.events import EventKind
+        >>> monitor = Monitor()
+        >>> call = ToolCall(name="get_weather", id="1", number=1)
+        >>> monitor(ToolEvent(kind=EventKind.START, call=call))
+        >>> done = ToolResult(result={"celsius": 21})
+        >>> monitor(ToolEvent(kind=EventKind.COMPLETE, call=call, result=done, seconds=0.1))
+        >>> monitor.metrics()["system"]["successes"], monitor.health()["status"]
+        (1, 'healthy')
+        >>> [(record["call_id"], record["status"]) for record in monitor.history()]
+        [('1', 'ok')]
+    """
+
+    def __init__(
+        self,
+        *,
+        history_size: int = 1000,
+        alerts: Iterable[Rule] = (),
+        most_tools: int = 500,
+        vitals: Vitals | None = None,
+    ) -> None:
+        self.ledger = Ledger()
+        """Every call seen, and that each ends exactly once."""
+        self._metrics = Metrics(active=self.ledger.active, most_tools=most_tools)
+        self._history = History(history_size)
+        self._alerts = Alerts(self._metrics, alerts)
+        self._health = Health(self._metrics, self.ledger, self._alerts.firing, vitals)
+        self._subscribers: tuple[Sink, ...] = ()
+
+    def __call__(self, event: ToolEvent) -> None:
+        """Hands the event to every sink and subscriber."""
+        try:
+            self.ledger(event)
+            if event.kind is not _START:  # the most frequent event says nothing to the others
+                self._metrics(event)
+                self._history(event)
+                self._alerts(event)
+        except Exception:  # noqa: BLE001 - what counts a call must not break it
+            _log.exception("The event %s of %r was not counted", event.kind.value, event.call.name)
+        for subscriber in self._subscribers:
+            self._tell(subscriber, event)
+
+    def metrics(self, tool: str | None = None) -> dict[str, Any]:
+        """The figures of one tool, or under `system` and `tools` those of all, as plain JSON.
+
+        Args:
+            tool: A tool's name; one that was never called has zeros.
+        """
+        return self._metrics.to_json(tool)
+
+    def history(
+        self,
+        *,
+        tool: str | None = None,
+        status: ResultStatus | str | None = None,
+        session: str | None = None,
+        since: float | None = None,
+        limit: int | None = 100,
+    ) -> list[dict[str, Any]]:
+        """How the last calls ended, the newest first, as plain JSON.
+
+        Args:
+            tool: Only those of this tool.
+            status: Only those that ended so.
+            session: Only those of this conversation.
+            since: Only those that ended at this time or later, in seconds since the epoch.
+            limit: How many at most; `None` for all.
+        """
+        records = self._history.query(
+            tool=tool, status=status, session=session, since=since, limit=limit
+        )
+        return [record.to_json() for record in records]
+
+    def health(self) -> dict[str, Any]:
+        """Whether all is well, and if not, why, as plain JSON."""
+        self._alerts.evaluate()
+        return self._health.report().to_json()
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that fire now, as plain JSON."""
+        self._alerts.evaluate()
+        return [alert.to_json() for alert in self._alerts.firing()]
+
+    def configure(self, *, history_size: int, alerts: Iterable[Rule]) -> None:
+        """Takes over changed settings; what was counted stays, and so do the newest records.
+
+        Args:
+            history_size: How many ended calls are remembered from now on.
+            alerts: The rules of the alerts from now on.
+        """
+        self._history.resize(history_size)
+        self._alerts.configure(alerts)
+
+    def subscribe(self, sink: Sink) -> Callable[[], None]:
+        """Hands every event on to a sink from now on.
+
+        Args:
+            sink: Called with each event; it returns at once. What it raises is logged.
+
+        Returns:
+            A function that ends it.
+        """
+        self._subscribers = (*self._subscribers, sink)
+
+        def unsubscribe() -> None:
+            self._subscribers = tuple(s for s in self._subscribers if s is not sink)
+
+        return unsubscribe
+
+    def subscribe_alerts(self, subscriber: Callable[[Alert], None]) -> Callable[[], None]:
+        """Tells someone of every alert that is raised or taken back from now on.
+
+        Args:
+            subscriber: Called with each `Alert`; it returns at once. What it raises is logged.
+
+        Returns:
+            A function that ends it.
+        """
+        return self._alerts.subscribe(subscriber)
+
+    def prometheus(self) -> PrometheusExporter:
+        """The metrics as a page for Prometheus, and a server for it."""
+        from leonidas_tools.monitoring.prometheus import PrometheusExporter
+
+        return PrometheusExporter(self._metrics.tools, lambda: self.ledger.in_flight, self._alerts)
+
+    def _tell(self, subscriber: Sink, event: ToolEvent) -> None:
+        try:
+            subscriber(event)
+        except Exception:  # noqa: BLE001 - whoever listens must not break a call
+            _log.exception("A subscriber of events failed: %r", subscriber)

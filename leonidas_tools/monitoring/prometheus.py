@@ -1,0 +1,190 @@
+"""The metrics as a page for Prometheus; made when it is asked for, so that calls pay nothing."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from prometheus_client.metrics_core import Metric
+
+_LABELS = ("tool", "category")
+
+
+class Durations(Protocol):
+    """Durations in buckets."""
+
+    @property
+    def total_seconds(self) -> float:
+        """The sum of all durations."""
+
+    def cumulative(self) -> Sequence[tuple[float, int]]:
+        """How many durations lie at or below each of some edges; the last edge is infinite."""
+
+
+class Figures(Protocol):
+    """The figures of one tool."""
+
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+
+    @property
+    def category(self) -> str:
+        """Its category."""
+
+    @property
+    def retries(self) -> int:
+        """How often a call was tried again."""
+
+    @property
+    def fallbacks(self) -> int:
+        """How often another tool was tried instead."""
+
+    @property
+    def durations(self) -> Durations:
+        """How long the calls took that completed or failed."""
+
+    def by_status(self) -> Mapping[str, int]:
+        """Ended calls by the status of their result."""
+
+
+class Alerts(Protocol):
+    """The alerts that are watched."""
+
+    @property
+    def fired(self) -> Mapping[str, int]:
+        """How often each was raised, by name."""
+
+    def firing_names(self) -> Iterable[str]:
+        """The names of those that fire."""
+
+
+class PrometheusExporter(Collector):
+    """Serves the metrics of one monitor, in a registry of its own.
+
+    Label values are those of the figures given: what bounds their number bounds the page.
+
+    Args:
+        tools: The figures of each tool.
+        in_flight: How many calls are under way.
+        alerts: The alerts that are watched.
+    """
+
+    def __init__(
+        self,
+        tools: Callable[[], Iterable[Figures]],
+        in_flight: Callable[[], int],
+        alerts: Alerts,
+    ) -> None:
+        self._tools = tools
+        self._in_flight = in_flight
+        self._alerts = alerts
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything there is to tell, for the registry of prometheus_client."""
+        tools = list(self._tools())
+        yield _calls(tools)
+        yield _durations(tools)
+        yield from _recoveries(tools)
+        yield GaugeMetricFamily(
+            "leonidas_tool_calls_in_flight", "Tool calls under way.", value=self._in_flight()
+        )
+        yield from self._alert_metrics()
+
+    def exposition(self) -> bytes:
+        """The page as Prometheus reads it, in its text format."""
+        return generate_latest(self._registry)
+
+    @contextmanager
+    def serve(self, port: int = 0, host: str = "127.0.0.1") -> Iterator[str]:
+        """Serves the page in a thread, and gives its address.
+
+        Leaving takes up to half a second: in asynchronous code, leave it in a thread.
+
+        Args:
+            port: The port; 0 for any that is free.
+            host: The address to listen on; by default this machine only.
+
+        Raises:
+            OSError: The port is taken.
+
+        Example:
+            >>> from leonidas_tools.monitoring import Monitor
+            >>> with Monitor().prometheus().serve() as address:
+            ...     address.startswith("http://127.0.0.1:"), address.endswith("/metrics")
+            (True, True)
+        """
+        server, thread = start_http_server(port, host, self._registry)
+        try:
+            shown = f"[{host}]" if ":" in host else host
+            yield f"http://{shown}:{server.server_port}/metrics"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def _alert_metrics(self) -> Iterator[Metric]:
+        firing = set(self._alerts.firing_names())
+        raised = CounterMetricFamily(
+            "leonidas_alerts", "How often each alert was raised.", labels=("alert",)
+        )
+        state = GaugeMetricFamily(
+            "leonidas_alert_firing", "1 where the alert fires, else 0.", labels=("alert",)
+        )
+        for name, times in self._alerts.fired.items():
+            raised.add_metric((name,), times)
+            state.add_metric((name,), name in firing)
+        yield raised
+        yield state
+
+
+def _calls(tools: Iterable[Figures]) -> Metric:
+    calls = CounterMetricFamily(
+        "leonidas_tool_calls", "Tool calls that ended.", labels=(*_LABELS, "status")
+    )
+    for figures in tools:
+        for status, count in figures.by_status().items():
+            calls.add_metric((figures.tool, figures.category, status), count)
+    return calls
+
+
+def _durations(tools: Iterable[Figures]) -> Metric:
+    histogram = HistogramMetricFamily(
+        "leonidas_tool_duration_seconds",
+        "How long tool calls took that completed or failed.",
+        labels=_LABELS,
+    )
+    for figures in tools:
+        histogram.add_metric(
+            (figures.tool, figures.category),
+            buckets=[(_edge(edge), count) for edge, count in figures.durations.cumulative()],
+            sum_value=figures.durations.total_seconds,
+        )
+    return histogram
+
+
+def _recoveries(tools: Iterable[Figures]) -> Iterator[Metric]:
+    retries = CounterMetricFamily("leonidas_tool_retries", "Calls tried again.", labels=_LABELS)
+    fallbacks = CounterMetricFamily(
+        "leonidas_tool_fallbacks", "Calls that another tool was tried for.", labels=_LABELS
+    )
+    for figures in tools:
+        labels = (figures.tool, figures.category)
+        retries.add_metric(labels, figures.retries)
+        fallbacks.add_metric(labels, figures.fallbacks)
+    yield retries
+    yield fallbacks
+
+
+def _edge(seconds: float) -> str:
+    return "+Inf" if seconds == math.inf else str(float(f"{seconds:.6g}"))
