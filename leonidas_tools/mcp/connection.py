@@ -1,0 +1,245 @@
+"""One open connection to an MCP server: its tools, their calls, and why it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+import mcp_types
+from mcp.client.client import Client
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from leonidas_tools.errors import ConfigurationError, ToolError
+from leonidas_tools.mcp.errors import server_down, server_lost
+from leonidas_tools.mcp.http import NOT_SENT, SESSION_GONE, http_streams, sse_streams, why
+from leonidas_tools.mcp.redaction import Redaction, place
+from leonidas_tools.mcp.stdio import StdioServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.shared.dispatcher import ProgressFnT
+
+    from leonidas_tools.settings.models import MCPServerSettings
+
+logger = logging.getLogger(__name__)
+
+_LEAVE_SECONDS = 1.0
+
+
+class Connection:
+    """A connection to one server, open inside `async with`, in one task from start to end.
+
+    Args:
+        name: The server's name.
+        settings: How to reach it.
+    """
+
+    def __init__(self, name: str, settings: MCPServerSettings) -> None:
+        self.lost: str | None = None
+        """Why the server is gone, once it is."""
+        self._name = name
+        self._settings = settings
+        self._redact = Redaction(settings)
+        self._stack = AsyncExitStack()
+        self._stdio: StdioServer | None = None
+        self._closed = False
+        self._client: Client = self._new_client()
+        self._news = asyncio.Event()
+        self._calls: set[asyncio.Task[mcp_types.CallToolResult]] = set()
+        self._listening: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._stack.enter_async_context(self._client)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        if self._announces_changes() and self._is_modern():
+            self._listening = asyncio.create_task(self._listen())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._closed = True
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait({self._listening})
+        await self._stack.aclose()
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=_LEAVE_SECONDS)
+
+    @property
+    def busy(self) -> bool:
+        """Whether calls are under way."""
+        return bool(self._calls)
+
+    def lose(self, what: str) -> None:
+        """Notes that the server is gone."""
+        if self.lost is None:
+            self.lost = what
+        self._news.set()
+
+    async def news(self) -> bool:
+        """Waits until the tools should be listed again: `False` says that the server is gone."""
+        await self._news.wait()
+        self._news.clear()
+        return self.lost is None
+
+    async def tools(self) -> list[mcp_types.Tool]:
+        """The server's tools, from all pages.
+
+        Raises:
+            ConfigurationError: The pages never end.
+        """
+        if self._client.server_capabilities.tools is None:
+            return []
+        tools: list[mcp_types.Tool] = []
+        cursor, seen = None, set()
+        while True:
+            page = await self._client.list_tools(cursor=cursor)
+            tools.extend(page.tools)
+            cursor = page.next_cursor
+            if cursor is None:
+                return tools
+            if cursor in seen:
+                raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")
+            seen.add(cursor)
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressFnT, *, once: bool
+    ) -> mcp_types.CallToolResult:
+        """Calls a tool; cancelling the caller cancels the call at the server.
+
+        Args:
+            tool: The name the server gave it.
+            arguments: Its arguments.
+            on_progress: Awaited with each progress notification.
+            once: Whether the call may change what it must not change twice.
+
+        Raises:
+            RetryableError: The server is gone and nothing happened.
+            ToolError: The server is gone, and something may have happened; or it refused.
+        """
+        if self._gone is not None:
+            raise server_down(self._name, self._gone)
+        # In a task of its own: telling a server that hangs of a cancellation may take the client
+        # seconds, which must not hold the caller.
+        call = self._client.call_tool(tool, dict(arguments), progress_callback=on_progress)
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        except MCPError as error:
+            raise self._tool_error(error, once=once) from error
+        except (RuntimeError, ValidationError) as error:
+            logger.warning("MCP server %r: an answer of %r is malformed", self._name, tool)
+            raise ToolError(
+                f"The MCP server {self._name!r} answered with something that its own description "
+                f"of {tool!r} does not allow.",
+                reason_code="mcp_malformed_answer",
+            ) from error
+
+    def why(self, error: BaseException | None) -> str:
+        """Why the connection could not be opened or has ended, in a few words without secrets."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        match error:
+            case _ if self.lost is not None:
+                return self._redact(self.lost) + self._at()
+            case None:
+                return "the connection was closed"
+            case TimeoutError():
+                return "no answer in time" + self._printed()
+            case ConfigurationError():
+                return self._redact(error.message)
+            case MCPError():
+                return self._redact(error.message) + self._at()
+            case _:
+                return self._redact(why(error)) + self._at()
+
+    @property
+    def last_lines(self) -> list[str]:
+        """What a server over stdio last wrote to standard error, without secrets."""
+        return [] if self._stdio is None else self._stdio.last_lines
+
+    def _new_client(self) -> Client:
+        settings, headers = self._settings, dict(self._settings.headers)
+        transport: Any
+        if settings.command is not None:
+            self._stdio = StdioServer(self._name, settings, self._redact, self.lose)
+            transport = self._stdio.streams()
+        elif settings.transport == "sse":
+            transport = sse_streams(str(settings.url), headers, self.lose)
+        else:
+            transport = http_streams(str(settings.url), headers, self._doubt)
+        return Client(
+            transport, client_info=_client_info(), message_handler=self._on_message, cache=None
+        )
+
+    def _doubt(self, what: str) -> None:
+        """A request has failed: listing the tools will show whether the server is gone."""
+        logger.debug("MCP server %r: %s", self._name, what)
+        self._news.set()
+
+    async def _on_message(self, message: object) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._news.set()
+
+    def _announces_changes(self) -> bool:
+        tools = self._client.server_capabilities.tools
+        return tools is not None and bool(tools.list_changed)
+
+    def _is_modern(self) -> bool:
+        return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    async def _listen(self) -> None:
+        """Asks for news of the tools, which newer servers send only then (`_on_message`)."""
+        with contextlib.suppress(MCPError, SubscriptionLost):
+            async with self._client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    pass
+        self._doubt("the stream of changes has ended")
+
+    def _tool_error(self, error: MCPError, *, once: bool) -> ToolError:
+        if error.code == SESSION_GONE:
+            self.lose(error.message)
+        if error.code in {NOT_SENT, SESSION_GONE}:
+            return server_down(self._name, error.message)
+        one_of_many = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
+        if self._gone is None and not one_of_many:
+            return ToolError(self._redact(error.message), reason_code="mcp_error")
+        self._doubt(error.message)
+        return server_lost(self._name, self._gone or self._redact(error.message), once=once)
+
+    def _printed(self) -> str:
+        garbage = None if self._stdio is None else self._stdio.garbage
+        return "" if garbage is None else f"; it printed {garbage!r}, which is no MCP message"
+
+    @property
+    def _gone(self) -> str | None:
+        """Why no call can be made, if none can."""
+        if self.lost is not None:
+            return self._redact(self.lost)
+        return "the connection was closed" if self._closed else None
+
+    def _at(self) -> str:
+        return "" if self._settings.url is None else f" at {place(self._settings.url)}"
+
+
+def _client_info() -> mcp_types.Implementation:
+    try:
+        version = importlib.metadata.version("leonidas-tools")
+    except importlib.metadata.PackageNotFoundError:
+        version = "0"
+    return mcp_types.Implementation(name="leonidas-tools", version=version)

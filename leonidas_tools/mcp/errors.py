@@ -1,0 +1,39 @@
+"""What a call of an MCP tool ends with when its server is not there."""
+
+from __future__ import annotations
+
+from leonidas_tools.errors import RetryableError, ToolError
+
+
+def server_down(name: str, reason: str) -> RetryableError:
+    """The server was not there when it was called: nothing happened.
+
+    Args:
+        name: The server's name.
+        reason: Why, in a few words.
+    """
+    return RetryableError(
+        f"The MCP server {name!r} is not available: {reason}.",
+        status="unavailable",
+        reason_code="mcp_server_down",
+    )
+
+
+def server_lost(name: str, reason: str, *, once: bool) -> ToolError:
+    """The server was lost during a call.
+
+    Args:
+        name: The server's name.
+        reason: Why, in a few words.
+        once: Whether the call may change what must not change twice.
+    """
+    lost = f"The MCP server {name!r} was lost during the call: {reason}"
+    if once:
+        return ToolError(
+            f"{lost}. It is not known whether the call took effect.",
+            status="unknown_outcome",
+            reason_code="mcp_server_lost",
+        )
+    return ToolError(
+        f"{lost}.", status="unavailable", retryable=True, reason_code="mcp_server_lost"
+    )

@@ -1,0 +1,59 @@
+"""Takes secrets out of what a server says about itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leonidas_tools.settings.models import MCPServerSettings
+
+_SHORTEST_SECRET = 4
+"""Shorter values, such as `1` or `on`, keep nothing secret and occur in any text."""
+
+
+class Redaction:
+    """Replaces a server's environment, headers and credentials wherever they appear in a text.
+
+    Args:
+        settings: The server's settings.
+
+    Example:
+        >>> redact = Redaction(MCPServerSettings(url="http://host/mcp?key=s3cret"))
+        >>> redact("401 for http://host/mcp?key=s3cret")
+        '401 for http://host/mcp?key=***'
+    """
+
+    def __init__(self, settings: MCPServerSettings) -> None:
+        secrets = {text for text in _secrets(settings) if len(text) >= _SHORTEST_SECRET}
+        self._secrets = sorted(secrets, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """The text without secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _secrets(settings: MCPServerSettings) -> Iterator[str]:
+    yield from settings.env.values()
+    for value in settings.headers.values():
+        yield value
+        yield from value.split()
+    if settings.url is not None:
+        url = urlsplit(settings.url)
+        yield from (text for text in (url.username, url.password) if text)
+        yield from (value for _, value in parse_qsl(url.query))
+
+
+def place(url: str) -> str:
+    """Where a URL leads, without what may be secret in it.
+
+    Example:
+        >>> place("https://me:pw@host:8443/mcp?key=s3cret")
+        'https://host:8443/mcp'
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

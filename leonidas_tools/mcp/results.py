@@ -1,0 +1,98 @@
+"""What an MCP tool answered → `ToolResult`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls import Media, ToolResult
+from leonidas_tools.errors import ToolError
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, ContentBlock
+
+_SHOWN = ("image/", "audio/")
+
+
+def to_result(answer: CallToolResult) -> ToolResult:
+    """Turns an answer into a result.
+
+    Structured content is the result if there is any, else the text. Pictures and sounds become
+    media; links and embedded resources stand under `resources`.
+
+    Args:
+        answer: What the server answered.
+
+    Raises:
+        ToolError: A picture or a sound cannot be decoded.
+
+    Example:
+        >>> from mcp_types import CallToolResult, TextContent
+        >>> to_result(CallToolResult(content=[TextContent(text="21 degrees")])).to_response()
+        {'status': 'ok', 'result': '21 degrees', 'retryable': False}
+    """
+    text = _text(answer.content)
+    if answer.is_error:
+        message = text or "The tool failed and did not say why."
+        return ToolResult.failed(message, result=answer.structured_content)
+    media = tuple(_media(answer.content))
+    value = answer.structured_content if answer.structured_content is not None else text
+    return ToolResult(result=_with_resources(value, _resources(answer.content)), media=media)
+
+
+def _text(content: Iterable[ContentBlock]) -> str | None:
+    texts = [block.text for block in content if block.type == "text"]
+    return "\n".join(texts) if texts else None
+
+
+def _with_resources(value: Any, resources: list[dict[str, Any]]) -> Any:
+    if not resources:
+        return value
+    if isinstance(value, Mapping):
+        # A structured result that has a field of that name speaks of the same resources.
+        return {"resources": resources, **value}
+    return {"resources": resources} if value is None else {"text": value, "resources": resources}
+
+
+def _resources(content: Iterable[ContentBlock]) -> list[dict[str, Any]]:
+    return [
+        block.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude=_hidden_fields(block)
+        )
+        for block in content
+        if block.type in {"resource_link", "resource"}
+    ]
+
+
+def _hidden_fields(block: ContentBlock) -> dict[str, Any]:
+    """What the model does not need, or gets as media."""
+    hidden: dict[str, Any] = {"meta": True, "annotations": True, "icons": True}
+    if block.type == "resource":
+        hidden["resource"] = {"meta": True, **({"blob": True} if _is_shown(block) else {})}
+    return hidden
+
+
+def _is_shown(block: ContentBlock) -> bool:
+    """Whether an embedded resource is a picture or a sound."""
+    resource: Any = getattr(block, "resource", None)
+    return hasattr(resource, "blob") and (resource.mime_type or "").startswith(_SHOWN)
+
+
+def _media(content: Iterable[ContentBlock]) -> Iterable[Media]:
+    for block in content:
+        if block.type in {"image", "audio"}:
+            yield _decoded(block.mime_type, block.data)
+        elif block.type == "resource" and _is_shown(block):
+            resource: Any = block.resource
+            yield _decoded(resource.mime_type, resource.blob)
+
+
+def _decoded(mime_type: str, data: str) -> Media:
+    try:
+        return Media(mime_type=mime_type, data=base64.b64decode(data, validate=True))
+    except binascii.Error as error:
+        raise ToolError(
+            f"The tool has run, but the {mime_type} it answered with cannot be decoded."
+        ) from error

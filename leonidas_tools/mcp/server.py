@@ -1,0 +1,229 @@
+"""One MCP server, and the one task that owns its connection."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.mcp.definitions import AnyTool, Definitions
+from leonidas_tools.mcp.errors import server_down
+from leonidas_tools.mcp.results import to_result
+from leonidas_tools.tool import ToolEffect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from leonidas_tools.calls import ToolResult
+    from leonidas_tools.context import ToolContext
+    from leonidas_tools.mcp.connection import Connection
+    from leonidas_tools.settings.models import MCPServerSettings
+
+logger = logging.getLogger(__name__)
+
+_CONNECTION = "leonidas_tools.mcp.connection"
+_ANSWER_SECONDS = 30.0
+_STEADY_SECONDS = 30.0
+"""A connection that held this long was good: the next reconnection does not wait long."""
+
+_FIRST_DELAY_SECONDS = 0.5
+_LONGEST_DELAY_SECONDS = 30.0
+
+
+class ServerState(StrEnum):
+    """How a server does."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DOWN = "down"
+    STOPPED = "stopped"
+
+
+class MCPServer:
+    """One MCP server: connects in the background, reconnects when it is lost, runs calls.
+
+    Args:
+        name: The server's name.
+        settings: How to reach it.
+        on_tools: Called with its tools each time they have been listed.
+    """
+
+    def __init__(
+        self, name: str, settings: MCPServerSettings, on_tools: Callable[[list[AnyTool]], None]
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.state = ServerState.STOPPED
+        self.last_error: str | None = None
+        """Why the server was last found down, in a sentence."""
+        self._reason = "it has not been started"
+        self._on_tools = on_tools
+        self._definitions = Definitions(name, self._call)
+        self._connection: Connection | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._calls = 0
+
+    def start(self) -> None:
+        """Connects in the background; does nothing if that has begun."""
+        if self._owner is not None:
+            return
+        self._changed = asyncio.Event()
+        self._reason = "it is starting"
+        self._set(ServerState.STARTING)
+        self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.name}")
+
+    async def stop(self, *, drain: bool = False) -> None:
+        """Disconnects, and ends a server over stdio with every process it has started.
+
+        Args:
+            drain: Whether to let the calls under way end first; new ones are refused either way.
+        """
+        owner, self._owner = self._owner, None
+        if owner is None:
+            return
+        self._reason = "it was stopped"
+        self.state = ServerState.STOPPED
+        self._tell()
+        if drain:
+            await self._drained()
+        owner.cancel()
+        await asyncio.wait({owner})
+
+    async def wait_for(self, *states: ServerState) -> ServerState:
+        """Waits until the server is in one of these states."""
+        while self.state not in states:
+            await self._changed.wait()
+        return self.state
+
+    def status(self) -> dict[str, Any]:
+        """How the server does, as plain JSON."""
+        status = {
+            "name": self.name,
+            "transport": self.settings.transport,
+            "state": self.state.value,
+            "calls": self._calls,
+        }
+        return status if self.last_error is None else {**status, "last_error": self.last_error}
+
+    async def _own(self) -> None:
+        """Keeps the server connected until cancelled."""
+        await _load(_CONNECTION)
+        loop = asyncio.get_running_loop()
+        attempt = 0
+        while True:
+            begun = loop.time()
+            await self._serve()
+            attempt = 0 if loop.time() - begun > _STEADY_SECONDS else attempt
+            await asyncio.sleep(_delay_seconds(attempt))
+            attempt += 1
+
+    async def _serve(self) -> None:
+        """Connects, and serves calls until the connection ends."""
+        from leonidas_tools.mcp.connection import Connection
+
+        connection = Connection(self.name, self.settings)
+        error: BaseException | None = None
+        try:
+            async with asyncio.timeout(self._limit_seconds) as guard, connection:
+                await self._list(connection)
+                guard.reschedule(None)
+                self._connection = connection
+                self._set(ServerState.READY)
+                while await connection.news():
+                    async with asyncio.timeout(self._limit_seconds):
+                        await self._list(connection)
+                # Said before the connection is closed, which may take a while.
+                self._went_down(connection.why(None), connection.last_lines)
+        except Exception as caught:  # noqa: BLE001 - whatever it is, the server is down for it
+            error = caught
+        finally:
+            self._connection = None
+        if error is not None and self.state is not ServerState.DOWN:
+            logger.debug("MCP server %r", self.name, exc_info=error)
+            self._went_down(connection.why(error), connection.last_lines)
+
+    async def _list(self, connection: Connection) -> None:
+        self._on_tools(self._definitions.read(await connection.tools()))
+
+    async def _call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        context: ToolContext,
+        effect: ToolEffect,
+    ) -> ToolResult:
+        connection = self._connection
+        if connection is None or self.state is ServerState.STOPPED:
+            raise server_down(self.name, self._reason)
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            fraction = progress / total if total else None
+            context.progress(message, fraction=fraction, progress=progress)
+
+        self._calls += 1
+        try:
+            answer = await connection.call(
+                tool, arguments, on_progress, once=_effect_of(context, effect) is ToolEffect.ONCE
+            )
+        finally:
+            self._calls -= 1
+            self._tell()
+        return to_result(answer)
+
+    async def _drained(self) -> None:
+        while self._calls:
+            await self._changed.wait()
+
+    @property
+    def _limit_seconds(self) -> float:
+        return self.settings.timeout or _ANSWER_SECONDS
+
+    def _went_down(self, reason: str, last_lines: list[str]) -> None:
+        wrote = f"; it last wrote: {' / '.join(last_lines)}" if last_lines else ""
+        self.last_error = f"The MCP server {self.name!r} is down: {reason}{wrote}"
+        self._reason = reason
+        if self.state is not ServerState.DOWN:
+            logger.warning("%s", self.last_error)
+        self._set(ServerState.DOWN)
+
+    def _set(self, state: ServerState) -> None:
+        if self.state is ServerState.STOPPED and state is not ServerState.STARTING:
+            return  # the last words of a connection that is being closed
+        self.state = state
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wakes whoever waits for the server to change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _effect_of(context: ToolContext, effect: ToolEffect) -> ToolEffect:
+    """The effect of a tool, as the settings, whoever registered it or the server have it."""
+    call = context.call
+    if call.settings is not None and call.settings.effect is not None:
+        return call.settings.effect
+    return effect if call.tool is None else call.tool.metadata.effect
+
+
+def _delay_seconds(attempt: int) -> float:
+    """How long to wait before connecting again: doubling, bounded, and never in step."""
+    longest: float = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(attempt, 10))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - it keeps nothing secret
+
+
+async def _load(module: str) -> None:
+    """Imports a module without holding the loop: the client library takes half a second."""
+    if module in sys.modules:
+        return
+    worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-import")
+    try:
+        await asyncio.get_running_loop().run_in_executor(worker, importlib.import_module, module)
+    finally:
+        worker.shutdown(wait=False)
