@@ -57,12 +57,12 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
 
-_Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
+Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]
 
 
-def _resolvers() -> _Resolvers:
+def _resolvers() -> Resolvers:
     """By first letter, what a plain scalar may be; the empty one has none."""
-    resolvers: _Resolvers = {}
+    resolvers: Resolvers = {}
     for kind, letters, pattern in (
         ("null", ["", *"~nN"], r"~|null|Null|NULL|"),
         ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
@@ -80,7 +80,7 @@ def _resolvers() -> _Resolvers:
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
     """Reads scalars as YAML 1.2 does, where `on` and `no` are words and dates are text."""
 
-    yaml_implicit_resolvers: ClassVar[_Resolvers] = _resolvers()
+    yaml_implicit_resolvers: ClassVar[Resolvers] = _resolvers()
 
 
 def read_document(text: str) -> Document:

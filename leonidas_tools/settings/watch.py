@@ -1,0 +1,208 @@
+"""Settings that follow their file: an edit is applied within a second, a broken one never."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.settings.load import Source, load
+from leonidas_tools.settings.write import changed, update_file
+
+if TYPE_CHECKING:
+    from leonidas_tools.settings.models import Settings
+
+_LOG = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.2
+_SETTLE_SECONDS = 0.1
+
+Callback: TypeAlias = Callable[["Settings"], object]
+
+
+@dataclass(slots=True)
+class _Watch:
+    """The watching task of one event loop, and how many are inside."""
+
+    task: asyncio.Task[None]
+    users: int = 0
+
+
+class WatchedSettings:
+    """The settings that hold now.
+
+    While someone is inside `async with`, one task of the event loop follows the file. A file that
+    is broken, half written or gone changes nothing: the last good settings stay, and a warning
+    names the place.
+
+    Args:
+        source: A path, a mapping, settings, or `None` for the defaults. Only a path is followed.
+
+    Raises:
+        ConfigurationError: The settings are wrong.
+
+    Example:
+        >>> watched = WatchedSettings({"tools": {"search": {"timeout": "2s"}}})
+        >>> watched.current.for_tool("search").timeout, watched.generation
+        (2.0, 1)
+        >>> watched.update({"tools.search.timeout": 3}).for_tool("search").timeout
+        3.0
+        >>> watched.generation
+        2
+    """
+
+    def __init__(self, source: Source = None) -> None:
+        self.path = Path(source) if isinstance(source, str | Path) else None
+        """The file the settings come from, if they come from one."""
+        self.current = load(source)
+        """The settings that hold now; replaced as a whole, never changed."""
+        self.generation = 1
+        """How many settings have held so far, these included."""
+        self.last_error: ConfigurationError | None = None
+        """What is wrong with the source now; `current` is what held before it."""
+        self._source = copy.deepcopy(source) if isinstance(source, Mapping) else source
+        self._reads = 0
+        self._lock = threading.RLock()
+        self._callbacks: list[Callback] = []
+        self._watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def on_change(self, callback: Callback) -> Callable[[], None]:
+        """Calls back with the new settings each time they have changed.
+
+        Args:
+            callback: Called in the event loop that follows the file, or in the thread that called
+                `reload` or `update`. What it raises is logged.
+
+        Returns:
+            A function that ends it.
+        """
+        self._callbacks.append(callback)
+
+        def unsubscribe() -> None:
+            with contextlib.suppress(ValueError):
+                self._callbacks.remove(callback)
+
+        return unsubscribe
+
+    def reload(self) -> Settings:
+        """Reads the source again and returns the settings that hold now.
+
+        Raises:
+            ConfigurationError: The source is wrong; the last good settings stay.
+        """
+        with self._lock:
+            self._reads += 1
+            try:
+                settings = load(self._source)
+            except ConfigurationError as error:
+                self.last_error = error
+                raise
+            self._adopt(settings)
+            return self.current
+
+    def update(self, changes: Mapping[str, Any]) -> Settings:
+        """Changes some settings, in the file too where there is one.
+
+        Args:
+            changes: By dotted path, `{"tools.search.timeout": "2s"}`, or nested; `None` removes.
+
+        Raises:
+            ConfigurationError: The changes are wrong, or cannot be written; nothing has changed.
+        """
+        with self._lock:
+            if self.path is not None:
+                update_file(self.path, changes)
+            else:
+                source = changed(self._as_mapping(), changes)
+                load(source)
+                self._source = source
+            return self.reload()
+
+    async def __aenter__(self) -> Self:
+        if self.path is None:
+            return self
+        loop = asyncio.get_running_loop()
+        watch = self._watches.get(loop)
+        if watch is None or watch.task.done():
+            watch = _Watch(asyncio.create_task(self._follow(self.path), name=f"follow {self.path}"))
+            self._watches[loop] = watch
+        watch.users += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        watch = self._watches.get(loop)
+        if watch is None:
+            return
+        watch.users -= 1
+        if watch.users == 0:
+            del self._watches[loop]
+            watch.task.cancel()
+            await asyncio.wait({watch.task})
+
+    async def _follow(self, path: Path) -> None:
+        """Looks at the file a few times a second.
+
+        A look sees every way of writing: renaming over, truncating, swapping a symbolic link
+        anywhere on the way, deleting and recreating; also where notifications never arrive, as
+        on network file systems and bind mounts.
+        """
+        applied: object = None
+        while True:
+            seen = _look(path)
+            if seen != applied:
+                await asyncio.sleep(_SETTLE_SECONDS)
+                if seen == _look(path):  # else someone is still writing
+                    applied = seen
+                    await self._reload_beside(path)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _reload_beside(self, path: Path) -> None:
+        """Reads the file in a thread, since thousands of tools take a while, and adopts it here."""
+        reads = self._reads
+        try:
+            settings = await asyncio.to_thread(load, path)
+        except ConfigurationError as error:
+            if str(error) != str(self.last_error):
+                _LOG.warning("The settings stay as they were: %s", error)
+            self.last_error = error
+            return
+        with self._lock:
+            if reads == self._reads:  # else `reload` or `update` has read what is newer
+                self._adopt(settings)
+
+    def _adopt(self, settings: Settings) -> None:
+        self.last_error = None
+        if settings == self.current:
+            return
+        self.current = settings
+        self.generation += 1
+        for callback in tuple(self._callbacks):
+            try:
+                callback(settings)
+            except Exception:  # noqa: BLE001 - a listener's fault must not undo the change
+                _LOG.exception("A callback for changed settings failed")
+
+    def _as_mapping(self) -> Mapping[str, Any]:
+        if isinstance(self._source, Mapping):
+            return self._source
+        return self.current.model_dump(mode="json", exclude_unset=True)
+
+
+def _look(path: Path) -> object:
+    """Differs whenever the file may have changed; links on the way are followed."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return error.errno
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
