@@ -1,0 +1,6 @@
+"""Arguments against a JSON Schema of any draft: checked, completed and safely coerced."""
+
+from leonidas_tools.json_schema.text import parse_arguments
+from leonidas_tools.json_schema.validator import ArgumentValidator
+
+__all__ = ["ArgumentValidator", "parse_arguments"]

@@ -1,0 +1,211 @@
+"""The few conversions that are safe to make when arguments do not fit."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from leonidas_tools.json_schema.document import Document, child
+from leonidas_tools.json_schema.text import NotJsonError, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_DEPTH: Final = 120
+MAX_STEPS: Final = 20_000
+
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+
+
+def coerce(document: Document, value: Any) -> Any:
+    """Makes of a value what a schema wants, where it can mean nothing else.
+
+    Args:
+        document: The schema.
+        value: Plain JSON; left as it is.
+
+    Returns:
+        The value, or a copy of it with the coerced parts; not checked yet.
+    """
+    return _Walk(document).coerced("#", document.schema, value, 0)
+
+
+class _Walk:
+    """One way down a value and a schema; a walk that takes too many steps stops coercing."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._is_valid = document.validators
+        self._steps = 0
+
+    def coerced(self, pointer: str, schema: Any, value: Any, depth: int) -> Any:
+        self._steps += 1
+        if not isinstance(schema, dict) or depth > MAX_DEPTH or self._steps > MAX_STEPS:
+            return value
+        value = _as_wanted(schema, value)
+        for where, inner in self._applied(pointer, schema, value):
+            value = self.coerced(where, inner, value, depth + 1)
+        for keyword in ("anyOf", "oneOf"):
+            if isinstance(schema.get(keyword), list):
+                value = self._chosen(child(pointer, keyword), schema[keyword], value, depth)
+        if isinstance(value, dict):
+            return self._object(pointer, schema, value, depth)
+        if isinstance(value, list):
+            return self._array(pointer, schema, value, depth)
+        return value
+
+    def _applied(
+        self, pointer: str, schema: Mapping[str, Any], value: Any
+    ) -> list[tuple[str, Any]]:
+        """The schemas that hold for the same value beside this one."""
+        found = self._document.target(schema.get("$ref"))
+        applied = [found] if found else []
+        for index, inner in enumerate(schema.get("allOf", ())):
+            applied.append((child(pointer, "allOf", index), inner))
+        if "if" in schema:
+            keyword = "then" if self._fits(child(pointer, "if"), value) else "else"
+            applied.append((child(pointer, keyword), schema.get(keyword)))
+        if isinstance(value, dict):
+            for name, inner in schema.get("dependentSchemas", {}).items():
+                if name in value:
+                    applied.append((child(pointer, "dependentSchemas", name), inner))
+        return applied
+
+    def _fits(self, pointer: str, value: Any) -> bool:
+        validator = self._is_valid.get(pointer)
+        return validator is not None and validator.is_valid(value)
+
+    def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:
+        """The value as one of several schemas wants it: if possible, as it is."""
+        where = [child(pointer, index) for index in range(len(branches))]
+        fitting = [index for index in range(len(branches)) if self._fits(where[index], value)]
+        candidates = []
+        for index in fitting or range(len(branches)):
+            candidate = self.coerced(where[index], branches[index], value, depth + 1)
+            if candidate is value and fitting:
+                return value
+            if self._fits(where[index], candidate):
+                candidates.append(candidate)
+        return candidates[0] if candidates else value
+
+    def _object(
+        self, pointer: str, schema: Mapping[str, Any], value: dict[str, Any], depth: int
+    ) -> dict[str, Any]:
+        properties = schema.get("properties", {})
+        required = schema.get("required", ())
+        made: dict[str, Any] = {}
+        for name, inner in value.items():
+            where = child(pointer, "properties", name)
+            if inner is None and name in properties and name not in required:
+                if self._fits(where, None):
+                    made[name] = None
+                continue
+            made[name] = self._property(pointer, schema, name, inner, depth)
+        unchanged = len(made) == len(value) and all(made[name] is value[name] for name in made)
+        return value if unchanged else made
+
+    def _property(
+        self, pointer: str, schema: Mapping[str, Any], name: str, value: Any, depth: int
+    ) -> Any:
+        named = False
+        if name in schema.get("properties", {}):
+            named = True
+            where = child(pointer, "properties", name)
+            value = self.coerced(where, schema["properties"][name], value, depth + 1)
+        for pattern, inner in schema.get("patternProperties", {}).items():
+            if _matches(pattern, name):
+                named = True
+                where = child(pointer, "patternProperties", pattern)
+                value = self.coerced(where, inner, value, depth + 1)
+        if named:
+            return value
+        where = child(pointer, "additionalProperties")
+        return self.coerced(where, schema.get("additionalProperties"), value, depth + 1)
+
+    def _array(
+        self, pointer: str, schema: Mapping[str, Any], value: list[Any], depth: int
+    ) -> list[Any]:
+        first, rest = "prefixItems", "items"
+        if isinstance(schema.get("items"), list):  # drafts up to 2019-09
+            first, rest = "items", "additionalItems"
+        heads = schema.get(first, ())
+        made = []
+        for index, inner in enumerate(value):
+            if index < len(heads):
+                where = child(pointer, first, index)
+                made.append(self.coerced(where, heads[index], inner, depth + 1))
+            else:
+                where = child(pointer, rest)
+                made.append(self.coerced(where, schema.get(rest), inner, depth + 1))
+        return value if all(a is b for a, b in zip(made, value, strict=True)) else made
+
+
+def _as_wanted(schema: Mapping[str, Any], value: Any) -> Any:
+    """A value of the type that a schema names, where that can be made of it."""
+    if not isinstance(value, str | float):
+        return value
+    wanted = _wanted(schema)
+    if not wanted:
+        return value
+    if isinstance(value, float):
+        exact = "integer" in wanted and "number" not in wanted and value.is_integer()
+        return int(value) if exact else value
+    return value if "string" in wanted else _from_text(value, wanted)
+
+
+def _wanted(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The types that a schema takes, by its `type` or else by the values it lists."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return frozenset((kind,))
+    if isinstance(kind, list):
+        return frozenset(kind)
+    values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    return frozenset(_type_of(value) for value in values)
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if value is None:
+        return "null"
+    names = {str: "string", int: "integer", float: "number", list: "array", dict: "object"}
+    return names.get(type(value), "string")
+
+
+def _from_text(text: str, wanted: frozenset[str]) -> Any:
+    if "boolean" in wanted and text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if wanted & {"integer", "number"} and _NUMBER.fullmatch(text):
+        return _number(text, whole="number" not in wanted)
+    if wanted & {"array", "object"} and text.lstrip()[:1] in ("[", "{"):
+        try:
+            made = read_json(text)
+        except NotJsonError:
+            return text
+        return made if _type_of(made) in wanted else text
+    return text
+
+
+def _number(text: str, *, whole: bool) -> Any:
+    """The number of a text, an integer where it is written as one; the text if it is too large."""
+    try:
+        number = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            return text
+        if whole:
+            return int(number) if number.is_integer() else text
+    return number
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:  # a pattern that Python does not read
+        return False

@@ -1,0 +1,115 @@
+"""The defaults of a schema, filled in where arguments leave something out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from leonidas_tools.json_schema.document import Document
+
+MAX_NESTED_DEFAULTS: Final = 8
+
+Fill: TypeAlias = Callable[[Any, int], Any]
+"""Gives a value with its defaults filled in; the same object where nothing is missing. The number
+says how many defaults may be filled in inside of defaults, which may never end otherwise."""
+
+
+def fill_of(document: Document) -> Fill | None:
+    """What fills in a schema's defaults; `None` where it has none."""
+    if not document.has_defaults:
+        return None
+    return _Compiler(document).fill(document.schema)
+
+
+class _Compiler:
+    """Compiles a schema into one `Fill`; a schema that contains itself into one that does too."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._made: dict[int, Fill | None] = {}
+
+    def fill(self, schema: Any) -> Fill | None:
+        if not isinstance(schema, dict):
+            return None
+        if id(schema) in self._made:
+            return self._made[id(schema)]
+        self._made[id(schema)] = lambda value, more: (
+            made(value, more) if (made := self._made[id(schema)]) else value
+        )
+        fills = [fill for fill in self._fills(schema) if fill is not None]
+        self._made[id(schema)] = _chained(fills)
+        return self._made[id(schema)]
+
+    def _fills(self, schema: Mapping[str, Any]) -> list[Fill | None]:
+        found = self._document.target(schema.get("$ref"))
+        parts = [found[1]] if found else []
+        parts.extend(schema.get("allOf", ()))
+        return [self._properties(schema), self._items(schema), *(self.fill(part) for part in parts)]
+
+    def _properties(self, schema: Mapping[str, Any]) -> Fill | None:
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            return None
+        defaults = {
+            name: inner["default"]
+            for name, inner in properties.items()
+            if isinstance(inner, dict) and "default" in inner
+        }
+        fills = {name: self.fill(inner) for name, inner in properties.items()}
+        return _of_object(defaults, {name: fill for name, fill in fills.items() if fill})
+
+    def _items(self, schema: Mapping[str, Any]) -> Fill | None:
+        fill = self.fill(schema.get("items"))
+        return fill and _of_array(fill)
+
+
+def _chained(fills: list[Fill]) -> Fill | None:
+    if len(fills) < 2:  # noqa: PLR2004 - none, or one that needs no chain
+        return fills[0] if fills else None
+
+    def chained(value: Any, more: int) -> Any:
+        for fill in fills:
+            value = fill(value, more)
+        return value
+
+    return chained
+
+
+def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, Fill]) -> Fill | None:
+    if not defaults and not fills:
+        return None
+    fresh = {name: _copier(value) for name, value in defaults.items()}
+
+    def filled(value: Any, more: int) -> Any:
+        if not isinstance(value, dict):
+            return value
+        missing = {name: make() for name, make in fresh.items() if name not in value}
+        made = {**value, **missing} if missing else value
+        inner = {
+            name: fill(made[name], more if name in value else more - 1)
+            for name, fill in fills.items()
+            if name in made and (more or name in value)
+        }
+        changed = any(made[name] is not part for name, part in inner.items())
+        return {**made, **inner} if changed else made
+
+    return filled
+
+
+def _copier(value: Any) -> Callable[[], Any]:
+    """Gives a default anew each time, so that no tool can change it for the next."""
+    if isinstance(value, dict | list):
+        return lambda: copy.deepcopy(value)
+    return lambda: value
+
+
+def _of_array(fill: Fill) -> Fill:
+    def filled(value: Any, more: int) -> Any:
+        if not isinstance(value, list):
+            return value
+        made = [fill(entry, more) for entry in value]
+        return value if all(a is b for a, b in zip(made, value, strict=True)) else made
+
+    return filled

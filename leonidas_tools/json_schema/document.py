@@ -1,0 +1,184 @@
+"""A JSON Schema and what it refers to, compiled, and refused where it is not sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+import jsonschema_rs
+
+from leonidas_tools.errors import SchemaError
+
+MAX_ARGUMENT_DEPTH: Final = 100
+MAX_SCHEMA_DEPTH: Final = 200
+MAX_SCHEMA_PARTS: Final = 200_000
+MAX_EXPANSION: Final = 20_000
+
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_COMPARING: Final = frozenset({*_REFERENCES, "uniqueItems", "const", "enum"})
+
+
+class Document:
+    """One schema with the documents it may refer to.
+
+    Args:
+        schema: The schema.
+        documents: What it may refer to, by URI.
+
+    Raises:
+        SchemaError: The schema is too deep or too large to be checked safely.
+    """
+
+    def __init__(
+        self, schema: Mapping[str, Any] | bool, documents: Mapping[str, Mapping[str, Any] | bool]
+    ) -> None:
+        self.schema: Any = dict(schema) if isinstance(schema, Mapping) else schema
+        self._documents = documents
+        self.has_integers = False
+        self.has_defaults = False
+        self.is_recursive = bool(documents)
+        """Whether checking may go down as deep as the arguments do."""
+        refers = False
+        for part in self._parts():
+            refers = refers or "$ref" in part
+            self.is_recursive = self.is_recursive or not _COMPARING.isdisjoint(part)
+            self.has_defaults = self.has_defaults or "default" in part
+            kind = part.get("type")
+            if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
+                self.has_integers = True
+        if refers:
+            self._refuse_explosion()
+
+    def _parts(self) -> Iterator[dict[str, Any]]:
+        """Every object in the schema, level by level."""
+        level: list[Any] = [self.schema]
+        for _ in range(MAX_SCHEMA_DEPTH):
+            following: list[Any] = []
+            for part in level:
+                if isinstance(part, dict):
+                    yield part
+                    following.extend(part.values())
+                elif isinstance(part, list):
+                    following.extend(part)
+            level = [part for part in following if isinstance(part, dict | list)]
+            if not level:
+                return
+            if len(level) > MAX_SCHEMA_PARTS:
+                raise SchemaError(f"The schema has more than {MAX_SCHEMA_PARTS} parts; split it")
+        raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
+
+    def _refuse_explosion(self) -> None:
+        """Refuses references that multiply: a few lines can ask for more checks than ever end."""
+        known: dict[int, int] = {}
+        for part in self._parts():
+            if self._checks(part, known) > MAX_EXPANSION:
+                raise SchemaError(
+                    f"The schema's references stand for more than {MAX_EXPANSION} schemas in one "
+                    f"place; let it refer to each schema once"
+                )
+
+    def _checks(self, schema: Any, known: dict[int, int]) -> int:
+        """How many schemas are checked against one value, a schema's own references followed."""
+        if not isinstance(schema, dict):
+            return 1
+        if id(schema) not in known:
+            known[id(schema)] = 1  # so that a schema that refers to itself ends
+            total = sum(self._checks(inner, known) for inner in self._beside(schema))
+            known[id(schema)] = 1 + total
+        return known[id(schema)]
+
+    def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """The schemas that look at the same value as this one does."""
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            if isinstance(schema.get(keyword), list):
+                yield from schema[keyword]
+        for keyword in ("not", "if", "then", "else"):
+            yield schema.get(keyword)
+        for keyword in ("dependentSchemas", "dependencies"):
+            if isinstance(schema.get(keyword), dict):
+                yield from schema[keyword].values()
+        found = self.target(schema.get("$ref"))
+        if found is not None:
+            yield found[1]
+
+    def target(self, reference: Any) -> tuple[str, Any] | None:
+        """The pointer and the schema that a reference inside this document leads to."""
+        if not isinstance(reference, str) or not isinstance(self.schema, dict):
+            return None
+        base, _, fragment = reference.partition("#")
+        if base and base != str(self.schema.get("$id", self.schema.get("id"))).rstrip("#"):
+            return None
+        if fragment and not fragment.startswith("/"):
+            return self._anchors.get(fragment)
+        return self._at(unquote(fragment))
+
+    def _at(self, pointer: str) -> tuple[str, Any] | None:
+        found: Any = self.schema
+        for token in pointer.split("/")[1:]:
+            key = token.replace("~1", "/").replace("~0", "~")
+            try:
+                found = found[int(key)] if isinstance(found, list) else found[key]
+            except (KeyError, IndexError, ValueError, TypeError):
+                return None
+        return f"#{pointer}", found
+
+    @cached_property
+    def _anchors(self) -> Mapping[str, tuple[str, Any]]:
+        anchors: dict[str, tuple[str, Any]] = {}
+        stack: list[tuple[str, Any]] = [("#", self.schema)]
+        while stack:
+            pointer, part = stack.pop()
+            if isinstance(part, dict):
+                if isinstance(part.get("$anchor"), str):
+                    anchors[part["$anchor"]] = (pointer, part)
+                stack.extend((child(pointer, key), value) for key, value in part.items())
+            elif isinstance(part, list):
+                stack.extend((child(pointer, key), value) for key, value in enumerate(part))
+        return anchors
+
+    def validator(self) -> jsonschema_rs.Validator:
+        """The compiled schema.
+
+        Raises:
+            SchemaError: It is no schema, or refers to what is not there.
+        """
+        try:
+            return jsonschema_rs.validator_for(
+                self.schema, registry=self._registry, validate_formats=False, offline=True
+            )
+        except jsonschema_rs.ValidationError as error:
+            raise SchemaError(f"The schema is not a JSON Schema: {error.message}") from error
+        except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
+            raise SchemaError(f"The schema is not a JSON Schema: {error}") from error
+
+    @cached_property
+    def validators(self) -> jsonschema_rs.ValidatorMap:
+        """A compiled schema for every part, by its pointer."""
+        return jsonschema_rs.validator_map_for(
+            self.schema, registry=self._registry, validate_formats=False, offline=True
+        )
+
+    @cached_property
+    def _registry(self) -> jsonschema_rs.Registry | None:
+        if not self._documents:
+            return None
+        return jsonschema_rs.Registry(
+            [(uri, cast("Any", document)) for uri, document in self._documents.items()]
+        )
+
+
+def child(pointer: str, *keys: str | int) -> str:
+    """The pointer to a part of a schema."""
+    for key in keys:
+        pointer += "/" + str(key).replace("~", "~0").replace("/", "~1")
+    return pointer
+
+
+def is_too_deep(value: Any, levels: int = MAX_ARGUMENT_DEPTH) -> bool:
+    """Whether a value is nested deeper than can be checked, or contains itself."""
+    if not isinstance(value, dict | list | tuple):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(is_too_deep(part, levels - 1) for part in parts)

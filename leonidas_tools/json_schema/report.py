@@ -1,0 +1,130 @@
+"""What is wrong with arguments → one error that a model can act on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from leonidas_tools.errors import ToolValidationError
+from leonidas_tools.names import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pydantic import ValidationError
+
+MAX_PROBLEMS: Final = 5
+MAX_OPTIONS: Final = 50
+MAX_VALUE_LENGTH: Final = 60
+
+PathKeys = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    Args:
+        path: Where: keys and indices from the arguments down.
+        reason: What, as the end of a sentence that begins with the path.
+        code: One of the `reason_code` words.
+        options: What would have been accepted, the closest first.
+        hint: What to do about it.
+        cause: The exception behind it, for the log.
+    """
+
+    path: PathKeys
+    reason: str
+    code: str = "invalid_argument"
+    options: Sequence[Any] | None = None
+    hint: str | None = None
+    cause: BaseException | None = None
+
+
+def path_text(path: Iterable[str | int]) -> str:
+    """A path as it would be written in code.
+
+    Example:
+        >>> path_text(("passengers", 0, "age"))
+        'passengers[0].age'
+    """
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif key.isidentifier():
+            text += f".{key}" if text else key
+        elif text:
+            text += f"[{key!r}]"
+        else:
+            text = key
+    return text
+
+
+def value_text(value: Any) -> str:
+    """A value as JSON, cut where it is long.
+
+    Example:
+        >>> value_text("x" * 100)
+        '"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'
+    """
+    if isinstance(value, str):
+        value = value[: MAX_VALUE_LENGTH + 1]
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError, TypeError):
+        text = type(value).__name__
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
+
+
+def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
+    """Options in the order in which they may have been meant; as they stand where nobody knows."""
+    listed = list(options)
+    texts = [option for option in listed if isinstance(option, str)]
+    if isinstance(value, str) and len(texts) == len(listed):
+        near = closest(value, texts, limit=MAX_OPTIONS)
+        listed = [*near, *(option for option in texts if option not in set(near))]
+    return listed[:MAX_OPTIONS]
+
+
+def error_of(problems: Sequence[Problem]) -> ToolValidationError:
+    """One error out of all that is wrong; its code and options are those of the first."""
+    shown = [
+        f"{path_text(problem.path)!r} {problem.reason}"
+        if problem.path
+        else f"The arguments {problem.reason}"
+        for problem in problems[:MAX_PROBLEMS]
+    ]
+    more = len(problems) - len(shown)
+    message = "; ".join(shown) + (f"; and {more} more." if more else ".")
+    first = problems[0]
+    options = next((p.options for p in problems if p.options is not None), None)
+    hint = next((p.hint for p in problems if p.hint is not None), None)
+    error = ToolValidationError(
+        message, reason_code=first.code, valid_options=options, retry_hint=hint
+    )
+    error.__cause__ = next((p.cause for p in problems if p.cause is not None), None)
+    return error
+
+
+def of_pydantic(error: ValidationError, name: str) -> list[Problem]:
+    """What pydantic found wrong with the argument of that name."""
+    return [
+        Problem(
+            path=(name, *(key for key in entry["loc"])),
+            reason=_lower(entry["msg"]),
+            cause=error,
+        )
+        for entry in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+
+
+def _lower(message: str) -> str:
+    """Pydantic's sentence as the end of ours."""
+    for start in ("Input should be", "Value error,", "Assertion failed,"):
+        if message.startswith(start):
+            return ("must be" if start == "Input should be" else "is wrong:") + message[
+                len(start) :
+            ]
+    return f"is wrong: {message}"

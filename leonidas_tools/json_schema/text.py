@@ -1,0 +1,88 @@
+"""JSON text that a model wrote → values; stricter than `json.loads`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from leonidas_tools.errors import ToolValidationError
+
+
+class NotJsonError(ValueError):
+    """Raised for a text that is not JSON; the message says where."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add returns None
+        raise NotJsonError(f"the key {twice!r} stands there twice")
+    return made
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise NotJsonError(f"{name} is not a JSON number")
+
+
+def read_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        NotJsonError: The text is not JSON, holds a key twice, or NaN, or is nested too deeply.
+
+    Example:
+        >>> read_json('{"a": [1]}')
+        {'a': [1]}
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise NotJsonError(
+            f"{error.msg[0].lower()}{error.msg[1:]} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise NotJsonError("it is nested too deeply") from None
+    except NotJsonError:
+        raise
+    except ValueError:  # an integer of more digits than Python reads
+        raise NotJsonError("a number has too many digits") from None
+
+
+def parse_arguments(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+    """Arguments as a mapping, however they came: a mapping, a JSON text, or nothing.
+
+    Args:
+        value: A mapping is returned as it is; `None` and an empty text are no arguments.
+
+    Raises:
+        ToolValidationError: The text is not JSON, or not of an object.
+
+    Example:
+        >>> parse_arguments('{"city": "Lisbon"}')
+        {'city': 'Lisbon'}
+    """
+    if value is None:
+        return {}
+    parsed = _parsed(value) if isinstance(value, str) else value
+    if not isinstance(parsed, Mapping):
+        raise ToolValidationError(
+            f"The arguments must be a JSON object, not {type(parsed).__name__}.",
+            reason_code="wrong_type",
+            retry_hint="Give an object with the parameter names as keys.",
+        )
+    return parsed
+
+
+def _parsed(text: str) -> Any:
+    if not text.strip():
+        return {}
+    try:
+        return read_json(text)
+    except NotJsonError as error:
+        raise ToolValidationError(
+            f"The arguments are not valid JSON: {error}.",
+            reason_code="invalid_json",
+            retry_hint="Give the arguments as one JSON object.",
+        ) from error

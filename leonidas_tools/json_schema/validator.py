@@ -1,0 +1,117 @@
+"""Arguments against a JSON Schema: strictly at first, then completed and safely coerced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.json_schema.coercion import coerce
+from leonidas_tools.json_schema.defaults import MAX_NESTED_DEFAULTS, fill_of
+from leonidas_tools.json_schema.document import Document, is_too_deep
+from leonidas_tools.json_schema.problems import problems_of
+from leonidas_tools.json_schema.report import Problem, error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class ArgumentValidator:
+    """Checks arguments against a JSON Schema; calling it returns them as the tool wants them.
+
+    What is strictly valid comes back as it is, with defaults filled in. What is not is coerced
+    where that is safe ("7" to a number, 7.0 to an integer, "true" to a boolean, a JSON text to an
+    array or an object, null for an optional parameter left out), and nowhere else. Nothing is ever
+    fetched: a reference resolves inside the schema, or to one of the documents.
+
+    Args:
+        schema: A JSON Schema of any draft from 4 to 2020-12, told by `$schema`; 2020-12 without.
+        documents: Schemas it may refer to, by URI.
+
+    Raises:
+        SchemaError: The schema is not one, refers to what is not there, or is too large to check.
+
+    Example:
+        >>> validate = ArgumentValidator({
+        ...     "type": "object",
+        ...     "properties": {"n": {"type": "integer"}, "unit": {"default": "m"}},
+        ... })
+        >>> validate({"n": "7"})
+        {'n': 7, 'unit': 'm'}
+    """
+
+    __slots__ = ("_check", "_document", "_fill", "_simple", "is_valid")
+
+    is_valid: Callable[[Any], bool]
+    """Whether an instance is valid as it stands, nothing filled in and nothing coerced."""
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any] | bool,
+        *,
+        documents: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    ) -> None:
+        self._document = document = Document(schema, documents or {})
+        self._check = document.validator()
+        self.is_valid = self._check.is_valid
+        self._fill = fill_of(document)
+        self._simple = not (document.has_integers or document.is_recursive or self._fill)
+
+    def __call__(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments as the tool wants them.
+
+        Args:
+            arguments: By parameter name; left as they are.
+
+        Raises:
+            ToolValidationError: They do not fit; the message names each path and the reason.
+        """
+        if type(arguments) is not dict:
+            arguments = dict(arguments)
+        try:
+            if self._simple and self.is_valid(arguments):
+                return arguments
+            return self._examined(arguments)
+        except ValueError as error:  # what jsonschema-rs says to keys that are not strings
+            raise error_of(
+                [Problem(path=(), reason="must have strings as keys", cause=error)]
+            ) from error
+
+    def _examined(self, arguments: dict[str, Any]) -> Mapping[str, Any]:
+        if self._document.is_recursive and is_too_deep(arguments):
+            raise error_of([Problem(path=(), reason="are nested too deeply")])
+        if not self.is_valid(arguments):
+            arguments = self._repaired(arguments)
+        elif self._document.has_integers and _has_float(arguments):
+            arguments = self._coerced(arguments)
+        return self._filled(arguments)
+
+    def _repaired(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments that were not valid at first, coerced until they are."""
+        if is_too_deep(arguments):
+            raise error_of([Problem(path=(), reason="are nested too deeply")])
+        coerced = self._coerced(arguments)
+        if self.is_valid(coerced):
+            return coerced
+        filled = self._filled(coerced)  # some schemas require what they have a default for
+        if filled is not coerced and self.is_valid(filled):
+            return filled
+        raise error_of(problems_of(self._check.iter_errors(coerced), self._document.schema))
+
+    def _filled(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self._fill is None:
+            return arguments
+        filled: dict[str, Any] = self._fill(arguments, MAX_NESTED_DEFAULTS)
+        return filled
+
+    def _coerced(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        coerced: dict[str, Any] = coerce(self._document, arguments)
+        return coerced
+
+
+def _has_float(value: Any) -> bool:
+    """Whether there is a whole float in a value, which may have to become an integer."""
+    kind = type(value)
+    if kind is float:
+        return bool(value.is_integer())
+    if kind is dict:
+        return any(_has_float(inner) for inner in value.values())
+    return kind is list and any(_has_float(inner) for inner in value)
