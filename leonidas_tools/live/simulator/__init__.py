@@ -1,5 +1,6 @@
 """A simulator of the Gemini Live server: test a voice agent without key or network."""
 
+from leonidas_tools.live.simulator.exchange import ClientLeftError, StepFailedError
 from leonidas_tools.live.simulator.function_call import ABSENT, FunctionCall
 from leonidas_tools.live.simulator.protocol import MEBIBYTE, Quirks
 from leonidas_tools.live.simulator.recording import (
@@ -11,11 +12,7 @@ from leonidas_tools.live.simulator.recording import (
 )
 from leonidas_tools.live.simulator.scenario import Scenario
 from leonidas_tools.live.simulator.server import LiveSimulator
-from leonidas_tools.live.simulator.session import (
-    ClientLeftError,
-    SimulatedSession,
-    StepFailedError,
-)
+from leonidas_tools.live.simulator.session import SimulatedSession
 from leonidas_tools.live.simulator.steps import (
     Call,
     Cancel,

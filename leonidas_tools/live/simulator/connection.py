@@ -6,25 +6,25 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from leonidas_tools.live.simulator import protocol
+from leonidas_tools.live.simulator.exchange import ClientLeftError, Pace, StepFailedError
 from leonidas_tools.live.simulator.ledger import CallLedger
-from leonidas_tools.live.simulator.protocol import Quirks
 from leonidas_tools.live.simulator.recording import Outcome, RecordedMessage, Violation
-from leonidas_tools.live.simulator.scenario import Play
-from leonidas_tools.live.simulator.session import (
-    ClientLeftError,
-    Pace,
-    SimulatedSession,
-    StepFailedError,
-)
+from leonidas_tools.live.simulator.session import SimulatedSession
 from leonidas_tools.live.simulator.wire import Message, encode, objects, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from websockets.asyncio.server import ServerConnection
+
+    from leonidas_tools.live.simulator.protocol import Quirks
+    from leonidas_tools.live.simulator.scenario import Play
 
 _logger = logging.getLogger(__name__)
 

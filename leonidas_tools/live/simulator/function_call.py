@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping  # noqa: TC003 -- pydantic reads the annotations
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from leonidas_tools.live.simulator.wire import Message
+if TYPE_CHECKING:
+    from leonidas_tools.live.simulator.wire import Message
 
 
 class Absent(Enum):
@@ -40,9 +41,9 @@ class FunctionCall:
     """
 
     name: str
-    args: Mapping[str, Any] | None | Literal[Absent.ABSENT] = ABSENT
+    args: Mapping[str, Any] | Literal[Absent.ABSENT] | None = ABSENT
     _: KW_ONLY
-    id: str | None | Literal[Absent.ABSENT] = ABSENT
+    id: str | Literal[Absent.ABSENT] | None = ABSENT
     undeclared: bool = False
 
     def id_for(self, ordinal: int) -> str | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.live.simulator.recording import Answer, CallRecord
-from leonidas_tools.live.simulator.wire import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leonidas_tools.live.simulator.wire import Message
 
 _Key: TypeAlias = tuple[int, str | int]
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.simulator.connection import Record
 from leonidas_tools.live.simulator.milestones import Milestones
-from leonidas_tools.live.simulator.recording import (
-    CallRecord,
-    Outcome,
-    RecordedMessage,
-    Violation,
-)
-from leonidas_tools.live.simulator.wire import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leonidas_tools.live.simulator.recording import (
+        CallRecord,
+        Outcome,
+        RecordedMessage,
+        Violation,
+    )
+    from leonidas_tools.live.simulator.wire import Message
 
 
 class Observation:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.live.simulator.wire import CLIENT_FIELDS, Message, fields, is_base64, objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 INVALID: Final = 1007
 POLICY: Final = 1008
@@ -66,7 +68,8 @@ def field_of(message: Message) -> tuple[str, Message]:
     if camel_name(name) not in CLIENT_FIELDS:
         raise ValueError(f"unknown top-level field {name!r}; known are {', '.join(CLIENT_FIELDS)}")
     if not isinstance(body, dict):
-        raise ValueError(f"{name!r} holds an object, not {type(body).__name__}")
+        text = f"{name!r} holds an object, not {type(body).__name__}"
+        raise ValueError(text)  # noqa: TRY004 -- one kind of error for whatever the wire brings
     return camel_name(name), fields(body)
 
 

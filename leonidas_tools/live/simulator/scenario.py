@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from leonidas_tools.live.simulator.session import ClientLeftError, SimulatedSession, StepFailedError
-from leonidas_tools.live.simulator.steps import Step
+from leonidas_tools.live.simulator.exchange import ClientLeftError, StepFailedError
+from leonidas_tools.live.simulator.session import SimulatedSession
+
+if TYPE_CHECKING:
+    from leonidas_tools.live.simulator.steps import Step
 
 Play: TypeAlias = Callable[[SimulatedSession], Awaitable[None]]
 """A scenario in Python: an async function that plays one connection."""
@@ -74,6 +77,8 @@ def as_play(script: Sequence[Step] | Play) -> Play:
             except StepFailedError as error:
                 raise StepFailedError(f"step {number}, {step}: {error}") from None
             except ClientLeftError as error:
-                raise ClientLeftError(f"step {number}, {step}: {error or 'cut short'}") from None
+                raise ClientLeftError(
+                    f"step {number}, {step}: {str(error) or 'cut short'}"
+                ) from None
 
     return play

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.http11 import Request, Response
 
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.simulator.certificate import LoopbackCertificate
 from leonidas_tools.live.simulator.connection import SCENARIO_FAILED, Conduct, Connection
+from leonidas_tools.live.simulator.exchange import Pace
 from leonidas_tools.live.simulator.observation import Observation
 from leonidas_tools.live.simulator.protocol import Quirks
 from leonidas_tools.live.simulator.recording import Outcome
 from leonidas_tools.live.simulator.scenario import Play, Scenario
-from leonidas_tools.live.simulator.session import Pace
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from google.genai.types import HttpOptions
+    from websockets.http11 import Request, Response
 
 API_VERSION = "v1beta"
 API_KEY = "simulated"
@@ -126,7 +126,7 @@ class LiveSimulator(Observation):
                 ping_interval=None,
                 close_timeout=_CLOSE_SECONDS,
             )
-        except BaseException as error:
+        except OSError as error:
             listening.set_exception(error)
             return
         self._port = _port_of(server)

@@ -2,111 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from leonidas_tools.live.simulator import audio
-from leonidas_tools.live.simulator.function_call import FunctionCall
-from leonidas_tools.live.simulator.ledger import CallLedger
-from leonidas_tools.live.simulator.protocol import declarations
-from leonidas_tools.live.simulator.recording import Answer, CallRecord
+from leonidas_tools.live.simulator.exchange import Exchange, StepFailedError
 from leonidas_tools.live.simulator.template import fill
-from leonidas_tools.live.simulator.user_input import InputKind, UserInput, inputs_in
-from leonidas_tools.live.simulator.wire import Message, fields, objects
+
+if TYPE_CHECKING:
+    from leonidas_tools.live.simulator.function_call import FunctionCall
+    from leonidas_tools.live.simulator.recording import Answer
+    from leonidas_tools.live.simulator.user_input import InputKind, UserInput
+    from leonidas_tools.live.simulator.wire import Message
 
 WAIT_SECONDS: Final = 10.0
 
 
-class StepFailedError(Exception):
-    """Raised when an expectation of a scenario is not met, or a step cannot be played."""
-
-
-class ClientLeftError(Exception):
-    """Raised in a scenario when the client is gone."""
-
-
-class Line(Protocol):
-    """What a session needs of its connection."""
-
-    async def send(self, message: Message | str) -> None:
-        """Sends a message, or a frame as it is."""
-
-    async def told(self, ids: tuple[str, ...]) -> None:
-        """Has it noted when the client has received what was sent so far."""
-
-    async def close(self, code: int, reason: str) -> None:
-        """Ends the connection in good order."""
-
-    def drop(self) -> None:
-        """Ends the connection without a word."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pace:
-    """How fast a scenario is played.
-
-    Args:
-        speed: 1 is as written, 2 twice as fast, `math.inf` without pauses.
-    """
-
-    speed: float = 1.0
-
-    def seconds(self, written: float) -> float:
-        """How long a pause really is, in seconds."""
-        return written / self.speed
-
-
-class SimulatedSession:
+class SimulatedSession(Exchange):
     """The model's side of one session; a scenario in Python gets one as its argument.
 
-    Args:
-        number: Which connection this is, counted from 1.
-        setup: What the client's setup message holds, by camel-case names.
-        line: The connection.
-        ledger: Where calls and answers are kept.
-        pace: How fast to play.
-        default_behavior: What a declaration without `behavior` means.
+    Example:
+        >>> async def scenario(session: SimulatedSession) -> None:
+        ...     await session.wait_for_input("text")
+        ...     (answer,) = await session.call(FunctionCall("get_weather", {"city": "Lisbon"}))
+        ...     assert answer.status == "ok"
+        ...     await session.say("It is sunny.")
+        ...     await session.turn_complete()
     """
-
-    def __init__(  # noqa: PLR0913 -- the parts of a session, each used
-        self,
-        *,
-        number: int,
-        setup: Message,
-        line: Line,
-        ledger: CallLedger,
-        pace: Pace,
-        default_behavior: str = "BLOCKING",
-    ) -> None:
-        self.number = number
-        self.setup = setup
-        self._line = line
-        self._ledger = ledger
-        self._pace = pace
-        self._default_behavior = default_behavior
-        self._declared = dict(declarations(setup.get("tools")))
-        self._inputs: list[UserInput] = []
-        self._changed = asyncio.Event()
-        self._left = asyncio.Event()
-        self._calls_sent = 0
-
-    # What the connection tells the session.
-
-    def receive(self, kind: str, body: Message) -> None:
-        """Takes in a message of the client."""
-        self._inputs.extend(inputs_in(kind, body))
-        if kind == "contextUpdate" and "tools" in body:
-            self._declared = dict(declarations(fields(body["tools"]).get("tools")))
-        self._changed.set()
-
-    def leave(self) -> None:
-        """Takes note that the client is gone: whatever waits for it stops waiting."""
-        self._left.set()
-        self._changed.set()
 
     # What the model says.
 
@@ -225,24 +149,6 @@ class SimulatedSession:
         """Takes calls back."""
         await self.send({"toolCallCancellation": {"ids": list(ids)}})
 
-    @property
-    def answers(self) -> dict[str, Answer]:
-        """The last answer to each call of this session, by id."""
-        return {
-            record.id or record.answers[-1].id: record.answers[-1]
-            for record in self._ledger.of(self.number)
-            if record.answers
-        }
-
-    @property
-    def pending(self) -> tuple[str, ...]:
-        """The ids of the calls that still await their answer."""
-        return tuple(
-            record.id
-            for record in self._ledger.of(self.number)
-            if record.pending and record.id is not None
-        )
-
     async def wait_for_answers(
         self, *ids: str, within_seconds: float = WAIT_SECONDS
     ) -> tuple[Answer, ...]:
@@ -268,12 +174,6 @@ class SimulatedSession:
             lambda: f"no answer to {', '.join(map(repr, missing()))}",
         )
         return tuple(self._record(call_id).final_answers[0] for call_id in wanted)
-
-    def _record(self, call_id: str) -> CallRecord:
-        record = self._ledger.find(self.number, call_id)
-        if record is None:
-            raise StepFailedError(f"no call {call_id!r} was sent on this connection")
-        return record
 
     async def expect(
         self,
@@ -343,84 +243,21 @@ class SimulatedSession:
         await self.send({"usageMetadata": dict(metadata)})
 
     async def session_resumption(
-        self, handle: str | None = None, *, resumable: bool = True
+        self, handle: str | None = None, *, resumable: bool | None = None
     ) -> None:
-        """Sends the handle with which the session can be resumed."""
-        update = (
-            {"resumable": resumable}
-            if handle is None
-            else {
-                "newHandle": handle,
-                "resumable": resumable,
-            }
-        )
+        """Sends the handle with which the session can be resumed.
+
+        Args:
+            handle: The handle; None if the session cannot be resumed at this moment.
+            resumable: Whether it can be; by default, whether there is a handle.
+        """
+        update: Message = {} if handle is None else {"newHandle": handle}
+        update["resumable"] = handle is not None if resumable is None else resumable
         await self.send({"sessionResumptionUpdate": update})
 
     async def go_away(self, time_left_seconds: float) -> None:
         """Warns that the connection ends soon; ending it is another step."""
         await self.send({"goAway": {"timeLeft": f"{time_left_seconds:g}s"}})
-
-    async def pause(self, seconds: float) -> None:
-        """Does nothing for a while, or less at a higher speed."""
-        try:
-            async with asyncio.timeout(self._pace.seconds(seconds)):
-                await self._left.wait()
-        except TimeoutError:
-            return
-        raise ClientLeftError
-
-    async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Closes the connection in good order."""
-        await self._line.close(code, reason)
-
-    async def drop(self) -> None:
-        """Drops the connection without a closing frame, as a lost network does."""
-        self._line.drop()
-
-    async def send(self, message: Mapping[str, Any] | str) -> None:
-        """Sends a message as it is; a text is sent as a frame even if it is not JSON.
-
-        Calls and cancellations in it are kept like any other.
-        """
-        if isinstance(message, str):
-            await self._line.send(message)
-            return
-        self._note_calls(message)
-        cancelled = _ids_in(message.get("toolCallCancellation"))
-        self._ledger.cancelled(self.number, cancelled)
-        await self._line.send(dict(message))
-        if cancelled:
-            await self._line.told(cancelled)
-
-    def _note_calls(self, message: Mapping[str, Any]) -> None:
-        turn = fields(fields(message.get("serverContent")).get("modelTurn"))
-        calls = objects(fields(message.get("toolCall")).get("functionCalls"))
-        calls += [fields(part.get("functionCall")) for part in objects(turn.get("parts"))]
-        for call in calls:
-            if name := call.get("name"):
-                self._calls_sent += 1
-                blocking = (self._declared.get(name) or self._default_behavior) == "BLOCKING"
-                self._ledger.sent(
-                    self.number, call.get("id"), name, call.get("args"), blocking=blocking
-                )
-
-    async def _until(
-        self, ready: Callable[[], bool], within_seconds: float, what: Callable[[], str]
-    ) -> None:
-        try:
-            async with asyncio.timeout(within_seconds):
-                while not ready():
-                    if self._left.is_set():
-                        raise ClientLeftError(what())
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise StepFailedError(f"{what()} within {within_seconds:g} s") from None
-
-
-def _ids_in(cancellation: Any) -> tuple[str, ...]:
-    ids = fields(cancellation).get("ids")
-    return tuple(each for each in ids if isinstance(each, str)) if isinstance(ids, list) else ()
 
 
 def _fits(each: UserInput, kind: str, containing: str) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Mapping  # noqa: TC003 -- pydantic reads the annotations
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import Field
 
 from leonidas_tools.live.simulator.function_call import FunctionCall
 from leonidas_tools.live.simulator.session import WAIT_SECONDS, SimulatedSession
+
+Seconds: TypeAlias = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,9 @@ class Step:
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        raise TypeError(f"{type(self).__name__} says nothing about how to play it")
+        """Plays the session's method of the same name, with the fields as its arguments."""
+        method = getattr(session, self.step_name())
+        await method(**{each.name: getattr(self, each.name) for each in fields(self)})
 
     def __str__(self) -> str:
         told = {each.name: getattr(self, each.name) for each in fields(self) if _told(self, each)}
@@ -54,12 +59,8 @@ class Say(Step):
 
     text: str
     _: KW_ONLY
-    audio_seconds: float | None = None
+    audio_seconds: Seconds | None = None
     paced: bool = False
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.say(self.text, audio_seconds=self.audio_seconds, paced=self.paced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class WaitForAnswers(Step):
 
     ids: tuple[str, ...] = ()
     _: KW_ONLY
-    within_seconds: float = WAIT_SECONDS
+    within_seconds: Seconds = WAIT_SECONDS
 
     async def play(self, session: SimulatedSession) -> None:
         """Plays the step."""
@@ -122,7 +123,7 @@ class Expect(Step):
     _: KW_ONLY
     status: str | None = None
     response: Mapping[str, Any] | None = None
-    within_seconds: float = WAIT_SECONDS
+    within_seconds: Seconds = WAIT_SECONDS
 
     async def play(self, session: SimulatedSession) -> None:
         """Plays the step."""
@@ -147,18 +148,9 @@ class WaitForInput(Step):
 
     kind: Literal["any", "text", "audio", "video", "activity"] = "any"
     _: KW_ONLY
-    count: int = 1
+    count: Annotated[int, Field(ge=1)] = 1
     containing: str = ""
-    within_seconds: float = WAIT_SECONDS
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.wait_for_input(
-            self.kind,
-            count=self.count,
-            containing=self.containing,
-            within_seconds=self.within_seconds,
-        )
+    within_seconds: Seconds = WAIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +172,10 @@ class Cancel(Step):
 class Interrupt(Step):
     """Tells that the user has begun to speak over the model."""
 
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.interrupt()
-
 
 @dataclass(frozen=True, slots=True)
 class GenerationComplete(Step):
     """Tells that the model has generated all of its turn."""
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.generation_complete()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +191,6 @@ class TurnComplete(Step):
     _: KW_ONLY
     interaction_status: str | None = None
 
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.turn_complete(self.reason, interaction_status=self.interaction_status)
-
 
 @dataclass(frozen=True, slots=True)
 class InputTranscription(Step):
@@ -221,10 +201,6 @@ class InputTranscription(Step):
     """
 
     text: str
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.input_transcription(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +213,6 @@ class Usage(Step):
 
     mapping_is_value: ClassVar[bool] = True
     metadata: Mapping[str, Any]
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.usage(self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +228,6 @@ class SessionResumption(Step):
     _: KW_ONLY
     resumable: bool | None = None
 
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        resumable = self.handle is not None if self.resumable is None else self.resumable
-        await session.session_resumption(self.handle, resumable=resumable)
-
 
 @dataclass(frozen=True, slots=True)
 class GoAway(Step):
@@ -270,11 +237,7 @@ class GoAway(Step):
         time_left_seconds: How soon.
     """
 
-    time_left_seconds: float
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.go_away(self.time_left_seconds)
+    time_left_seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,11 +248,7 @@ class Pause(Step):
         seconds: How long.
     """
 
-    seconds: float
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.pause(self.seconds)
+    seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,22 +260,14 @@ class Close(Step):
         reason: The reason, at most 123 bytes.
     """
 
-    code: int = 1000
+    code: Annotated[int, Field(ge=1000, le=4999)] = 1000
     _: KW_ONLY
     reason: str = ""
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.close(self.code, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Drop(Step):
     """Drops the connection without a closing frame, as a lost network does."""
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.drop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,17 +279,15 @@ class Send(Step):
     """
 
     mapping_is_value: ClassVar[bool] = True
-    message: Mapping[str, Any] | str = field()
-
-    async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
-        await session.send(self.message)
+    message: Mapping[str, Any] | str
 
 
 STEPS: Final[Mapping[str, type[Step]]] = {
     kind.step_name(): kind
     for kind in (
         Say, Call, WaitForAnswers, Expect, WaitForInput, Cancel, Interrupt, GenerationComplete,
-        TurnComplete, InputTranscription, Usage, SessionResumption, GoAway, Pause, Close, Drop, Send,
+        TurnComplete, InputTranscription, Usage, SessionResumption, GoAway, Pause, Close, Drop,
+        Send,
     )
 }  # fmt: skip
+"""Every step by its name in YAML."""

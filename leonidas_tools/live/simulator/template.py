@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.live.simulator.recording import Answer
+if TYPE_CHECKING:
+    from leonidas_tools.live.simulator.recording import Answer
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w-]*(?:\.[^\s.{}]+)+)\}")
 

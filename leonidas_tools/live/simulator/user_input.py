@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.live.simulator.wire import Message, fields, objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 InputKind: TypeAlias = Literal["text", "audio", "video", "activity"]
 

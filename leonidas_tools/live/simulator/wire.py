@@ -6,8 +6,10 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Message: TypeAlias = dict[str, Any]
 
