@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from concurrent.futures import Future
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.simulator.certificate import LoopbackCertificate
@@ -154,6 +156,9 @@ class LiveSimulator(Observation):
     async def _refuse(self, number: int, websocket: ServerConnection) -> None:
         message = f"the scenario has {len(self.scenario.scripts)} connections, not {number}"
         self._record.outcomes.append(Outcome(connection=number, status="failed", message=message))
+        # A close before the setup would meet the client in the middle of sending it.
+        with contextlib.suppress(ConnectionClosed):
+            await websocket.recv()
         await websocket.close(SCENARIO_FAILED, message)
 
     def __enter__(self) -> Self:
