@@ -160,7 +160,7 @@ class Connection:
             case None:
                 return "the connection was closed"
             case TimeoutError():
-                return "no answer in time" + self._printed()
+                return "no answer in time" + self._at()
             case ConfigurationError():
                 return self._redact(error.message)
             case MCPError():
@@ -169,9 +169,13 @@ class Connection:
                 return self._redact(why(error)) + self._at()
 
     @property
-    def last_lines(self) -> list[str]:
-        """What a server over stdio last wrote to standard error, without secrets."""
-        return [] if self._stdio is None else self._stdio.last_lines
+    def last_words(self) -> str:
+        """What a server over stdio has said that explains its end; not for the model."""
+        if self._stdio is None:
+            return ""
+        garbage, lines = self._stdio.garbage, self._stdio.last_lines
+        printed = f"; it printed {garbage!r}, which is no MCP message" if garbage else ""
+        return printed + (f"; it last wrote: {' / '.join(lines)}" if lines else "")
 
     def _new_client(self) -> Client:
         settings, headers = self._settings, dict(self._settings.headers)
@@ -221,10 +225,6 @@ class Connection:
             return ToolError(self._redact(error.message), reason_code="mcp_error")
         self._doubt(error.message)
         return server_lost(self._name, self._gone or self._redact(error.message), once=once)
-
-    def _printed(self) -> str:
-        garbage = None if self._stdio is None else self._stdio.garbage
-        return "" if garbage is None else f"; it printed {garbage!r}, which is no MCP message"
 
     @property
     def _gone(self) -> str | None:

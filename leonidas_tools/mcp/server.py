@@ -139,14 +139,14 @@ class MCPServer:
                     async with asyncio.timeout(self._limit_seconds):
                         await self._list(connection)
                 # Said before the connection is closed, which may take a while.
-                self._went_down(connection.why(None), connection.last_lines)
+                self._went_down(connection.why(None), connection.last_words)
         except Exception as caught:  # noqa: BLE001 - whatever it is, the server is down for it
             error = caught
         finally:
             self._connection = None
         if error is not None and self.state is not ServerState.DOWN:
             logger.debug("MCP server %r", self.name, exc_info=error)
-            self._went_down(connection.why(error), connection.last_lines)
+            self._went_down(connection.why(error), connection.last_words)
 
     async def _list(self, connection: Connection) -> None:
         self._on_tools(self._definitions.read(await connection.tools()))
@@ -184,9 +184,8 @@ class MCPServer:
     def _limit_seconds(self) -> float:
         return self.settings.timeout or _ANSWER_SECONDS
 
-    def _went_down(self, reason: str, last_lines: list[str]) -> None:
-        wrote = f"; it last wrote: {' / '.join(last_lines)}" if last_lines else ""
-        self.last_error = f"The MCP server {self.name!r} is down: {reason}{wrote}"
+    def _went_down(self, reason: str, last_words: str) -> None:
+        self.last_error = f"The MCP server {self.name!r} is down: {reason}{last_words}"
         self._reason = reason
         if self.state is not ServerState.DOWN:
             logger.warning("%s", self.last_error)

@@ -1,0 +1,66 @@
+"""The category `mcp`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from leonidas_tools.mcp.servers import MCPServers
+from leonidas_tools.processors.category import CategoryProcessor
+from leonidas_tools.settings.models import MCPServerSettings
+from leonidas_tools.tool import ToolCategory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leonidas_tools.registry import AnyTool
+
+
+class MCPToolProcessor(CategoryProcessor):
+    """Runs the tools of MCP servers, which are connected inside `async with`.
+
+    Args:
+        servers: Settings by server name, or servers that somebody else runs.
+
+    Raises:
+        pydantic.ValidationError: The settings of a server are wrong.
+
+    Example:
+        >>> mcp = MCPToolProcessor({"time": {"command": "mcp-server-time"}})
+        >>> mcp.tools
+        []
+    """
+
+    categories: ClassVar[frozenset[ToolCategory]] = frozenset({ToolCategory.MCP})
+
+    def __init__(
+        self,
+        servers: Mapping[str, MCPServerSettings | Mapping[str, Any]] | MCPServers | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(servers, MCPServers):
+            settings = {
+                name: MCPServerSettings.model_validate(value)
+                for name, value in (servers or {}).items()
+            }
+            servers = MCPServers(self.registry, settings)
+        self.servers = servers
+
+    @property
+    def tools(self) -> list[AnyTool]:
+        """The tools known so far, ready to register."""
+        return self.servers.tools
+
+    async def ready(self, timeout_seconds: float) -> bool:
+        """Waits until every server is connected and its tools are known.
+
+        Args:
+            timeout_seconds: How long to wait at most.
+        """
+        return await self.servers.ready(timeout_seconds)
+
+    async def __aenter__(self) -> Self:
+        await self.servers.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.servers.__aexit__(*error)
