@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -160,6 +160,12 @@ Port = Annotated[
 Switch = Annotated[bool, WithJsonSchema(_number_schema("boolean", nullable=False))]
 OptionalSwitch = Annotated[
     bool | None, BeforeValidator(unset), WithJsonSchema(_number_schema("boolean"))
+]
+Parameters = Annotated[dict[str, Any], BeforeValidator(mapping)]
+Texts = Annotated[dict[str, str], BeforeValidator(mapping)]
+Transport = Literal["stdio", "http", "sse"]
+Metric = Literal[
+    "error_rate", "p95_seconds", "p99_seconds", "mean_seconds", "calls_per_minute", "active"
 ]
 Name = Annotated[str, Field(min_length=1)]
 Names = tuple[Name, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from leonidas_tools.settings.variables import Expansion
 Source: TypeAlias = str | Path | Mapping[str, Any] | Settings | None
 
 ENVIRONMENT_VARIABLE = "LEONIDAS_ENV"
+INTERPRETER_VARIABLE = "LEONIDAS_PYTHON"
 _MAX_BYTES = 4 * 1024 * 1024
 
 
@@ -25,7 +27,8 @@ def load(source: Source) -> Settings:
     """Reads settings.
 
     `${NAME}` and `${NAME:-default}` in text are replaced by environment variables, and the
-    variable `LEONIDAS_ENV` overrides `environment`. Settings are taken as they are.
+    variable `LEONIDAS_ENV` overrides `environment`; `LEONIDAS_PYTHON`, where it is not set, is the
+    running interpreter. Settings are taken as they are.
 
     Args:
         source: A path, a mapping, settings, or `None` for the defaults.
@@ -100,7 +103,7 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
 
 
 def _validate(document: Document, file: Path | None) -> Settings:
-    expansion = Expansion(os.environ)
+    expansion = Expansion({INTERPRETER_VARIABLE: sys.executable, **os.environ})
     data = expansion.expand(document.data)
     if environment := os.environ.get(ENVIRONMENT_VARIABLE):
         data["environment"] = environment

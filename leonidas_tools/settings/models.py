@@ -3,118 +3,58 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_serializer,
+    model_validator,
+)
 
 from leonidas_tools.settings.fields import (
-    Behavior,
     Count,
     CountFromZero,
     Duration,
-    Effect,
+    Metric,
     Name,
     Names,
     Number,
     OptionalCount,
     OptionalDuration,
     OptionalNumber,
-    OptionalSwitch,
     Port,
-    Priority,
-    Retries,
-    Scheduling,
-    Status,
     Switch,
+    Texts,
+    Transport,
     mapping,
 )
-
-Transport: TypeAlias = Literal["stdio", "http", "sse"]
-Metric: TypeAlias = Literal[
-    "error_rate", "p95_seconds", "p99_seconds", "mean_seconds", "calls_per_minute", "active"
-]
-Parameters: TypeAlias = Annotated[dict[str, Any], BeforeValidator(mapping)]
-Texts: TypeAlias = Annotated[dict[str, str], BeforeValidator(mapping)]
-
-_SEPARATOR = "__"
+from leonidas_tools.settings.tool_configuration import (
+    Model,
+    ToolConfiguration,
+    ToolConfigurations,
+    ToolOverrides,
+    merge,
+)
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class ToolOverrides(_Model):
-    """Settings of a tool that hold in one environment.
-
-    Args:
-        enabled: Whether the tool can be called.
-        status: Whether it is active, or why it is not; `maintenance` tells the model to come back.
-        priority: Who goes first when not everything can run at once: 1 to 5, or its name.
-        timeout: How long one attempt may take: seconds, or text such as `500ms`, `2s`, `1m`.
-        deadline: How long the whole call may take, its waits and retries included.
-        retry_attempts: How often it is tried again after a failure, from 0 to 20.
-        retry_delay: How long to wait before the first retry; it doubles from there.
-        effect: What a call changes: `read`, `idempotent` or `once`.
-        lane: Tools of the same lane never write at the same time.
-        concurrency: How many calls of this tool may run at once.
-        max_result_bytes: How long its answer may be; a longer one is cut.
-        fallback_tools: Tools to try in turn, with the same arguments, when this one stays down.
-        custom_parameters: Values for the tool itself; it reads them as `ctx.parameters`.
-        behavior: Whether the model waits for the answer: `blocking` or `non_blocking`.
-        scheduling: When the model speaks of an answer it did not wait for: `silent`, `when_idle`
-            or `interrupt`.
-        description: What the model reads about the tool, instead of its own description.
-        requires_approval: Whether a person is asked first.
-        cache_seconds: How long a result may be reused.
-        tags: Words to find it by.
-    """
-
-    enabled: Switch = True
-    status: Status = None
-    priority: Priority = None
-    timeout: OptionalDuration = None
-    deadline: OptionalDuration = None
-    retry_attempts: Retries = None
-    retry_delay: OptionalDuration = None
-    effect: Effect = None
-    lane: Name | None = None
-    concurrency: OptionalCount = None
-    max_result_bytes: OptionalCount = None
-    fallback_tools: Names | None = None
-    custom_parameters: Parameters = Field(default={}, repr=False)
-    behavior: Behavior = None
-    scheduling: Scheduling = None
-    description: str | None = None
-    requires_approval: OptionalSwitch = None
-    cache_seconds: OptionalDuration = None
-    tags: Names | None = None
-
-
-class ToolConfiguration(ToolOverrides):
-    """The settings of one tool; `None` stands for the tool's own value.
-
-    Args:
-        environment_specific: Other values for some environments, by the environment's name.
-
-    Example:
-        >>> settings = ToolConfiguration(timeout="500ms", priority="High")
-        >>> settings.timeout, settings.priority
-        (0.5, <ToolPriority.HIGH: 2>)
-    """
-
-    environment_specific: Annotated[
-        dict[str, Annotated[ToolOverrides, BeforeValidator(mapping)]], BeforeValidator(mapping)
-    ] = {}
-
-
-ToolConfigurations: TypeAlias = Annotated[
-    dict[str, Annotated[ToolConfiguration, BeforeValidator(mapping)]], BeforeValidator(mapping)
+__all__ = [
+    "AlertRule",
+    "MCPServerSettings",
+    "MonitoringSettings",
+    "PolicySettings",
+    "Settings",
+    "ToolConfiguration",
 ]
 
 
-class MCPServerSettings(_Model):
+class MCPServerSettings(Model):
     """How to reach one MCP server: a command to start, or an address.
+
+    As JSON, the values of `env` and `headers` are masked.
 
     Args:
         command: The program to start; it is spoken to over its standard input and output.
@@ -139,6 +79,10 @@ class MCPServerSettings(_Model):
     enabled: Switch = True
     timeout: OptionalDuration = None
     tools: ToolConfigurations = {}
+
+    @field_serializer("env", "headers", when_used="json")
+    def _keep_secret(self, values: dict[str, str]) -> dict[str, str]:
+        return dict.fromkeys(values, "***")
 
     @model_validator(mode="before")
     @classmethod
@@ -165,7 +109,7 @@ class MCPServerSettings(_Model):
         return self
 
 
-class AlertRule(_Model):
+class AlertRule(Model):
     """When to raise an alert, and when to take it back.
 
     Args:
@@ -191,7 +135,7 @@ class AlertRule(_Model):
         return self
 
 
-class MonitoringSettings(_Model):
+class MonitoringSettings(Model):
     """What is kept and told of the calls.
 
     Args:
@@ -212,7 +156,7 @@ class MonitoringSettings(_Model):
         return self
 
 
-class PolicySettings(_Model):
+class PolicySettings(Model):
     """Limits that hold for all tools together.
 
     Args:
@@ -230,7 +174,7 @@ class PolicySettings(_Model):
     default_timeout: Duration = 30.0
 
 
-class Settings(_Model):
+class Settings(Model):
     """All that can be set.
 
     Args:
@@ -266,7 +210,9 @@ class Settings(_Model):
     def for_tool(self, name: str) -> ToolConfiguration:
         """What holds for a tool in the active environment; the identical object each time.
 
-        Settings under `mcp_servers` reach a tool by its own name, and by `server__tool`.
+        Later ones win: `defaults`, the tool's own, the environment's of `defaults`, the
+        environment's of the tool. Settings under `mcp_servers` count as the tool's own, below those
+        in `tools`; they reach it by its name and by `server__tool`.
 
         Args:
             name: The tool's own name; an unknown one gets the defaults.
@@ -284,22 +230,10 @@ class Settings(_Model):
         layers = {name: [configuration] for name, configuration in self.tools.items()}
         for server, settings in self.mcp_servers.items():
             for name, configuration in settings.tools.items():
-                for known_as in (name, f"{server}{_SEPARATOR}{name}"):
+                for known_as in (name, f"{server}__{name}"):
                     layers.setdefault(known_as, []).insert(0, configuration)
         return {name: merge(self._layers(self.defaults, *own)) for name, own in layers.items()}
 
     def _layers(self, *configurations: ToolConfiguration) -> list[ToolOverrides]:
         overrides = (c.environment_specific.get(self.environment) for c in configurations)
         return [*configurations, *(o for o in overrides if o is not None)]
-
-
-def merge(layers: Iterable[ToolOverrides]) -> ToolConfiguration:
-    """Lays settings over one another, later ones on top; custom parameters are merged by key."""
-    values: dict[str, Any] = {}
-    for layer in layers:
-        own = {key: getattr(layer, key) for key in layer.model_fields_set}
-        parameters = own.pop("custom_parameters", {})
-        values |= own
-        values["custom_parameters"] = {**values.get("custom_parameters", {}), **parameters}
-    values.pop("environment_specific", None)
-    return ToolConfiguration.model_construct(**values)

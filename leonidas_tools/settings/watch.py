@@ -196,7 +196,7 @@ class WatchedSettings:
     def _as_mapping(self) -> Mapping[str, Any]:
         if isinstance(self._source, Mapping):
             return self._source
-        return self.current.model_dump(mode="json", exclude_unset=True)
+        return self.current.model_dump(exclude_unset=True)
 
 
 def _look(path: Path) -> object:

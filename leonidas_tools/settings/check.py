@@ -1,0 +1,164 @@
+"""Settings beside the tools there are: what would silently do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from leonidas_tools.settings.explain import closest
+from leonidas_tools.tool import Tool, ToolBehavior, ToolCategory, ToolEffect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
+
+Tools: TypeAlias = Mapping[str, Tool[..., Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """A setting that does not do what it seems to.
+
+    Args:
+        severity: `error` where it does nothing, `warning` where it does less than it says.
+        key: The dotted path of the setting.
+        message: What is wrong and what to do about it.
+    """
+
+    severity: Literal["error", "warning"]
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.key}: {self.message}"
+
+
+def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
+    """What in the settings does nothing, or less than it says, for these tools.
+
+    Tools of an MCP server may appear later: while one is enabled, an unknown name is a warning.
+
+    Args:
+        settings: The settings.
+        known_tools: The tools there are, by name.
+
+    Example:
+        >>> from leonidas_tools.settings.models import Settings
+        >>> settings = Settings(tools={"serach": {"timeout": 2}})
+        >>> def search(query: str) -> str: ...
+        >>> print(*check_against(settings, {"search": Tool(search)}))
+        error: tools.serach: there is no such tool; did you mean 'search'?
+    """
+    names = _Names(settings, known_tools)
+    findings = [*_fallbacks("defaults", settings.defaults, names)]
+    for name, configuration in settings.tools.items():
+        key = f"tools.{name}"
+        findings += _fallbacks(key, configuration, names)
+        tool = known_tools.get(name)
+        if tool is None:
+            findings += names.unknown(key, name)
+            continue
+        findings += _parameters(key, configuration, tool)
+        findings += _contradictions(key, name, settings, tool)
+    findings += _servers(settings, known_tools)
+    for index, rule in enumerate(settings.monitoring.alerts):
+        if rule.tool is not None and rule.tool not in known_tools:
+            findings += names.unknown(f"monitoring.alerts.{index}.tool", rule.tool)
+    return findings
+
+
+class _Names:
+    """The names there are, and what to say of one there is not."""
+
+    def __init__(self, settings: Settings, known_tools: Tools) -> None:
+        self._known = known_tools
+        self._more_may_come = any(server.enabled for server in settings.mcp_servers.values())
+
+    def unknown(self, key: str, *names: str) -> Iterator[Finding]:
+        for name in names:
+            if name in self._known:
+                continue
+            suggestion = closest(name, list(self._known))
+            hint = f"; did you mean {suggestion!r}?" if suggestion else ": remove it"
+            if self._more_may_come:
+                hint += " (an MCP server may still bring it)"
+            what = "there is no such tool" if key.endswith(name) else f"there is no tool {name!r}"
+            severity: Literal["error", "warning"] = "warning" if self._more_may_come else "error"
+            yield Finding(severity=severity, key=key, message=what + hint)
+
+
+def _layers(key: str, configuration: ToolConfiguration) -> Iterable[tuple[str, ToolOverrides]]:
+    yield key, configuration
+    for environment, overrides in configuration.environment_specific.items():
+        yield f"{key}.environment_specific.{environment}", overrides
+
+
+def _fallbacks(key: str, configuration: ToolConfiguration, names: _Names) -> Iterator[Finding]:
+    for layer, overrides in _layers(key, configuration):
+        yield from names.unknown(f"{layer}.fallback_tools", *(overrides.fallback_tools or ()))
+
+
+def _parameters(
+    key: str, configuration: ToolConfiguration, tool: Tool[..., Any]
+) -> Iterator[Finding]:
+    """Custom parameters that nobody reads."""
+    if tool.signature.context_parameter is not None:
+        return
+    known = list(tool.metadata.parameters.get("properties", {}))
+    for layer, overrides in _layers(key, configuration):
+        for name in overrides.custom_parameters:
+            if name in known:
+                continue
+            suggestion = closest(name, known)
+            hint = f"did you mean {suggestion!r}?" if suggestion else "remove it"
+            message = f"the tool has no such parameter, and takes no ToolContext to read it: {hint}"
+            yield Finding(
+                severity="error", key=f"{layer}.custom_parameters.{name}", message=message
+            )
+
+
+def _contradictions(
+    key: str, name: str, settings: Settings, tool: Tool[..., Any]
+) -> Iterator[Finding]:
+    """What holds in the active environment, and takes the effect from something else."""
+    holds, own = settings.for_tool(name), tool.metadata
+    behavior = holds.behavior or own.behavior
+    if holds.scheduling is not None and behavior is ToolBehavior.BLOCKING:
+        message = "does nothing for a tool whose behavior is blocking: remove one of them"
+        yield Finding(severity="error", key=f"{key}.scheduling", message=message)
+    timeout = holds.timeout or own.timeout_seconds or settings.policies.default_timeout
+    deadline = holds.deadline or own.deadline_seconds
+    if deadline is not None and deadline < timeout:
+        message = (
+            f"{deadline:g} s end the call before its timeout of {timeout:g} s: "
+            "lower the timeout, or raise the deadline"
+        )
+        yield Finding(severity="warning", key=f"{key}.deadline", message=message)
+    if holds.retry_attempts and (holds.effect or own.effect) is ToolEffect.ONCE:
+        message = (
+            "a tool with the effect 'once' is only tried again after a RetryableError: "
+            "declare it 'read' or 'idempotent' if repeating it is safe"
+        )
+        yield Finding(severity="warning", key=f"{key}.retry_attempts", message=message)
+
+
+def _servers(settings: Settings, known_tools: Tools) -> Iterator[Finding]:
+    """Settings under a server that also reach a tool which is not the server's."""
+    said_by: dict[str, str] = {}
+    for server, server_settings in settings.mcp_servers.items():
+        for name in server_settings.tools:
+            key = f"mcp_servers.{server}.tools.{name}"
+            if name in said_by:
+                message = f"{said_by[name]} says something of the same name: use tools.<name>"
+                yield Finding(severity="warning", key=key, message=message)
+            said_by.setdefault(name, f"mcp_servers.{server}")
+            tool = known_tools.get(name)
+            if tool is not None and tool.metadata.category is not ToolCategory.MCP:
+                message = (
+                    "reaches a tool of that name which is not the server's: "
+                    f"set tools.{server}__{name} instead"
+                )
+                yield Finding(severity="warning", key=key, message=message)

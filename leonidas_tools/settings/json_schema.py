@@ -1,0 +1,64 @@
+"""A JSON Schema of the settings file, for editors."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from docstring_parser import parse
+from pydantic.json_schema import GenerateJsonSchema
+
+from leonidas_tools.settings.models import (
+    AlertRule,
+    MCPServerSettings,
+    MonitoringSettings,
+    PolicySettings,
+    Settings,
+)
+from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class _Generator(GenerateJsonSchema):
+    """Leaves out titles, which only repeat the key."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the parent's
+        return False
+
+
+def settings_schema() -> dict[str, Any]:
+    """The JSON Schema of the settings file, with what each setting means.
+
+    Example:
+        >>> settings_schema()["properties"]["toolboxes"]["description"]
+        'Python modules whose tools are loaded.'
+    """
+    schema = Settings.model_json_schema(schema_generator=_Generator)
+    _describe(schema, Settings)
+    for model in (
+        AlertRule,
+        MCPServerSettings,
+        MonitoringSettings,
+        PolicySettings,
+        ToolConfiguration,
+        ToolOverrides,
+    ):
+        _describe(schema["$defs"][model.__name__], model)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def schema_text() -> str:
+    """The JSON Schema as it stands in `config/tools.schema.json`."""
+    return json.dumps(settings_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Puts the words of the docstrings where editors show them."""
+    schema["description"] = parse(model.__doc__ or "").short_description
+    for base in model.__mro__:
+        for argument in parse(base.__doc__ or "").params:
+            if argument.arg_name in schema["properties"]:
+                words = " ".join((argument.description or "").split()).replace("`", "")
+                schema["properties"][argument.arg_name].setdefault("description", words)
