@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.json_schema.document import Document, child
+from leonidas_tools.json_schema.kinds import type_of, wanted_types
 from leonidas_tools.json_schema.text import NotJsonError, read_json
 
 if TYPE_CHECKING:
@@ -147,33 +148,13 @@ def _as_wanted(schema: Mapping[str, Any], value: Any) -> Any:
     """A value of the type that a schema names, where that can be made of it."""
     if not isinstance(value, str | float):
         return value
-    wanted = _wanted(schema)
+    wanted = wanted_types(schema)
     if not wanted:
         return value
     if isinstance(value, float):
         exact = "integer" in wanted and "number" not in wanted and value.is_integer()
         return int(value) if exact else value
     return value if "string" in wanted else _from_text(value, wanted)
-
-
-def _wanted(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The types that a schema takes, by its `type` or else by the values it lists."""
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return frozenset((kind,))
-    if isinstance(kind, list):
-        return frozenset(kind)
-    values = [schema["const"]] if "const" in schema else schema.get("enum", ())
-    return frozenset(_type_of(value) for value in values)
-
-
-def _type_of(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if value is None:
-        return "null"
-    names = {str: "string", int: "integer", float: "number", list: "array", dict: "object"}
-    return names.get(type(value), "string")
 
 
 def _from_text(text: str, wanted: frozenset[str]) -> Any:
@@ -186,7 +167,7 @@ def _from_text(text: str, wanted: frozenset[str]) -> Any:
             made = read_json(text)
         except NotJsonError:
             return text
-        return made if _type_of(made) in wanted else text
+        return made if type_of(made) in wanted else text
     return text
 
 

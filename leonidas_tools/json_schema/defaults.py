@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from leonidas_tools.json_schema.document import Document
 
+from leonidas_tools.json_schema.kinds import type_of, wanted_types
+
 MAX_NESTED_DEFAULTS: Final = 8
 
 Fill: TypeAlias = Callable[[Any, int], Any]
@@ -55,7 +57,7 @@ class _Compiler:
         defaults = {
             name: inner["default"]
             for name, inner in properties.items()
-            if isinstance(inner, dict) and "default" in inner
+            if isinstance(inner, dict) and "default" in inner and _is_of_type(inner)
         }
         fills = {name: self.fill(inner) for name, inner in properties.items()}
         return _of_object(defaults, {name: fill for name, fill in fills.items() if fill})
@@ -63,6 +65,13 @@ class _Compiler:
     def _items(self, schema: Mapping[str, Any]) -> Fill | None:
         fill = self.fill(schema.get("items"))
         return fill and _of_array(fill)
+
+
+def _is_of_type(schema: Mapping[str, Any]) -> bool:
+    """Whether a default is of the type it stands for: many say null and mean that there is none."""
+    wanted = wanted_types(schema)
+    kind = type_of(schema["default"])
+    return not wanted or kind in wanted or (kind == "integer" and "number" in wanted)
 
 
 def _chained(fills: list[Fill]) -> Fill | None:
@@ -80,13 +89,17 @@ def _chained(fills: list[Fill]) -> Fill | None:
 def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, Fill]) -> Fill | None:
     if not defaults and not fills:
         return None
+    names = frozenset(defaults)
     fresh = {name: _copier(value) for name, value in defaults.items()}
 
     def filled(value: Any, more: int) -> Any:
         if not isinstance(value, dict):
             return value
-        missing = {name: make() for name, make in fresh.items() if name not in value}
-        made = {**value, **missing} if missing else value
+        made = value
+        if not names <= value.keys():
+            made = {**value, **{name: fresh[name]() for name in fresh if name not in value}}
+        if not fills:
+            return made
         inner = {
             name: fill(made[name], more if name in value else more - 1)
             for name, fill in fills.items()

@@ -16,8 +16,7 @@ MAX_SCHEMA_DEPTH: Final = 200
 MAX_SCHEMA_PARTS: Final = 200_000
 MAX_EXPANSION: Final = 20_000
 
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_COMPARING: Final = frozenset({*_REFERENCES, "uniqueItems", "const", "enum"})
+_GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueItems"})
 
 
 class Document:
@@ -43,7 +42,7 @@ class Document:
         refers = False
         for part in self._parts():
             refers = refers or "$ref" in part
-            self.is_recursive = self.is_recursive or not _COMPARING.isdisjoint(part)
+            self.is_recursive = self.is_recursive or _goes_deep(part)
             self.has_defaults = self.has_defaults or "default" in part
             kind = part.get("type")
             if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
@@ -169,6 +168,12 @@ class Document:
         )
 
 
+def _goes_deep(part: dict[str, Any]) -> bool:
+    """Whether a schema looks at more of a value than it is deep itself."""
+    values = [part.get("const"), *(part.get("enum") or ())]
+    return not _GOES_DEEP.isdisjoint(part) or any(isinstance(v, dict | list) for v in values)
+
+
 def child(pointer: str, *keys: str | int) -> str:
     """The pointer to a part of a schema."""
     for key in keys:
@@ -176,9 +181,19 @@ def child(pointer: str, *keys: str | int) -> str:
     return pointer
 
 
-def is_too_deep(value: Any, levels: int = MAX_ARGUMENT_DEPTH) -> bool:
+def is_too_deep(value: Any) -> bool:
     """Whether a value is nested deeper than can be checked, or contains itself."""
+    return _depth(value, MAX_ARGUMENT_DEPTH, {}) > MAX_ARGUMENT_DEPTH
+
+
+def _depth(value: Any, left: int, known: dict[int, int]) -> int:
+    """How deep a value is; one level more than there are left where it goes deeper."""
     if not isinstance(value, dict | list | tuple):
-        return False
-    parts = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(is_too_deep(part, levels - 1) for part in parts)
+        return 0
+    if left == 0:
+        return MAX_ARGUMENT_DEPTH + 1
+    if id(value) not in known:
+        known[id(value)] = MAX_ARGUMENT_DEPTH + 1  # what it is should it meet itself
+        parts = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + max((_depth(part, left - 1, known) for part in parts), default=0)
+    return known[id(value)]

@@ -16,7 +16,7 @@ from leonidas_tools.json_schema.report import (
     value_text,
 )
 
-MAX_EXAMINED: Final = 200
+MAX_EXAMINED: Final = 50
 _ORDER: Final = {"missing_argument": 0, "unknown_argument": 1}
 _ARTICLES: Final = {
     "integer": "an integer",

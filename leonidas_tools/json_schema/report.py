@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -71,10 +72,12 @@ def value_text(value: Any) -> str:
     """
     if isinstance(value, str):
         value = value[: MAX_VALUE_LENGTH + 1]
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError, TypeError):
-        text = type(value).__name__
+    text = ""
+    with contextlib.suppress(ValueError, RecursionError):
+        for piece in json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value):
+            text += piece
+            if len(text) > MAX_VALUE_LENGTH:
+                break
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.json_schema.coercion import coerce
 from leonidas_tools.json_schema.defaults import MAX_NESTED_DEFAULTS, fill_of
@@ -12,6 +12,8 @@ from leonidas_tools.json_schema.report import Problem, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from leonidas_tools.errors import ToolValidationError
 
 
 class ArgumentValidator:
@@ -38,7 +40,7 @@ class ArgumentValidator:
         {'n': 7, 'unit': 'm'}
     """
 
-    __slots__ = ("_check", "_document", "_fill", "_simple", "is_valid")
+    __slots__ = ("_check", "_document", "_fill", "_is_bounded", "_is_plain", "is_valid")
 
     is_valid: Callable[[Any], bool]
     """Whether an instance is valid as it stands, nothing filled in and nothing coerced."""
@@ -53,7 +55,8 @@ class ArgumentValidator:
         self._check = document.validator()
         self.is_valid = self._check.is_valid
         self._fill = fill_of(document)
-        self._simple = not (document.has_integers or document.is_recursive or self._fill)
+        self._is_bounded = not document.is_recursive
+        self._is_plain = not document.has_integers and self._fill is None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments as the tool wants them.
@@ -67,51 +70,49 @@ class ArgumentValidator:
         if type(arguments) is not dict:
             arguments = dict(arguments)
         try:
-            if self._simple and self.is_valid(arguments):
-                return arguments
-            return self._examined(arguments)
+            if self._is_bounded or not is_too_deep(arguments):
+                valid = self.is_valid(arguments)
+                if valid and self._is_plain:
+                    return arguments
+                return self._completed(arguments) if valid else self._repaired(arguments)
         except ValueError as error:  # what jsonschema-rs says to keys that are not strings
-            raise error_of(
-                [Problem(path=(), reason="must have strings as keys", cause=error)]
-            ) from error
+            raise _refusal("must have strings as keys") from error
+        raise _refusal("are nested too deeply")
 
-    def _examined(self, arguments: dict[str, Any]) -> Mapping[str, Any]:
-        if self._document.is_recursive and is_too_deep(arguments):
-            raise error_of([Problem(path=(), reason="are nested too deeply")])
-        if not self.is_valid(arguments):
-            arguments = self._repaired(arguments)
-        elif self._document.has_integers and _has_float(arguments):
-            arguments = self._coerced(arguments)
+    def _completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments that are valid, with whole floats as integers and defaults filled in."""
+        if self._document.has_integers:
+            for value in arguments.values():
+                if type(value) in _MAY_HOLD_A_FLOAT and _has_whole_float(value):
+                    arguments = coerce(self._document, arguments)
+                    break
         return self._filled(arguments)
 
     def _repaired(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments that were not valid at first, coerced until they are."""
         if is_too_deep(arguments):
-            raise error_of([Problem(path=(), reason="are nested too deeply")])
-        coerced = self._coerced(arguments)
-        if self.is_valid(coerced):
-            return coerced
-        filled = self._filled(coerced)  # some schemas require what they have a default for
-        if filled is not coerced and self.is_valid(filled):
-            return filled
+            raise _refusal("are nested too deeply")
+        coerced = coerce(self._document, arguments)
+        filled = self._filled(coerced)
+        if self.is_valid(coerced) or self.is_valid(filled):
+            return filled  # some schemas require what they have a default for
         raise error_of(problems_of(self._check.iter_errors(coerced), self._document.schema))
 
     def _filled(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if self._fill is None:
-            return arguments
-        filled: dict[str, Any] = self._fill(arguments, MAX_NESTED_DEFAULTS)
-        return filled
-
-    def _coerced(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        coerced: dict[str, Any] = coerce(self._document, arguments)
-        return coerced
+        return self._fill(arguments, MAX_NESTED_DEFAULTS) if self._fill else arguments
 
 
-def _has_float(value: Any) -> bool:
+_MAY_HOLD_A_FLOAT: Final = frozenset({float, dict, list})
+
+
+def _has_whole_float(value: Any) -> bool:
     """Whether there is a whole float in a value, which may have to become an integer."""
-    kind = type(value)
-    if kind is float:
-        return bool(value.is_integer())
-    if kind is dict:
-        return any(_has_float(inner) for inner in value.values())
-    return kind is list and any(_has_float(inner) for inner in value)
+    if isinstance(value, float):
+        return value.is_integer()
+    if isinstance(value, dict):
+        return any(_has_whole_float(inner) for inner in value.values())
+    return isinstance(value, list) and any(_has_whole_float(inner) for inner in value)
+
+
+def _refusal(reason: str) -> ToolValidationError:
+    return error_of([Problem(path=(), reason=reason)])

@@ -45,7 +45,7 @@ def _made_again(kind: Any, inside: frozenset[Any]) -> Any:
             (inner,) = get_args(annotation)
         rebuilt = _rebuilt(inner, inside | {kind})
         fields[name] = Required[rebuilt] if needed else NotRequired[rebuilt]
-    made = typing_extensions.TypedDict(kind.__name__, fields)  # type: ignore[operator]  # made at run time
+    made = typing_extensions.TypedDict(kind.__name__, fields)  # type: ignore[misc]  # made at run time
     made.__doc__ = kind.__doc__
     made.__module__ = kind.__module__
     return made
