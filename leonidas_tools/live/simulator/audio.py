@@ -39,7 +39,7 @@ def spread(text: str, chunks: int) -> list[str]:
 
     Example:
         >>> spread("one two three", 4)
-        ['one', ' two', '', ' three']
+        ['one', ' two', ' three', '']
         >>> "".join(spread("one two three", 2))
         'one two three'
     """

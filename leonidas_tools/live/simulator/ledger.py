@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.live.simulator.recording import Answer, CallRecord
@@ -116,8 +115,7 @@ class CallLedger:
         if elsewhere:
             return f"call {call_id!r} was issued on connection {elsewhere[0]}, not on this one"
         ids = [key[1] for key in self._records if key[0] == connection and isinstance(key[1], str)]
-        close = get_close_matches(call_id, ids, n=1)
-        hint = f"; the closest id issued is {close[0]!r}" if close else ""
+        hint = f"; the last were {', '.join(map(repr, ids[-3:]))}" if ids else ""
         return f"no call {call_id!r} was issued{hint}"
 
 

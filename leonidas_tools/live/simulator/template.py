@@ -37,6 +37,7 @@ def fill(text: str, answers: Mapping[str, Answer]) -> str:
         LookupError: There is no such answer, or no such key in it.
 
     Example:
+        >>> from leonidas_tools.live.simulator import Answer
         >>> answer = Answer(id="c2", name="f", response={"result": {"time": "9:00"}}, at=0.0)
         >>> fill("It is {answers.c2.result.time}.", {"c2": answer})
         'It is 9:00.'

@@ -70,10 +70,8 @@ class RawClient:
 
     async def closing(self):
         """The code and the reason that the server closes with."""
-        with pytest.raises(websockets.ConnectionClosed) as raised:
-            while True:
-                await self.websocket.recv()
-        return raised.value.rcvd.code, raised.value.rcvd.reason
+        await self.websocket.wait_closed()
+        return self.websocket.close_code, self.websocket.close_reason
 
 
 @contextlib.asynccontextmanager

@@ -2,9 +2,11 @@
 
 import asyncio
 import math
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from google.genai import errors, types
@@ -71,9 +73,9 @@ async def test_a_call_is_answered_and_quoted(connect, reply_to_all):
 
 
 async def test_speech_is_a_transcription_beside_audio_as_long_as_the_text(connect, reply_to_all):
-    async with LiveSimulator(Scenario([Say("one two three four"), TurnComplete()])) as simulator:
-        async with connect(simulator) as session:
-            messages = await reply_to_all(session)
+    simulator = LiveSimulator(Scenario([Say("one two three four"), TurnComplete()]))
+    async with simulator, connect(simulator) as session:
+        messages = await reply_to_all(session)
     audio = b"".join(message.data or b"" for message in messages)
     assert len(audio) == 11 * 4800  # 18 characters of 60 ms, in chunks of 100 ms
     texts = [m.server_content.output_transcription for m in messages]
@@ -93,9 +95,8 @@ async def test_every_kind_of_message_reaches_the_client(connect):
         GenerationComplete(),
         TurnComplete("MALFORMED_FUNCTION_CALL"),
     ]
-    async with LiveSimulator(Scenario(steps)) as simulator:
-        async with connect(simulator) as session:
-            found = [m.model_dump(exclude_none=True) async for m in session.receive()]
+    async with LiveSimulator(Scenario(steps)) as simulator, connect(simulator) as session:
+        found = [m.model_dump(exclude_none=True) async for m in session.receive()]
     assert found == [
         {"server_content": {"input_transcription": {"text": "hi"}}},
         {"usage_metadata": {"total_token_count": 10}},
@@ -218,13 +219,12 @@ async def test_an_interim_answer_to_a_blocking_call_is_the_answer(connect, reply
 
 async def test_tools_can_be_replaced_in_the_session(connect, reply_to_all):
     steps = [WaitForInput("text"), Call.one("g", id="c1"), WaitForAnswers(), TurnComplete()]
-    async with LiveSimulator(Scenario(steps)) as simulator:
-        async with connect(simulator, "f") as session:
-            tools = [types.Tool(function_declarations=[types.FunctionDeclaration(name="g")])]
-            await session.send_context_update(tools=tools)
-            await session.send_realtime_input(text="now")
-            await reply_to_all(session)
-            assert await simulator.finished() == PLAYED
+    async with LiveSimulator(Scenario(steps)) as simulator, connect(simulator, "f") as session:
+        tools = [types.Tool(function_declarations=[types.FunctionDeclaration(name="g")])]
+        await session.send_context_update(tools=tools)
+        await session.send_realtime_input(text="now")
+        await reply_to_all(session)
+        assert await simulator.finished() == PLAYED
 
 
 async def test_audio_texts_and_activity_are_waited_for(connect):
@@ -237,16 +237,15 @@ async def test_audio_texts_and_activity_are_waited_for(connect):
         assert len(await session.wait_for_input()) == 1
 
     blob = types.Blob(data=b"\xff\xfe" * 100, mime_type="audio/pcm;rate=16000")
-    async with LiveSimulator(scenario) as simulator:
-        async with connect(simulator) as session:
-            await session.send_realtime_input(text="first")
-            await session.send_realtime_input(activity_start=types.ActivityStart())
-            await session.send_realtime_input(audio=blob)
-            await session.send_realtime_input(media=blob)
-            await session.send_realtime_input(audio=blob)
-            content = types.Content(role="user", parts=[types.Part(text="hello world")])
-            await session.send_client_content(turns=content)
-            assert await simulator.finished() == PLAYED
+    async with LiveSimulator(scenario) as simulator, connect(simulator) as session:
+        await session.send_realtime_input(text="first")
+        await session.send_realtime_input(activity_start=types.ActivityStart())
+        await session.send_realtime_input(audio=blob)
+        await session.send_realtime_input(media=blob)
+        await session.send_realtime_input(audio=blob)
+        content = types.Content(role="user", parts=[types.Part(text="hello world")])
+        await session.send_client_content(turns=content)
+        assert await simulator.finished() == PLAYED
     assert [(each.kind, each.text) for each in seen] == [
         ("activity", "activityStart"),
         ("audio", ""),
@@ -260,16 +259,15 @@ async def test_each_connection_has_its_script(connect):
     scripts = [[SessionResumption("h1"), Drop()], [TurnComplete(), Close(1008, reason="enough")]]
     async with LiveSimulator(Scenario(connections=scripts)) as simulator:
         resumption = types.SessionResumptionConfig()
-        with pytest.raises(errors.APIError) as dropped:
-            async with connect(simulator, session_resumption=resumption) as session:
-                async for _ in session.receive():
-                    pass
+        async with connect(simulator, session_resumption=resumption) as session:
+            await anext(session.receive())
+            with pytest.raises(errors.APIError) as dropped:
+                await anext(session.receive())
         resumption = types.SessionResumptionConfig(handle="h1")
-        with pytest.raises(errors.APIError) as closed:
-            async with connect(simulator, session_resumption=resumption) as session:
-                while True:
-                    async for _ in session.receive():
-                        pass
+        async with connect(simulator, session_resumption=resumption) as session:
+            await anext(session.receive())
+            with pytest.raises(errors.APIError) as closed:
+                await anext(session.receive())
         assert (await simulator.finished()).ok
         await simulator.closed()
     assert (dropped.value.code, closed.value.code) == (1006, 1008)
@@ -279,14 +277,13 @@ async def test_each_connection_has_its_script(connect):
 
 
 async def test_one_connection_too_many_is_a_failure(connect):
-    simulator = LiveSimulator(Scenario(connections=[[TurnComplete()]]))
-    with pytest.raises(SimulatorError, match="the scenario has 1 connections, not 2"):
-        async with simulator:
-            async with connect(simulator) as session:
-                await anext(session.receive())
-            with pytest.raises(errors.APIError):
-                async with connect(simulator):
-                    pass
+    async with LiveSimulator(Scenario(connections=[[TurnComplete()]])) as simulator:
+        async with connect(simulator) as session:
+            await anext(session.receive())
+        with pytest.raises(errors.APIError):
+            await connect(simulator).__aenter__()
+        with pytest.raises(SimulatorError, match="the scenario has 1 connections, not 2"):
+            simulator.check()
 
 
 async def test_a_scenario_is_played_anew_on_each_connection(connect, reply_to_all):
@@ -308,31 +305,31 @@ async def test_a_failed_expectation_names_the_step_and_reaches_both_sides(connec
     message = (
         "step 2, expect(id='c1', response={'result': {'a': 1}}): response.result.a is 2, not 1"
     )
-    simulator = LiveSimulator(Scenario(steps))
-    with pytest.raises(SimulatorError, match="response.result.a is 2, not 1"):
-        async with simulator, connect(simulator, "f") as session:
-            call = (await anext(session.receive())).tool_call.function_calls[0]
-            await reply(session, call, {"result": {"a": 2, "b": 3}})
-            with pytest.raises(errors.APIError, match="scenario failed"):
-                await anext(session.receive())
-            failed = Outcome(connection=1, status="failed", message=message)
-            assert await simulator.finished() == failed
+    async with LiveSimulator(Scenario(steps)) as simulator, connect(simulator, "f") as session:
+        call = (await anext(session.receive())).tool_call.function_calls[0]
+        await reply(session, call, {"result": {"a": 2, "b": 3}})
+        with pytest.raises(errors.APIError, match="scenario failed"):
+            await anext(session.receive())
+        failed = Outcome(connection=1, status="failed", message=message)
+        assert await simulator.finished() == failed
+        with pytest.raises(SimulatorError, match=r"response\.result\.a is 2"):
+            simulator.check()
 
 
 async def test_an_answer_that_does_not_come_fails_the_step(connect):
     steps = [Call.one("f", id="c1"), WaitForAnswers(within_seconds=0.01)]
-    async with LiveSimulator(Scenario(steps), strict=False) as simulator:
-        async with connect(simulator, "f"):
-            outcome = await simulator.finished()
+    simulator = LiveSimulator(Scenario(steps), strict=False)
+    async with simulator, connect(simulator, "f"):
+        outcome = await simulator.finished()
     assert outcome.message == (
         "step 2, wait_for_answers(within_seconds=0.01): no answer to 'c1' within 0.01 s"
     )
 
 
 async def test_an_undeclared_function_is_the_scenarios_mistake(connect):
-    async with LiveSimulator(Scenario([Call.one("get_wether")]), strict=False) as simulator:
-        async with connect(simulator, "get_weather"):
-            outcome = await simulator.finished()
+    simulator = LiveSimulator(Scenario([Call.one("get_wether")]), strict=False)
+    async with simulator, connect(simulator, "get_weather"):
+        outcome = await simulator.finished()
     assert not outcome.ok
     assert "no function 'get_wether'; the closest is 'get_weather'" in outcome.message
 
@@ -350,19 +347,17 @@ async def test_an_error_in_a_scenario_in_python_is_its_failure(connect):
     async def scenario(session):
         raise RuntimeError("oops")
 
-    async with LiveSimulator(scenario, strict=False) as simulator:
-        async with connect(simulator):
-            outcome = await simulator.finished()
+    async with LiveSimulator(scenario, strict=False) as simulator, connect(simulator):
+        outcome = await simulator.finished()
     assert outcome.message == "RuntimeError('oops')"
 
 
-async def test_pauses_vanish_at_infinite_speed(connect):
-    steps = [Pause(3600), Say("a long, long story", audio_seconds=600, paced=True)]
-    async with LiveSimulator(Scenario(steps), speed=math.inf) as simulator:
-        async with connect(simulator) as session:
-            async with asyncio.timeout(30):
-                while not simulator.outcomes:
-                    await anext(session.receive())
+async def test_pauses_vanish_at_infinite_speed(connect, reply_to_all):
+    steps = [Pause(3600), Say("a long story", audio_seconds=60, paced=True), TurnComplete()]
+    simulator = LiveSimulator(Scenario(steps), speed=math.inf)
+    async with simulator, connect(simulator) as session, asyncio.timeout(30):
+        messages = await reply_to_all(session)
+    assert sum(len(message.data or b"") for message in messages) == 60 * 48_000
 
 
 async def test_a_long_pause_ends_with_the_client(connect):
@@ -402,13 +397,12 @@ async def main():
                 print(message.server_content.output_transcription.text, end="")
 asyncio.run(main())
 """
-    import os
-
     with LiveSimulator(Scenario([Say("Hello.", audio_seconds=0), TurnComplete()])) as simulator:
         found = subprocess.run(
             [sys.executable, "-c", program],
             env=os.environ | simulator.environment(),
             capture_output=True,
+            check=False,
             text=True,
             timeout=60,
         )
@@ -417,8 +411,6 @@ asyncio.run(main())
 
 
 def test_the_certificate_and_the_thread_are_gone_at_the_end():
-    from pathlib import Path
-
     with LiveSimulator(Scenario()) as simulator:
         path = Path(simulator.environment()["SSL_CERT_FILE"])
         names = [thread.name for thread in threading.enumerate()]

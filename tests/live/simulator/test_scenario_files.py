@@ -1,0 +1,198 @@
+"""Scenarios in YAML: what they mean, and what is said of a wrong one."""
+
+import inspect
+import math
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.live.simulator import (
+    Call,
+    Cancel,
+    Close,
+    Drop,
+    Expect,
+    FunctionCall,
+    GoAway,
+    LiveSimulator,
+    Pause,
+    Say,
+    Scenario,
+    Send,
+    SimulatedSession,
+    TurnComplete,
+    Usage,
+    WaitForAnswers,
+    WaitForInput,
+)
+from leonidas_tools.live.simulator.steps import STEPS
+
+SHIPPED = Path(__file__).parents[3] / "config" / "scenarios"
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text):
+        file = tmp_path / "scenario.yaml"
+        file.write_text(text, encoding="utf-8")
+        return Scenario.load(file)
+
+    return load
+
+
+def test_every_short_form_is_understood(load):
+    scenario = load("""
+name: All
+description: Everything.
+steps:
+  - say: Hello
+  - say: {text: Hello, audio_seconds: 1, paced: true}
+  - call: {name: f, id: c1}
+  - call: [{name: f, id: c2, args: {a: 1}}, {name: g, id: null, args: null, undeclared: true}]
+  - call: {calls: [{name: f}], in_model_turn: true}
+  - wait_for_answers
+  - wait_for_answers: c1
+  - wait_for_answers: {ids: [c1, call-4], within_seconds: 2}
+  - expect: c1
+  - expect: {id: c1, status: ok, response: {a: {b: 1}}}
+  - wait_for_input: text
+  - wait_for_input: {kind: audio, count: 3}
+  - cancel: c1
+  - cancel: [c1, c2]
+  - turn_complete
+  - usage: {totalTokenCount: 3}
+  - go_away: 9.5
+  - pause: 1
+  - close: {code: 1011, reason: sorry}
+  - drop
+""")
+    assert scenario == Scenario(
+        (
+            Say("Hello"),
+            Say("Hello", audio_seconds=1.0, paced=True),
+            Call((FunctionCall("f", id="c1"),)),
+            Call(
+                (
+                    FunctionCall("f", {"a": 1}, id="c2"),
+                    FunctionCall("g", None, id=None, undeclared=True),
+                )
+            ),
+            Call((FunctionCall("f"),), in_model_turn=True),
+            WaitForAnswers(),
+            WaitForAnswers(("c1",)),
+            WaitForAnswers(("c1", "call-4"), within_seconds=2.0),
+            Expect("c1"),
+            Expect("c1", status="ok", response={"a": {"b": 1}}),
+            WaitForInput("text"),
+            WaitForInput("audio", count=3),
+            Cancel(("c1",)),
+            Cancel(("c1", "c2")),
+            TurnComplete(),
+            Usage({"totalTokenCount": 3}),
+            GoAway(9.5),
+            Pause(1.0),
+            Close(1011, reason="sorry"),
+            Drop(),
+        ),
+        name="All",
+        description="Everything.",
+    )
+
+
+def test_connections_and_raw_messages_are_understood(load):
+    scenario = load("""
+connections:
+  - [{send: {goAway: {}}}, {send: "not JSON"}, {wait_for_answers: raw}]
+  - [turn_complete]
+""")
+    assert scenario == Scenario(
+        connections=[
+            (Send({"goAway": {}}), Send("not JSON"), WaitForAnswers(("raw",))),
+            (TurnComplete(),),
+        ],
+        name="scenario",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "message"),
+    [
+        ("", None, None, "A scenario is a mapping"),
+        ("[", 1, None, "This is not YAML"),
+        ("step: []", 1, "step", "did you mean 'steps'?"),
+        ("name: x", 1, None, "either `steps` or `connections`"),
+        ("steps: []\nconnections: []", 1, None, "either `steps` or `connections`"),
+        ("connections: 3", 1, "connections", "a list with a list of steps"),
+        ("steps: 3", 1, "steps", "Steps are a list"),
+        ("steps:\n- say: a\n- sya: b", 3, "steps[1].sya", "did you mean 'say'?"),
+        ("steps:\n- say: a\n  drop:", 2, "steps[0]", "one name with what belongs to it"),
+        ("steps:\n- 3", 2, "steps[0]", "one name with what belongs to it"),
+        ("steps:\n- interrupt: 3", 2, "steps[0].interrupt", "write only its name"),
+        ("steps:\n- say: {paced: true}", 2, "steps[0].say", "'text' is missing"),
+        ("steps:\n- say: {text: a, pased: 1}", 2, "steps[0].say.pased", "did you mean 'paced'?"),
+        ("steps:\n- pause: soon", 2, "steps[0].pause.seconds", "valid number"),
+        ("steps:\n- pause: -1", 2, "steps[0].pause.seconds", "greater than or equal to 0"),
+        ("steps:\n- close: 3", 2, "steps[0].close.code", "greater than or equal to 1000"),
+        ("steps:\n- call: f", 2, "steps[0].call", "A call is a mapping"),
+        ("steps:\n- call:\n  - {nam: f}", 3, "steps[0].call[0].nam", "did you mean 'name'?"),
+        ("steps:\n- call:\n    id: c1", 2, "steps[0].call", "'name' is missing"),
+        (
+            "steps:\n- call:\n    name: f\n    args: [1]",
+            4,
+            "steps[0].call.args",
+            "valid dictionary",
+        ),
+        (
+            "steps:\n- call: {name: f, id: flight}\n- cancel: flights",
+            3,
+            "steps[1]",
+            "did you mean 'flight'?",
+        ),
+        ("steps:\n- say: '{answers.c1.a}'", 2, "steps[0]", "No call has the id 'c1'"),
+        ("steps:\n- say: '{answer.c1.a}'", 2, "steps[0].say", "only {answers.ID.KEY}"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_line_and_key(load, text, line, key, message):
+    with pytest.raises(ConfigurationError) as raised:
+        load(text)
+    assert (raised.value.line, raised.value.key) == (line, key)
+    assert message in raised.value.message
+    assert raised.value.file.endswith("scenario.yaml")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"gone\.yaml: The scenario cannot be read"):
+        LiveSimulator(tmp_path / "gone.yaml")
+
+
+PLAIN_STEPS = [kind for kind in STEPS.values() if "play" not in vars(kind)]
+
+
+@pytest.mark.parametrize("kind", PLAIN_STEPS)
+def test_a_step_has_the_arguments_of_the_sessions_method(kind):
+    method = inspect.signature(getattr(SimulatedSession, kind.step_name()))
+    given = {each.name: each.default for each in fields(kind)}
+    assert list(method.parameters)[1:] == list(given)
+
+
+@pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.yaml")), ids=lambda file: file.stem)
+async def test_a_shipped_scenario_plays_to_its_end(file, connect, reply):
+    results = {"get_current_time": {"datetime": "2030-01-01T09:00:00+09:00"}, "roll_dice": 4}
+    names = (
+        "get_weather roll_dice search_flights think change_state set_speech_rate get_current_time"
+    )
+    async with LiveSimulator(file, speed=math.inf) as simulator:
+        ended = False
+        async with connect(simulator, *names.split()) as session:
+            while not ended:
+                async for message in session.receive():
+                    for call in (message.tool_call and message.tool_call.function_calls) or ():
+                        if call.name != "search_flights":
+                            result = results.get(call.name, "done")
+                            await reply(session, call, {"status": "ok", "result": result})
+                ended = len(simulator.outcomes) == 1
+        assert (await simulator.finished()).ok
+    assert all(call.answered_once for call in simulator.calls)
+    assert [c.name for c in simulator.calls if c.cancelled] in ([], ["search_flights"])
