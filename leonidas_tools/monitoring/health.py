@@ -212,7 +212,7 @@ class Health:
             yield system.state, f"{system.error_rate:.0%} of the recent calls failed."
         if self._calls.protocol_errors:
             count = self._calls.protocol_errors
-            yield "unhealthy", f"{count} times a call started or ended a second time."
+            yield "unhealthy", f"Calls that started or ended a second time: {count}."
 
 
 def _tool_findings(tools: dict[str, ToolHealth]) -> Iterator[Finding]:
@@ -226,7 +226,7 @@ def _call_findings(under_way: Sequence[Call]) -> Iterator[Finding]:
     if long:
         oldest = long[0]
         reason = (
-            f"{len(long)} calls have been under way for {_LONG_CALL_SECONDS:g} s or more, "
+            f"Calls under way for {_LONG_CALL_SECONDS:g} s or more: {len(long)}; "
             f"the oldest of {oldest.tool!r} ({oldest.trace_id}) for {oldest.seconds:.0f} s."
         )
         yield "degraded", reason
@@ -234,7 +234,7 @@ def _call_findings(under_way: Sequence[Call]) -> Iterator[Finding]:
 
 def _vital_findings(threads: int, error: str | None, lag: float | None) -> Iterator[Finding]:
     if threads:
-        yield "degraded", f"{threads} threads run on whose call has ended."
+        yield "degraded", f"Threads that run on after their call has ended: {threads}."
     if error is not None:
         yield "degraded", f"The settings are broken, the last good ones hold: {error}"
     if lag is not None and lag >= _DEGRADED_LAG_SECONDS:

@@ -42,8 +42,8 @@ class DurationHistogram:
         >>> durations = DurationHistogram()
         >>> for milliseconds in range(1, 101):
         ...     durations.add(milliseconds / 1000)
-        >>> durations.count, durations.max_seconds, round(durations.percentile(95), 3)
-        (100, 0.1, 0.097)
+        >>> durations.count, durations.max_seconds, round(durations.percentile(95), 2)
+        (100, 0.1, 0.1)
     """
 
     __slots__ = ("buckets", "max_seconds", "total_seconds")

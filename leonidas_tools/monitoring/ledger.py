@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 _START = EventKind.START
 _CANCEL = EventKind.CANCEL
 _UNSTARTED_ENDS = (EventKind.ERROR, EventKind.CANCEL)
-"""How a call can end that never started: refused, or cancelled first."""
+"""How a call without a number can end that never started: refused, or cancelled first."""
 
 _Key: TypeAlias = tuple[ReferenceType[ToolSession], int] | int
 """A call's number in its session, which it does not keep alive; without one, its address."""
@@ -43,9 +43,9 @@ class UnderWay:
 class Ledger:
     """Counts the calls that start and end, and knows those under way.
 
-    A call is known by its number in its session, or by its object where it has no number. A call
-    that was refused or cancelled before it started ends without a start. Of ended calls only the
-    numbers of the last few are remembered, to notice a second end.
+    A call is known by its number in its session, or by its object where it has no number. One
+    that was refused, or cancelled before it began, ends without a start and counts all the same.
+    Of ended calls only the numbers of the last few are remembered, to notice a second end.
 
     Args:
         remembered: How many ended calls are remembered.
@@ -53,7 +53,7 @@ class Ledger:
 
     __slots__ = ("_ended", "_open", "cancelled", "ended", "protocol_errors", "started")
 
-    def __init__(self, *, remembered: int = 256) -> None:
+    def __init__(self, *, remembered: int = 1000) -> None:
         self.started = 0
         """Calls that began to run."""
         self.ended = 0
@@ -135,7 +135,7 @@ class Ledger:
 
     def _ends_unstarted(self, key: _Key, event: ToolEvent) -> bool:
         """Whether a call that is not under way may end, and has not done so before."""
-        return event.kind in _UNSTARTED_ENDS and key not in self._ended
+        return key not in self._ended if event.call.number else event.kind in _UNSTARTED_ENDS
 
     def _protocol_error(self, event: ToolEvent, what: str) -> None:
         self.protocol_errors += 1

@@ -38,7 +38,7 @@ class Monitor:
 
     Example:
         >>> from leonidas_tools.calls import ToolCall, ToolResult
-        >>> from leonidas_tools.events import EventKind
+        >>> from leonidas_tools.events import EventKind, ToolEvent
         >>> monitor = Monitor()
         >>> call = ToolCall(name="get_weather", id="1", number=1)
         >>> monitor(ToolEvent(kind=EventKind.START, call=call))
