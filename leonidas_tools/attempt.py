@@ -1,0 +1,124 @@
+"""One attempt: the edge where a tool's own code runs, and where what it raises stops."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
+from leonidas_tools.context import ToolContext
+from leonidas_tools.errors import ToolError
+from leonidas_tools.events import EventKind
+from leonidas_tools.functions import Call
+from leonidas_tools.invocation import Invocation, current, log_failure
+from leonidas_tools.plain import NotPlainError, plain
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """Runs a tool's function once and makes a plain result of whatever comes of it.
+
+    Args:
+        function: Runs the tool's function.
+        takes_context: Whether that needs a `ToolContext`.
+        max_bytes: How big the result may be.
+        once: Whether the effect must not happen twice.
+        undo: Takes the call's arguments by keyword and takes back what was half done.
+        undo_seconds: How long undoing may take.
+    """
+
+    function: Call
+    takes_context: bool
+    max_bytes: int
+    once: bool
+    undo: Callable[..., Any] | None = None
+    undo_seconds: float = 30.0
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        invocation = current()
+        context = None
+        if self.takes_context:
+            context = invocation.context = ToolContext(call, invocation.tell)
+        if self.once:
+            invocation.begun = True
+            invocation.stoppable = self.undo is not None
+        try:
+            result = self._plain(call, await self.function(call, context))
+        except asyncio.CancelledError as error:
+            if invocation.stopping:
+                await self._take_back(call, context)
+                raise
+            _forgive_self_cancellation()
+            result = self._failed(call, error)
+        except GeneratorExit:
+            raise
+        except ToolError as error:
+            result = ToolResult.from_error(error)
+        except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
+            result = self._failed(call, error)
+        invocation.stoppable = True
+        if not result.ok:
+            await self._take_back(call, context)
+            invocation.begun = self.once and not result.retryable
+        return result
+
+    def _plain(self, call: ToolCall, value: Any) -> ToolResult:
+        if value is None:
+            return ToolResult()
+        result = value if isinstance(value, ToolResult) else ToolResult(result=value)
+        try:
+            body, cut = plain(result.result, self.max_bytes)
+        except NotPlainError as error:
+            return ToolResult(
+                status=ResultStatus.FAILED,
+                message=f"The tool {call.name!r} ran, but its result cannot be shown: {error}.",
+                reason_code="unserialisable_result",
+            )
+        if cut:
+            said = f"The result was cut: it is longer than {self.max_bytes} bytes."
+            message = said if result.message is None else f"{result.message} {said}"
+            return replace(result, result=body, message=message)
+        return result if body is result.result else replace(result, result=body)
+
+    def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
+        log_failure(logger, call.name, error)
+        return ToolResult.failed(f"The tool {call.name!r} failed.", error=error)
+
+    async def _take_back(self, call: ToolCall, context: ToolContext | None) -> None:
+        """Runs the steps that undo what was half done, last first; none stops the others."""
+        steps = context.take_undo_steps() if context is not None else []
+        undo = self.undo
+        if undo is not None:
+            steps.append(lambda: undo(**call.arguments))
+        for step in steps:
+            done = await _shielded(step, self.undo_seconds, call.name)
+            _tell_undone(current(), done=done)
+
+
+def _forgive_self_cancellation() -> None:
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
+
+
+async def _shielded(step: Callable[[], Any], seconds: float, tool_name: str) -> bool:
+    """Runs one undo step; says whether it worked."""
+    try:
+        async with asyncio.timeout(seconds):
+            outcome = step()
+            if inspect.isawaitable(outcome):
+                await outcome
+    except Exception as error:  # noqa: BLE001 - the edge: undo steps are the tool's code too
+        log_failure(logger, tool_name, error)
+        return False
+    return True
+
+
+def _tell_undone(invocation: Invocation, *, done: bool) -> None:
+    invocation.emit(EventKind.UNDO, done=done)

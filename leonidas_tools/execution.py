@@ -1,0 +1,275 @@
+"""Compiles a tool and its settings into a `Run`; the order of policies stands here, once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from leonidas_tools.attempt import Attempt
+from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.events import Sink, ToolEvent
+from leonidas_tools.functions import caller, takes_context
+from leonidas_tools.invocation import Invocation, OnEnd, ending_kind
+from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.lanes import lane_key
+from leonidas_tools.policies.base import Policy, compose
+from leonidas_tools.policies.dependencies import Dependencies
+from leonidas_tools.policies.fallback import Fallback
+from leonidas_tools.policies.lane import InLane, Lanes
+from leonidas_tools.policies.limit import Limit, Limiter
+from leonidas_tools.policies.retry import Retry, may_repeat
+from leonidas_tools.policies.timeout import Timeout
+from leonidas_tools.policies.validation import Validation
+from leonidas_tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.settings.models import Settings, ToolConfiguration
+from leonidas_tools.tool import ToolEffect, ToolPriority, ToolStatus
+from leonidas_tools.workers import Workers
+
+_USUAL_RETRIES = 2
+
+
+class Executor:
+    """Runs calls: every call, of whatever stream or caller, passes through here and only here.
+
+    Args:
+        registry: Where fallback tools and dependencies are found.
+        settings: What holds for each tool, and for all together.
+        policies: Policies of the user, outside all others.
+        sinks: Who hears of every event.
+
+    Example:
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> registry = ToolRegistry([add])
+        >>> executor = Executor(registry)
+        >>> call = ToolCall(name="add", arguments={"a": 1, "b": 2}, tool=registry["add"])
+        >>> asyncio.run(executor.run(call)).result
+        3
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        *,
+        settings: Settings | None = None,
+        policies: Sequence[Policy] = (),
+        sinks: Sequence[Sink] = (),
+    ) -> None:
+        self.registry = registry
+        self.settings = settings or Settings()
+        self.policies = tuple(policies)
+        self.sinks = tuple(sinks)
+        limits = self.settings.policies
+        self.workers = Workers(threads=limits.threads, processes=limits.processes)
+        self._lanes = Lanes()
+        self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
+        self._limiters: dict[str, Limiter] = {}
+        self._plans: dict[str, tuple[AnyTool, ToolConfiguration, Run]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._users = 0
+
+    def apply(self, settings: Settings) -> None:
+        """Puts other settings in force for the calls that begin from now on."""
+        if settings is self.settings:
+            return
+        before, limits = self.settings.policies, settings.policies
+        self.settings = settings
+        if limits == before:
+            return
+        self.workers.threads = limits.threads
+        self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
+        self._plans.clear()
+
+    def start(self, call: ToolCall, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()) -> Invocation:
+        """Begins a call in a task of its own.
+
+        Args:
+            call: A call whose tool is known.
+            on_end: Called once with the result, also when nobody wants it any more.
+            sinks: Who else hears of its events.
+        """
+        invocation = Invocation(call, self.plan(call), on_end, self._all(sinks))
+        task = invocation.start()
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return invocation
+
+    def settle(self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()) -> None:
+        """Tells of a call that ends without having begun: unknown, or switched off."""
+        event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
+        for sink in self._all(sinks):
+            sink(event)
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        """Runs one call to its end; cancelling this cancels the call."""
+        ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
+
+        def on_end(_: Invocation, result: ToolResult) -> None:
+            if not ended.done():
+                ended.set_result(result)
+
+        invocation = self.start(call, on_end)
+        try:
+            return await ended
+        except asyncio.CancelledError:
+            invocation.cancel()
+            raise
+
+    def plan(self, call: ToolCall) -> Run:
+        """What runs a call: its tool under the settings it is pinned to, compiled once."""
+        tool, settings = call.tool, call.settings
+        assert tool is not None
+        if settings is None:
+            settings = self.settings.for_tool(call.name)
+        plan = self._plans.get(call.name)
+        if plan is not None and plan[0] is tool and plan[1] is settings:
+            return plan[2]
+        run = self._compile(tool, settings)
+        self._plans[call.name] = (tool, settings, run)
+        return run
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[Executor]:
+        """Holds threads and processes; the last to leave ends the calls still under way."""
+        self._users += 1
+        try:
+            yield self
+        finally:
+            self._users -= 1
+            if not self._users:
+                await self._close()
+
+    def _all(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
+        """Our sinks and these, each once."""
+        return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
+
+    async def _close(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+        self.workers.close()
+
+    def _compile(self, tool: AnyTool, settings: ToolConfiguration) -> Run:
+        refusal = refused(tool, settings)
+        if refusal is not None:
+            return partial(_refuse, result=refusal)
+        outer: list[Policy] = [*self.policies, self._validation(tool, settings)]
+        if tool.metadata.dependencies:
+            has_tool = self._has_tool
+            outer.append(Dependencies(names=tool.metadata.dependencies, has_tool=has_tool))
+        deadline = _or(settings.deadline, tool.metadata.deadline_seconds)
+        if deadline is not None:
+            outer.append(Timeout(seconds=deadline, covers="call"))
+        fallbacks = _or(settings.fallback_tools, tool.metadata.fallback_tools) or ()
+        if fallbacks:
+            once = _effect(tool, settings) is ToolEffect.ONCE
+            outer.append(
+                Fallback(
+                    names=fallbacks, resolve=self._resolve, helps=partial(may_repeat, once=once)
+                )
+            )
+        return compose([*outer, *self._inner(tool, settings)], self._attempt(tool, settings))
+
+    def _inner(self, tool: AnyTool, settings: ToolConfiguration) -> list[Policy]:
+        """The policies that a tool keeps also when it stands in for another."""
+        effect = _effect(tool, settings)
+        once = effect is ToolEffect.ONCE
+        key = _or(settings.lane, tool.metadata.lane) or lane_key(tool.function)
+        policies: list[Policy] = [
+            InLane(lane=self._lanes.lane(key), write=effect is not ToolEffect.READ),
+            *self._limit(tool, settings),
+        ]
+        asked = _or(settings.retry_attempts, tool.metadata.retry_attempts)
+        attempts = _USUAL_RETRIES if asked is None else asked
+        if attempts:
+            policies.append(
+                Retry(
+                    attempts=attempts,
+                    delay_seconds=settings.retry_delay or 0.1,
+                    once=once,
+                    timeouts=asked is not None,
+                )
+            )
+        policies.append(Timeout(seconds=self._timeout_seconds(tool, settings)))
+        return policies
+
+    def _limit(self, tool: AnyTool, settings: ToolConfiguration) -> list[Policy]:
+        priority = _or(settings.priority, tool.metadata.priority) or ToolPriority.NORMAL
+        effect = _effect(tool, settings)
+        preemptible = priority is ToolPriority.BACKGROUND and effect is ToolEffect.READ
+        limiters: list[Limiter] = []
+        if settings.concurrency is not None:
+            own = self._limiters.setdefault(tool.name, Limiter(settings.concurrency))
+            own.places = settings.concurrency
+            limiters.append(own)
+        if self._limiter is not None:
+            limiters.append(self._limiter)
+        return [
+            Limit(limiter=limiter, priority=int(priority), preemptible=preemptible)
+            for limiter in limiters
+        ]
+
+    def _validation(self, tool: AnyTool, settings: ToolConfiguration) -> Validation:
+        known = tool.metadata.parameters.get("properties", {})
+        presets = {k: v for k, v in settings.custom_parameters.items() if k in known}
+        return Validation(validator=ArgumentValidator(tool.metadata.parameters), presets=presets)
+
+    def _attempt(self, tool: AnyTool, settings: ToolConfiguration) -> Attempt:
+        return Attempt(
+            function=caller(tool, self.workers),
+            takes_context=takes_context(tool),
+            max_bytes=settings.max_result_bytes or self.settings.policies.max_result_bytes,
+            once=_effect(tool, settings) is ToolEffect.ONCE,
+            undo=tool.undo,
+            undo_seconds=self._timeout_seconds(tool, settings),
+        )
+
+    def _timeout_seconds(self, tool: AnyTool, settings: ToolConfiguration) -> float:
+        asked = _or(settings.timeout, tool.metadata.timeout_seconds)
+        return self.settings.policies.default_timeout if asked is None else asked
+
+    def _resolve(self, name: str, call: ToolCall) -> tuple[ToolCall, Run] | None:
+        """A tool that stands in for another, with all its own policies but its own fallbacks."""
+        tool = self.registry.get(name)
+        if tool is None:
+            return None
+        settings = self.settings.for_tool(name)
+        alone = settings.model_copy(update={"fallback_tools": ()})
+        return replace(call, name=name, tool=tool, settings=settings), self._compile(tool, alone)
+
+    def _has_tool(self, name: str) -> bool:
+        tool = self.registry.get(name)
+        return tool is not None and refused(tool, self.settings.for_tool(name)) is None
+
+
+def refused(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:
+    """What a tool answers that is switched off; `None` for one that is not."""
+    status = _or(settings.status, tool.metadata.status)
+    if settings.enabled and status is ToolStatus.ACTIVE:
+        return None
+    maintenance = settings.enabled and status is ToolStatus.MAINTENANCE
+    why = "under maintenance: try later" if maintenance else "switched off: do without it"
+    return ToolResult(
+        status=ResultStatus.DISABLED,
+        message=f"The tool {tool.name!r} is {why}.",
+        retryable=maintenance,
+        reason_code=status.value if settings.enabled else "disabled",
+    )
+
+
+async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:
+    return result
+
+
+def _effect(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
+    return settings.effect or tool.metadata.effect
+
+
+def _or(setting: Any, own: Any) -> Any:
+    """The setting if there is one, else the tool's own value."""
+    return own if setting is None else setting

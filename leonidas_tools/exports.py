@@ -1,0 +1,81 @@
+"""Tool definitions for whoever is not Gemini: OpenAI, a prompt, a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from leonidas_tools.registry import AnyTool, ToolRegistry
+
+
+def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:
+    """All that is known of a tool, as plain JSON."""
+    metadata = tool.metadata
+    return {
+        "name": metadata.name,
+        "declared_name": registry.declared_name(metadata.name),
+        "description": metadata.description,
+        "category": metadata.category.value,
+        "priority": metadata.priority.name.lower(),
+        "effect": metadata.effect.value,
+        "status": metadata.status.value,
+        "parameters": dict(metadata.parameters),
+        "timeout_seconds": metadata.timeout_seconds,
+        "deadline_seconds": metadata.deadline_seconds,
+        "retry_attempts": metadata.retry_attempts,
+        "fallback_tools": list(metadata.fallback_tools),
+        "dependencies": list(metadata.dependencies),
+        "tags": list(metadata.tags),
+    }
+
+
+def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[str, Any]]:
+    """Tool definitions in OpenAI's form.
+
+    Source: https://platform.openai.com/docs/guides/function-calling, whose names take letters,
+    digits, underscores and dashes only.
+
+    Args:
+        registry: Knows the names.
+        tools: The tools to define.
+    """
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": registry.declared_name(tool.name).replace(".", "_"),
+                "description": tool.metadata.description,
+                "parameters": dict(tool.metadata.parameters),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def prompt_text(registry: ToolRegistry, tools: Iterable[AnyTool]) -> str:
+    """The tools as text for a prompt, one after another."""
+    return "\n\n".join(_prompt_entry(registry.declared_name(t.name), t) for t in tools)
+
+
+def _prompt_entry(name: str, tool: AnyTool) -> str:
+    parameters = tool.metadata.parameters
+    required = set(parameters.get("required", ()))
+    lines = [f"{name}: {tool.metadata.description}".rstrip()]
+    for key, schema in parameters.get("properties", {}).items():
+        need = "required" if key in required else "optional"
+        what = schema.get("description", "")
+        lines.append(f"  - {key} ({_type_text(schema)}, {need}){': ' + what if what else ''}")
+    return "\n".join(lines)
+
+
+def _type_text(schema: dict[str, Any]) -> str:
+    """A schema's type in a few words."""
+    if "enum" in schema:
+        return "one of " + ", ".join(repr(value) for value in schema["enum"])
+    if "const" in schema:
+        return repr(schema["const"])
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        return " or ".join(_type_text(option) for option in options)
+    kind = schema.get("type", "any")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)

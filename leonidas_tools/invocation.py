@@ -1,0 +1,181 @@
+"""One call under way: its task, and the one answer it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any, TypeAlias
+
+from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.context import ToolContext
+from leonidas_tools.events import EventKind, Sink, ToolEvent
+
+logger = logging.getLogger(__name__)
+
+OnEnd: TypeAlias = Callable[["Invocation", ToolResult], None]
+
+_current: ContextVar[Invocation] = ContextVar("leonidas_tools_invocation")
+
+_REFUSED = frozenset(
+    {
+        ResultStatus.INVALID_ARGUMENT,
+        ResultStatus.NOT_FOUND,
+        ResultStatus.DISABLED,
+        ResultStatus.DENIED,
+        ResultStatus.PENDING_APPROVAL,
+        ResultStatus.LOOP,
+        ResultStatus.LIMITED,
+    }
+)
+
+
+def current() -> Invocation:
+    """The invocation in whose task this runs."""
+    return _current.get()
+
+
+def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> None:
+    """Logs where a tool failed, but not the exception's text: that may hold a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    log.warning("The tool %r raised %s%s", tool_name, type(error).__name__, place)
+
+
+def ending_kind(result: ToolResult) -> EventKind:
+    """The event that ends a call with this result."""
+    if result.ok:
+        return EventKind.COMPLETE
+    return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED
+
+
+class Invocation:
+    """Runs one call in a task of its own and hands on exactly one result.
+
+    Whatever the tool does to its task (cancel it, raise `SystemExit`, refuse to be cancelled),
+    `on_end` is called once, and the task of whoever waits is not touched.
+
+    Args:
+        call: The call.
+        run: What to run.
+        on_end: Called once with the result.
+        sinks: Who hears of what happens.
+    """
+
+    __slots__ = (
+        "_on_end", "_run", "_sinks", "_started", "_stop", "_task",
+        "begun", "call", "context", "ended", "stoppable", "wanted",
+    )  # fmt: skip
+
+    def __init__(
+        self, call: ToolCall, run: Run, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
+    ) -> None:
+        self.call = call
+        self.context: ToolContext | None = None
+        """What the tool was given; there once its function runs."""
+        self.stoppable = True
+        """Whether stopping now leaves nothing half done; the attempt under way knows."""
+        self.begun = False
+        """Whether something may have happened that happens only once."""
+        self.wanted = True
+        """Whether anybody still wants the answer."""
+        self.ended = False
+        self._run = run
+        self._on_end = on_end
+        self._sinks = sinks
+        self._started = perf_counter()
+        self._stop: str | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> asyncio.Task[None]:
+        """Begins; the task never raises, and the caller keeps it until it is done."""
+        if self._sinks:
+            self.emit(EventKind.START)
+        self._task = asyncio.get_running_loop().create_task(self._body())
+        return self._task
+
+    def interrupt(self, reason: str) -> None:
+        """Stops the task for a reason that a policy knows how to take."""
+        if self._task is None or self._task.done():
+            return
+        self._stop = reason
+        if self.context is not None:
+            self.context.cancelled = True
+        self._task.cancel()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a `CancelledError` in the task is ours, and not the tool's own doing."""
+        return self._stop is not None
+
+    def taken(self, reason: str) -> bool:
+        """Whether the `CancelledError` just caught is that interruption; if so it is over."""
+        if self._stop != reason:
+            return False
+        self._stop = None
+        if self._task is not None:
+            self._task.uncancel()
+        return True
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: stops the call, unless it must run to its end.
+
+        A call with the effect `once` that has begun runs on and tells nobody, since half of it
+        may have happened; one that can be undone is stopped.
+        """
+        self.wanted = False
+        if self.stoppable:
+            self.interrupt("cancel")
+
+    def abandon(self, result: ToolResult) -> None:
+        """Ends the call although its task does not: a tool may refuse to be cancelled."""
+        logger.warning(
+            "The tool %r goes on after it was stopped: it ignores cancellation", self.call.name
+        )
+        self.end(result)
+
+    def emit(self, kind: EventKind, **data: Any) -> None:
+        """Tells the sinks what has happened."""
+        event = ToolEvent(kind=kind, call=self.call, data=data)
+        for sink in self._sinks:
+            sink(event)
+
+    def tell(self, event: ToolEvent) -> None:
+        """Hands on an event that the tool's context made."""
+        for sink in self._sinks:
+            sink(event)
+
+    def end(self, result: ToolResult) -> None:
+        """Ends the call with a result, once: later results are dropped."""
+        if self.ended:
+            return
+        self.ended = True
+        if self._sinks:
+            kind = ending_kind(result) if self.wanted else EventKind.CANCEL
+            seconds = perf_counter() - self._started
+            event = ToolEvent(kind=kind, call=self.call, result=result, seconds=seconds)
+            for sink in self._sinks:
+                sink(event)
+        if self._on_end is not None:
+            self._on_end(self, result)
+
+    async def _body(self) -> None:
+        _current.set(self)
+        try:
+            result = await self._run(self.call)
+        except asyncio.CancelledError:
+            result = self._cancelled()
+        except BaseException as error:
+            log_failure(logger, self.call.name, error)
+            result = ToolResult.failed(f"The tool {self.call.name!r} failed.", error=error)
+        self.end(result)
+
+    def _cancelled(self) -> ToolResult:
+        while self._task is not None and self._task.cancelling():
+            self._task.uncancel()
+        return ToolResult(
+            status=ResultStatus.CANCELLED, message=f"The call of {self.call.name!r} was cancelled."
+        )

@@ -1,0 +1,45 @@
+"""A tool whose needs are not met says so at once, and names them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from leonidas_tools.calls import Run, ToolCall, ToolResult
+from leonidas_tools.errors import DependencyError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dependencies:
+    """Refuses a call while something it needs is missing.
+
+    Args:
+        names: Names of tools, `module:NAME` or `command:NAME`.
+        has_tool: Whether a tool can be called now.
+    """
+
+    names: Sequence[str]
+    has_tool: Callable[[str], bool]
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        missing = [name for name in self.names if not self._met(name)]
+        if missing:
+            return ToolResult.from_error(DependencyError(missing))
+        return await run(call)
+
+    def _met(self, name: str) -> bool:
+        kind, _, what = name.partition(":")
+        if kind == "module" and what:
+            return _has_module(what)
+        if kind == "command" and what:
+            return shutil.which(what) is not None
+        return self.has_tool(name)
+
+
+def _has_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,80 @@
+"""What failed for a passing reason is tried again, where that cannot do harm."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, replace
+
+from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.errors import ToolError
+from leonidas_tools.events import EventKind
+from leonidas_tools.invocation import current
+
+_LONGEST_DELAY_SECONDS = 10.0
+_PERMANENT = (
+    TypeError, AttributeError, NameError, NotImplementedError, ImportError, SyntaxError,
+)  # fmt: skip
+
+
+def may_repeat(result: ToolResult, *, once: bool) -> bool:
+    """Whether the same work may be done again after this result.
+
+    Args:
+        result: How it ended.
+        once: Whether the tool's effect must not happen twice.
+    """
+    if result.status not in (ResultStatus.FAILED, ResultStatus.UNAVAILABLE, ResultStatus.TIMEOUT):
+        return False
+    if once or isinstance(result.error, ToolError) or result.error is None:
+        return result.retryable
+    return isinstance(result.error, Exception) and not isinstance(result.error, _PERMANENT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retry:
+    """Tries again with exponential backoff and jitter.
+
+    Args:
+        attempts: How often after the first.
+        delay_seconds: The longest wait before the second attempt; each next may be twice as long.
+        once: Whether the effect must not happen twice.
+        timeouts: Whether running out of time is tried again too: that multiplies the silence.
+    """
+
+    attempts: int
+    delay_seconds: float = 0.1
+    once: bool = False
+    timeouts: bool = False
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        result = await run(call)
+        for attempt in range(1, self.attempts + 1):
+            if not self._helps(result):
+                return result
+            delay = self._delay(attempt)
+            current().emit(
+                EventKind.RETRY,
+                attempt=attempt,
+                of=self.attempts,
+                delay_seconds=round(delay, 3),
+                error=result.status.value,
+            )
+            await asyncio.sleep(delay)
+            result = await run(call)
+        return self._given_up(result)
+
+    def _helps(self, result: ToolResult) -> bool:
+        if result.status is ResultStatus.TIMEOUT and not self.timeouts:
+            return False
+        return may_repeat(result, once=self.once)
+
+    def _delay(self, attempt: int) -> float:
+        longest = min(self.delay_seconds * 2.0 ** (attempt - 1), _LONGEST_DELAY_SECONDS)
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+
+    def _given_up(self, result: ToolResult) -> ToolResult:
+        if not self.attempts or not self._helps(result) or result.message is None:
+            return result
+        tried = f" It was tried {self.attempts + 1} times."
+        return replace(result, message=result.message + tried)

@@ -1,0 +1,35 @@
+"""Arguments that do not fit the schema never reach the tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from leonidas_tools.calls import Run, ToolCall, ToolResult
+from leonidas_tools.errors import ToolValidationError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Validation:
+    """Checks and completes the arguments of a call.
+
+    Args:
+        validator: Arguments → valid arguments; raises `ToolValidationError`.
+        presets: Values for arguments that the model leaves out.
+    """
+
+    validator: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    presets: Mapping[str, Any] = field(default_factory=dict)
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        arguments = call.arguments
+        if self.presets:
+            arguments = {**self.presets, **arguments}
+        try:
+            valid = self.validator(arguments)
+        except ToolValidationError as error:
+            return ToolResult.from_error(error)
+        if valid is not call.arguments:
+            call = replace(call, arguments=valid)
+        return await run(call)

@@ -1,0 +1,1 @@
+"""The genai-processors side: parts in, parts out; one file a stage."""

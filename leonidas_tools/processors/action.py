@@ -1,0 +1,28 @@
+"""The category `action`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from leonidas_tools.processors.category import CategoryProcessor
+from leonidas_tools.registry import AnyTool
+from leonidas_tools.tool import ToolCategory
+from leonidas_tools.toolboxes.action import TOOLS
+
+
+class ActionToolProcessor(CategoryProcessor):
+    """Runs action tools; by default the built-in ones, which act on the session's state.
+
+    Args:
+        tools: Tools to run instead of the built-in ones.
+
+    Example:
+        >>> sorted(tool.name for tool in ActionToolProcessor().tools)[0]
+        'change_state'
+    """
+
+    categories: ClassVar[frozenset[ToolCategory]] = frozenset({ToolCategory.ACTION})
+
+    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = TOOLS) -> None:
+        super().__init__(tools)

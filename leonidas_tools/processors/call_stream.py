@@ -1,0 +1,155 @@
+"""A task per call beside the stream: nothing waits for a tool, every answer comes when ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Sequence
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+from genai_processors import processor
+from genai_processors.content_api import ProcessorPart
+
+from leonidas_tools.calls import ToolCall, ToolResult
+from leonidas_tools.events import Sink, ToolEvent
+from leonidas_tools.execution import Executor
+from leonidas_tools.invocation import Invocation
+from leonidas_tools.processors import stream
+from leonidas_tools.processors.intake import Intake
+from leonidas_tools.processors.parts import EventPart, response_part
+from leonidas_tools.registry import ToolRegistry
+
+_SLICE = 32
+"""How many parts are handled before the loop gets a turn: a burst must not cost an audio frame."""
+
+
+class Claimant(Protocol):
+    """What a `CallStream` needs of a category."""
+
+    def match(self, part: ProcessorPart) -> bool:
+        """Whether the part is a call for it."""
+        ...
+
+    def recognise(self, part: ProcessorPart, intake: Intake) -> tuple[ToolCall, Executor] | None:
+        """The call of a part that matches, and what runs it."""
+        ...
+
+
+class CallStream(processor.Processor):
+    """Runs the calls that its categories claim; every other part passes at once, in order.
+
+    Args:
+        categories: Who claims calls, the first that matches.
+    """
+
+    def __init__(self, categories: Sequence[Claimant]) -> None:
+        self.categories = tuple(categories)
+
+    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+        """Parts in, parts out."""
+        async with AsyncExitStack() as resources:
+            calls = _Calls(self.categories, resources)
+            reading = processor.create_task(calls.read(content))
+            try:
+                async for part in calls.outputs():
+                    yield part
+            finally:
+                reading.cancel()
+                calls.cancel_all()
+
+
+class _Calls:
+    """The calls of one stream that are under way, and what is ready to leave it."""
+
+    def __init__(self, categories: Sequence[Claimant], resources: AsyncExitStack) -> None:
+        self._categories = categories
+        self._resources = resources
+        self._held: set[Executor] = set()
+        self._ready: asyncio.Queue[
+            ProcessorPart | ToolEvent | tuple[ToolCall, ToolResult] | BaseException | None
+        ] = asyncio.Queue()
+        self._under_way: dict[str, Invocation] = {}
+        self._nameless: set[Invocation] = set()
+        self._reading = True
+        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._ready.put_nowait)
+        self._intake = Intake(ToolRegistry(), stream.session())
+
+    async def read(self, content: processor.ProcessorStream) -> None:
+        """Takes the input apart: calls begin, cancellations stop them, all else passes."""
+        try:
+            count = 0
+            async for part in content:
+                inner = part.part
+                if inner.function_call is not None:
+                    await self._begin(part)
+                    count += 1
+                    if count % _SLICE == 0:
+                        await asyncio.sleep(0)
+                    continue
+                if inner.function_response is not None and part.tool_cancellation:
+                    self._cancel(part.tool_cancellation)
+                self._ready.put_nowait(part)
+        except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
+            self._ready.put_nowait(error)
+        finally:
+            self._reading = False
+            self._close_if_done()
+
+    async def outputs(self) -> AsyncIterable[ProcessorPart]:
+        """What leaves the stream, until its input has ended and every call has."""
+        ready = self._ready
+        count = 0
+        while (item := await ready.get()) is not None:
+            if isinstance(item, ProcessorPart):
+                yield item
+                continue
+            if isinstance(item, BaseException):
+                raise item
+            yield response_part(*item) if isinstance(item, tuple) else EventPart(item)
+            count += 1
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    def cancel_all(self) -> None:
+        """Nobody reads any more: stops what may be stopped."""
+        for invocation in (*self._under_way.values(), *self._nameless):
+            invocation.cancel()
+
+    async def _begin(self, part: ProcessorPart) -> None:
+        for category in self._categories:
+            if category.match(part):
+                break
+        else:
+            self._ready.put_nowait(part)
+            return
+        recognised = category.recognise(part, self._intake)
+        if recognised is None:
+            return
+        call, executor = recognised
+        if executor not in self._held:
+            self._held.add(executor)
+            await self._resources.enter_async_context(executor.held())
+        invocation = executor.start(call, self._end, self._sinks)
+        if call.id is None:
+            self._nameless.add(invocation)
+        else:
+            self._under_way[call.id] = invocation
+
+    def _cancel(self, call_id: str) -> None:
+        invocation = self._under_way.get(call_id)
+        if invocation is not None:
+            invocation.cancel()
+
+    def _end(self, invocation: Invocation, result: ToolResult) -> None:
+        call = invocation.call
+        if call.id is None:
+            self._nameless.discard(invocation)
+        else:
+            self._under_way.pop(call.id, None)
+        if invocation.wanted:
+            self._ready.put_nowait((call, result))
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if not self._reading and not self._under_way and not self._nameless:
+            self._ready.put_nowait(None)

@@ -1,0 +1,82 @@
+"""Second stage: which settings? Pins the current ones to each call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from genai_processors import processor
+from genai_processors.content_api import ProcessorPart
+
+from leonidas_tools.execution import Executor, refused
+from leonidas_tools.processors import stream
+from leonidas_tools.processors.parts import (
+    TOOL_EXECUTOR,
+    EventPart,
+    attached,
+    response_part,
+    with_call,
+)
+from leonidas_tools.processors.requests import answered, is_request
+from leonidas_tools.settings.models import Settings
+from leonidas_tools.settings.watch import WatchedSettings
+
+
+class ConfigurationProcessor(processor.Processor):
+    """Pins the settings in force to each call, so that an edit never reaches one under way.
+
+    A tool that is switched off is answered for at once. The file is watched while a stream runs.
+
+    Args:
+        source: A YAML file, a mapping, settings, or settings that are watched already.
+    """
+
+    def __init__(
+        self, source: str | Path | Mapping[str, Any] | Settings | WatchedSettings | None = None
+    ) -> None:
+        self.settings = source if isinstance(source, WatchedSettings) else WatchedSettings(source)
+        self._answers = {
+            "get_configuration": self._get,
+            "update_configuration": self._update,
+            "reload_configuration": self._reload,
+        }
+
+    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+        """Parts in, parts out."""
+        async with self.settings:
+            async for part in content:
+                call = attached(part)
+                if call is None or call.tool is None:
+                    yield await answered(part, self._answers) if is_request(part) else part
+                    continue
+                executor: Executor = part.metadata[TOOL_EXECUTOR]
+                executor.apply(self.settings.current)
+                pinned = replace(call, settings=self.settings.current.for_tool(call.name))
+                result = refused(call.tool, pinned.settings)  # type: ignore[arg-type]  # just set
+                if result is None:
+                    yield with_call(part, pinned, executor)
+                    continue
+                events: list[ProcessorPart] = []
+                executor.settle(pinned, result, (*stream.sinks(), _into(events)))
+                for event in events:
+                    yield event
+                yield response_part(pinned, result)
+
+    def _get(self, tool: str | None = None) -> dict[str, Any]:
+        if tool is None:
+            return self.settings.current.model_dump(mode="json", exclude_unset=True)
+        return self.settings.current.for_tool(tool).model_dump(mode="json")
+
+    def _update(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        self.settings.update(changes)
+        return {"generation": self.settings.generation}
+
+    def _reload(self) -> dict[str, Any]:
+        self.settings.reload()
+        return {"generation": self.settings.generation}
+
+
+def _into(parts: list[ProcessorPart]) -> Any:
+    return lambda event: parts.append(EventPart(event))

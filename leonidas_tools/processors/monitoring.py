@@ -1,0 +1,71 @@
+"""Last stage: what happened? Hears of every call, and strips what the stages have attached."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable
+
+from genai_processors import processor
+from genai_processors.content_api import ProcessorPart
+
+from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
+from leonidas_tools.monitoring.monitor import Monitor
+from leonidas_tools.processors import stream
+from leonidas_tools.processors.parts import (
+    TOOL_EXECUTOR,
+    EventPart,
+    attached,
+    response_part,
+    without_call,
+)
+from leonidas_tools.processors.requests import answered, is_request
+
+
+class MonitoringProcessor(processor.Processor):
+    """Keeps the ledger of the stream it reads, and answers requests for figures.
+
+    A call that no category has claimed is answered here, so that none stays without an answer.
+
+    Args:
+        monitor: Where events are counted; by default a new one.
+    """
+
+    def __init__(self, monitor: Monitor | None = None) -> None:
+        self.monitor = monitor or Monitor()
+        self._answers = {
+            "get_metrics": self.monitor.metrics,
+            "get_history": self.monitor.history,
+            "get_health": self.monitor.health,
+            "get_alerts": self.monitor.alerts,
+        }
+
+    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+        """Parts in, parts out."""
+        stream.add_sink(self.monitor)
+        async for part in content:
+            if is_request(part):
+                yield await answered(part, self._answers, last=True)
+                continue
+            call = attached(part)
+            if call is None:
+                yield part
+                continue
+            for answer in _unclaimed(call, part):
+                yield answer
+
+
+def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]:
+    """What becomes of a call that nothing has run."""
+    executor = part.metadata.get(TOOL_EXECUTOR)
+    if executor is None:
+        return (without_call(part),)
+    category = call.tool.metadata.category.value if call.tool is not None else "?"
+    result = ToolResult(
+        status=ResultStatus.UNAVAILABLE,
+        message=f"Nothing here runs tools of the category {category!r}.",
+        reason_code="no_category",
+    )
+    events: list[ProcessorPart] = []
+    executor.settle(
+        call, result, (*stream.sinks(), lambda event: events.append(EventPart(event)))
+    )
+    return (*events, response_part(call, result))

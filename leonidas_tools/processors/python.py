@@ -1,0 +1,24 @@
+"""The category `python`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from leonidas_tools.processors.category import CategoryProcessor
+from leonidas_tools.tool import ToolCategory
+
+
+class PythonFunctionProcessor(CategoryProcessor):
+    """Runs Python functions: async, sync (in threads; CPU-bound ones in processes), generators.
+
+    Args:
+        tools: Functions and tools it brings.
+
+    Example:
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> PythonFunctionProcessor([add]).tools
+        [<Tool 'add'>]
+    """
+
+    categories: ClassVar[frozenset[ToolCategory]] = frozenset({ToolCategory.PYTHON})

@@ -1,0 +1,109 @@
+"""First stage: who is it? Finds the tool of each call, and answers for those there is none of."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterable, Callable
+from typing import Any
+
+from genai_processors import processor
+from genai_processors.content_api import ProcessorPart
+
+from leonidas_tools.errors import RegistryError
+from leonidas_tools.execution import Executor, refused
+from leonidas_tools.exports import describe
+from leonidas_tools.processors import stream
+from leonidas_tools.processors.intake import Intake, unknown_tool
+from leonidas_tools.processors.parts import TOOL_CALL, EventPart, response_part, with_call
+from leonidas_tools.processors.requests import answered, is_request
+from leonidas_tools.registry import AnyTool, ToolRegistry
+
+
+class ToolRegistryProcessor(processor.Processor):
+    """Restores each call's id, drops repeated ones, and attaches the `ToolCall` to the part.
+
+    A call of an unknown tool is answered at once, with the closest names. All other parts pass.
+
+    Args:
+        registry: The tools that exist.
+        executor: What runs the calls further on; by default one of its own with default settings.
+
+    Example:
+        >>> stage = ToolRegistryProcessor(ToolRegistry())
+    """
+
+    def __init__(
+        self, registry: ToolRegistry | None = None, *, executor: Executor | None = None
+    ) -> None:
+        self.registry = executor.registry if executor else registry or ToolRegistry()
+        self.executor = executor or Executor(self.registry)
+        self._answers = {
+            "list_tools": self._list_tools,
+            "get_tool": self._get_tool,
+            "register_tool": self._register_tool,
+            "unregister_tool": self._unregister_tool,
+        }
+
+    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+        """Parts in, parts out."""
+        intake = Intake(self.registry, stream.session())
+        async for part in content:
+            if part.part.function_call is None:
+                yield await answered(part, self._answers) if is_request(part) else part
+            elif TOOL_CALL in part.metadata:
+                yield part
+            else:
+                for output in self._take(part, intake):
+                    yield output
+
+    def _take(self, part: ProcessorPart, intake: Intake) -> tuple[ProcessorPart, ...]:
+        call = intake.take(part)
+        if call is None:
+            return ()
+        if call.tool is not None:
+            return (with_call(part, call, self.executor),)
+        result = unknown_tool(self.registry, call.name)
+        events: list[ProcessorPart] = []
+        tell = (*stream.sinks(), lambda event: events.append(EventPart(event)))
+        self.executor.settle(call, result, tell)
+        return (*events, response_part(call, result))
+
+    def _list_tools(self, category: str | None = None, query: str | None = None) -> dict[str, Any]:
+        tools = self.registry.search(query, limit=len(self.registry)) if query else self.registry
+        chosen = [tool for tool in tools if category in (None, tool.metadata.category.value)]
+        by_category: dict[str, int] = {}
+        for tool in self.registry:
+            name = tool.metadata.category.value
+            by_category[name] = by_category.get(name, 0) + 1
+        return {
+            "total": len(self.registry),
+            "by_category": by_category,
+            "available": [tool.name for tool in chosen if self._is_available(tool)],
+            "tools": [self._describe(tool) for tool in chosen],
+        }
+
+    def _get_tool(self, name: str) -> dict[str, Any]:
+        return self._describe(self.registry[name])
+
+    def _register_tool(
+        self, tool: AnyTool | Callable[..., Any] | None = None, target: str | None = None
+    ) -> dict[str, Any]:
+        return self._describe(self.registry.register(tool or _load(target or "")))
+
+    def _unregister_tool(self, name: str) -> dict[str, Any]:
+        return {"name": self.registry.unregister(name).name}
+
+    def _describe(self, tool: AnyTool) -> dict[str, Any]:
+        return {**describe(self.registry, tool), "available": self._is_available(tool)}
+
+    def _is_available(self, tool: AnyTool) -> bool:
+        return refused(tool, self.executor.settings.for_tool(tool.name)) is None
+
+
+def _load(target: str) -> Callable[..., Any]:
+    """The function that `package.module:name` stands for."""
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]  # the caller checks
+    except (ImportError, AttributeError, ValueError) as error:
+        raise RegistryError(f"{target!r} is not a function: give 'package.module:name'") from error

@@ -1,0 +1,28 @@
+"""The category `speech`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from leonidas_tools.processors.category import CategoryProcessor
+from leonidas_tools.registry import AnyTool
+from leonidas_tools.tool import ToolCategory
+from leonidas_tools.toolboxes.speech import TOOLS
+
+
+class SpeechControlProcessor(CategoryProcessor):
+    """Runs speech tools; by default the built-in ones, which act on the session's speech.
+
+    Args:
+        tools: Tools to run instead of the built-in ones.
+
+    Example:
+        >>> sorted(tool.name for tool in SpeechControlProcessor().tools)[0]
+        'change_voice'
+    """
+
+    categories: ClassVar[frozenset[ToolCategory]] = frozenset({ToolCategory.SPEECH})
+
+    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = TOOLS) -> None:
+        super().__init__(tools)

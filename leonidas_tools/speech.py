@@ -1,0 +1,82 @@
+"""How the agent speaks: set by the speech tools, read by whatever plays the audio."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+_REMEMBERED = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeechSettings:
+    """What the listener is to hear.
+
+    Args:
+        rate: How fast, 1.0 being the voice's own pace.
+        volume: How loud, 1.0 being the voice's own.
+        voice: The name of the voice; `None` for the session's own.
+        paused_until: Nothing is heard before this time (`time.monotonic`, seconds).
+        emphasis: Words to stress the next time they are spoken.
+    """
+
+    rate: float = 1.0
+    volume: float = 1.0
+    voice: str | None = None
+    paused_until: float = 0.0
+    emphasis: tuple[str, ...] = ()
+
+
+class SpeechState:
+    """The speech settings of one session, and who listens to their changes.
+
+    Example:
+        >>> speech = SpeechState()
+        >>> heard = []
+        >>> _ = speech.on_change(heard.append)
+        >>> speech.set(rate=1.5).rate
+        1.5
+        >>> heard[-1].rate, speech.roll_back().rate
+        (1.5, 1.0)
+    """
+
+    def __init__(self) -> None:
+        self.current = SpeechSettings()
+        self._history: deque[SpeechSettings] = deque(maxlen=_REMEMBERED)
+        self._listeners: list[Callable[[SpeechSettings], None]] = []
+
+    @property
+    def paused_seconds(self) -> float:
+        """How much longer nothing is to be heard."""
+        return max(0.0, self.current.paused_until - time.monotonic())
+
+    def set(self, **changes: Any) -> SpeechSettings:
+        """Changes some settings; the others stay."""
+        self._history.append(self.current)
+        return self._become(replace(self.current, **changes))
+
+    def pause(self, seconds: float) -> SpeechSettings:
+        """Lets nothing be heard for a while."""
+        return self.set(paused_until=time.monotonic() + seconds)
+
+    def resume(self) -> SpeechSettings:
+        """Ends a pause."""
+        return self.set(paused_until=0.0)
+
+    def roll_back(self) -> SpeechSettings:
+        """Goes back to the settings before the last change."""
+        return self._become(self._history.pop() if self._history else SpeechSettings())
+
+    def on_change(self, listener: Callable[[SpeechSettings], None]) -> Callable[[], None]:
+        """Calls `listener` with the new settings; returns a function that ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _become(self, settings: SpeechSettings) -> SpeechSettings:
+        self.current = settings
+        for listener in tuple(self._listeners):
+            listener(settings)
+        return settings

@@ -1,0 +1,117 @@
+"""The state of an agent: which there are, how it came to this one, and the way back."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leonidas_tools.errors import ToolError
+
+_REMEMBERED = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateChange:
+    """One step from a state to another.
+
+    Args:
+        previous: The state before.
+        new: The state since.
+        reason: Why it changed.
+        at: When, in seconds since the epoch.
+    """
+
+    previous: str
+    new: str
+    reason: str
+    at: float = field(default_factory=time.time)
+
+
+class AgentState:
+    """A state machine with a history.
+
+    Args:
+        states: The allowed states; the first is where it begins.
+        transitions: From each state, where it may go; every state where one is left out.
+
+    Example:
+        >>> state = AgentState(["idle", "listening"])
+        >>> state.change("listening", "the user speaks").previous
+        'idle'
+        >>> state.roll_back().new
+        'idle'
+    """
+
+    STATES = ("idle", "listening", "thinking", "speaking", "working", "waiting", "shutting_down")
+
+    def __init__(
+        self,
+        states: Sequence[str] = STATES,
+        transitions: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.states = tuple(states)
+        self.transitions = dict(transitions or {})
+        self.current = self.states[0]
+        self._history: deque[StateChange] = deque(maxlen=_REMEMBERED)
+        self._listeners: list[Callable[[StateChange], None]] = []
+
+    @property
+    def history(self) -> list[StateChange]:
+        """The last changes, oldest first."""
+        return list(self._history)
+
+    @property
+    def shutdown_requested(self) -> bool:
+        """Whether the agent was asked to end."""
+        return self.current == "shutting_down"
+
+    def reachable(self) -> list[str]:
+        """Where it may go from here."""
+        return [s for s in self.transitions.get(self.current, self.states) if s != self.current]
+
+    def change(self, new: str, reason: str) -> StateChange:
+        """Goes to another state.
+
+        Raises:
+            ToolError: There is no such state, or no way to it from here.
+        """
+        if new != self.current and new not in self.reachable():
+            raise ToolError(
+                f"From {self.current!r} the state cannot become {new!r}.",
+                status="invalid_argument",
+                reason_code="not_an_option",
+                valid_options=self.reachable(),
+            )
+        change = StateChange(previous=self.current, new=new, reason=reason)
+        self.current = new
+        self._remember(change)
+        return change
+
+    def roll_back(self) -> StateChange:
+        """Goes back to the state before the last change.
+
+        Raises:
+            ToolError: Nothing has changed yet.
+        """
+        if not self._history:
+            raise ToolError("There is no earlier state to go back to.")
+        last = self._history.pop()
+        self.current = last.previous
+        change = StateChange(previous=last.new, new=last.previous, reason="rolled back")
+        self._tell(change)
+        return change
+
+    def on_change(self, listener: Callable[[StateChange], None]) -> Callable[[], None]:
+        """Calls `listener` after every change; returns a function that ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _remember(self, change: StateChange) -> None:
+        self._history.append(change)
+        self._tell(change)
+
+    def _tell(self, change: StateChange) -> None:
+        for listener in tuple(self._listeners):
+            listener(change)

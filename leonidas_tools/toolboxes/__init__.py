@@ -1,0 +1,1 @@
+"""Built-in tools, a file a subject; each exports `TOOLS` and registers nothing."""

@@ -1,0 +1,80 @@
+"""What the agent does about itself: think, change state, be silent, end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from leonidas_tools.context import ToolContext
+from leonidas_tools.speech import SpeechState
+from leonidas_tools.state import AgentState
+from leonidas_tools.tool import Tool, tool
+
+_LONGEST_SILENCE_SECONDS = 60.0
+
+
+@tool(category="action", effect="idempotent")
+async def think(analysis: str, reasoning: str, plan: str) -> dict[str, str]:
+    """Thinks a problem through before acting: use it for anything of more than one step.
+
+    Args:
+        analysis: What is asked, and what is known.
+        reasoning: What follows from that, and what speaks against it.
+        plan: The steps to take, in order.
+    """
+    return {"analysis": analysis, "reasoning": reasoning, "plan": plan}
+
+
+@tool(category="action")
+async def change_state(new_state: str, reason: str, ctx: ToolContext) -> dict[str, Any]:
+    """Changes what the agent is doing, such as `listening`, `thinking` or `working`.
+
+    Args:
+        new_state: The state to go to.
+        reason: Why, in a few words.
+    """
+    state = ctx.session.get(AgentState)
+    allowed = ctx.parameters.get("allowed_states")
+    if allowed:
+        state.states = tuple(allowed)
+    change = state.change(new_state, reason)
+    ctx.undo(state.roll_back)
+    return {"previous_state": change.previous, "new_state": change.new, "reason": change.reason}
+
+
+@tool(category="action", effect="read", lane="silence", timeout_seconds=90)
+async def wait_in_silence(
+    ctx: ToolContext,
+    seconds: Annotated[float, Field(gt=0, le=_LONGEST_SILENCE_SECONDS)] = 5.0,
+    reason: str = "",
+) -> dict[str, Any]:
+    """Says nothing for a while, such as when the user wants a moment.
+
+    Args:
+        seconds: How long to stay silent.
+        reason: Why, in a few words.
+    """
+    speech = ctx.session.get(SpeechState)
+    speech.pause(seconds)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        speech.resume()
+    return {"waited_seconds": seconds, "reason": reason}
+
+
+@tool(category="action", priority="critical", requires_approval=True)
+async def shutdown_system(reason: str, ctx: ToolContext) -> dict[str, Any]:
+    """Ends the session after a last sentence. Only when the user clearly asks for it.
+
+    Args:
+        reason: Why the session ends.
+    """
+    state = ctx.session.get(AgentState)
+    change = state.change("shutting_down", reason)
+    return {"previous_state": change.previous, "new_state": change.new, "reason": reason}
+
+
+TOOLS: tuple[Tool[..., Any], ...] = (think, change_state, wait_in_silence, shutdown_system)

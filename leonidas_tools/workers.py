@@ -1,0 +1,182 @@
+"""Threads and processes for tools that are not coroutines.
+
+`asyncio.to_thread` shares one small pool with everybody and the interpreter waits for its threads
+at exit, so that one tool that hangs would stop the others, and the program from ending. These
+threads are daemons, and one that is stuck in an abandoned call is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pebble import ProcessPool
+
+T = TypeVar("T")
+
+_IDLE_SECONDS = 30.0
+_SPARE = 4
+
+
+class Workers:
+    """A bounded pool of threads, and one of processes that starts when first needed.
+
+    Args:
+        threads: How many sync tools run at once.
+        processes: How many CPU-bound tools run at once; by default a process a core.
+    """
+
+    def __init__(self, *, threads: int = 40, processes: int | None = None) -> None:
+        self.threads = threads
+        self.processes = processes
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._idle = 0
+        self._alive = 0
+        self._abandoned = 0
+        self._processes: ProcessPool | None = None
+
+    @property
+    def abandoned(self) -> int:
+        """How many threads are stuck in calls that nobody waits for any more."""
+        return self._abandoned
+
+    async def in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Runs a function in a thread, with the caller's context variables.
+
+        Cancelling stops the waiting; the thread itself cannot be stopped.
+        """
+        loop = asyncio.get_running_loop()
+        run = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+        job = _Job(run, loop)
+        self._submit(job)
+        try:
+            return await job.future  # type: ignore[no-any-return]  # what `function` returns
+        except asyncio.CancelledError:
+            self._give_up(job)
+            raise
+
+    async def in_process(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Runs a function in another process; cancelling kills that process."""
+        if self._processes is None:
+            self._processes = _process_pool(self.processes)
+        future = self._processes.schedule(function, args=list(args), kwargs=kwargs)
+        return await asyncio.wrap_future(future)  # type: ignore[no-any-return]  # as above
+
+    def close(self) -> None:
+        """Lets idle threads go and ends the processes; a later call starts new ones."""
+        with self._changed:
+            self._jobs.extend([_STOP] * self._idle)
+            self._changed.notify(self._idle)
+        if self._processes is not None:
+            self._processes.stop()
+            self._processes.join()
+            self._processes = None
+
+    def _submit(self, job: _Job) -> None:
+        with self._changed:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):
+                self._changed.notify()
+                return
+            room = self.threads + min(self._abandoned, self.threads * _SPARE)
+            if self._alive >= room:
+                return
+            self._alive += 1
+        threading.Thread(target=self._work, name="leonidas-tool", daemon=True).start()
+
+    def _give_up(self, job: _Job) -> None:
+        with self._changed:
+            if job in self._jobs:
+                self._jobs.remove(job)
+            elif not job.done:
+                job.abandoned = True
+                self._abandoned += 1
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            job.run()
+            with self._changed:
+                job.done = True
+                if job.abandoned:
+                    self._abandoned -= 1
+        with self._changed:
+            self._alive -= 1
+
+    def _next(self) -> _Job | None:
+        with self._changed:
+            self._idle += 1
+            try:
+                while not self._jobs:
+                    if not self._changed.wait(_IDLE_SECONDS) and not self._jobs:
+                        return None
+                job = self._jobs.popleft()
+                return None if job is _STOP else job
+            finally:
+                self._idle -= 1
+
+
+class _Job:
+    """A function to run in a thread, and the future that awaits it."""
+
+    __slots__ = ("abandoned", "done", "function", "future", "loop")
+
+    def __init__(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop | None) -> None:
+        self.function = function
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future() if loop else None  # type: ignore[assignment]  # only _STOP has no loop
+        self.done = False
+        self.abandoned = False
+
+    def run(self) -> None:
+        assert self.loop is not None
+        try:
+            value, error = self.function(), None
+        except BaseException as raised:  # noqa: BLE001 - a SystemExit must not end the thread
+            value, error = None, raised
+        try:
+            self.loop.call_soon_threadsafe(self._deliver, value, error)
+        except RuntimeError:  # the loop has closed: nobody waits for this any more
+            return
+
+    def _deliver(self, value: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(_Wrapped.of(error))
+
+
+class ToolExitError(Exception):
+    """Stands for an exception that would end the program, such as `SystemExit`, in a thread."""
+
+
+class _Wrapped:
+    @staticmethod
+    def of(error: BaseException) -> BaseException:
+        """The error, as one that asyncio carries: it re-raises a `SystemExit` out of the loop."""
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            return error
+        stand_in = ToolExitError(f"{type(error).__name__} raised in a tool")
+        stand_in.__cause__ = error
+        return stand_in
+
+
+_STOP = _Job(lambda: None, None)
+
+
+def _process_pool(processes: int | None) -> ProcessPool:
+    import multiprocessing
+
+    from pebble import ProcessPool
+
+    # A fork would copy the locks of our threads; a spawned process begins clean.
+    context = multiprocessing.get_context("spawn")
+    return ProcessPool(**({"max_workers": processes} if processes else {}), context=context)
