@@ -108,6 +108,5 @@ class DurationHistogram:
 
         The edges are close to 1, 2 and 5 of each decade from 1 ms to 1,000 s.
         """
-        buckets = self.buckets.copy()
-        counts = [(upper_edge(edge), sum(buckets[: edge + 1])) for edge in _EDGES]
-        return [*counts, (math.inf, sum(buckets))]
+        counts = list(accumulate(self.buckets.copy()))
+        return [*((upper_edge(edge), counts[edge]) for edge in _EDGES), (math.inf, counts[-1])]
