@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import ToolError
 from leonidas_tools.events import EventKind
-from leonidas_tools.functions import Call
 from leonidas_tools.invocation import Invocation, current, log_failure
 from leonidas_tools.plain import NotPlainError, plain
+
+if TYPE_CHECKING:
+    from leonidas_tools.functions import Call
+    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from leonidas_tools.errors import ToolError
 
 if TYPE_CHECKING:
+    from leonidas_tools.errors import ToolError
     from leonidas_tools.settings.models import ToolConfiguration
     from leonidas_tools.tool import Tool
 
@@ -157,7 +157,8 @@ class ToolSession:
     def get(self, kind: type[T]) -> T:
         """The session's one object of this kind, made on first use by calling `kind()`."""
         try:
-            return self._values[kind]  # type: ignore[no-any-return]  # put there under its kind
+            value: T = self._values[kind]
+            return value
         except KeyError:
             return self._values.setdefault(kind, kind())
 
@@ -189,7 +190,7 @@ class ToolCall:
     id: str | None = None
     called_as: str | None = None
     session: ToolSession = field(default_factory=ToolSession)
-    tool: Tool | None = None
+    tool: Tool[..., Any] | None = None
     settings: ToolConfiguration | None = None
     number: int = 0
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TYPE_CHECKING
 
-from leonidas_tools.calls import ToolCall, ToolSession
 from leonidas_tools.errors import ToolCancelledError
 from leonidas_tools.events import EventKind, Sink, ToolEvent
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls import ToolCall, ToolSession
 
 UndoStep: TypeAlias = Callable[[], Any]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from leonidas_tools.errors import RegistryError
-from leonidas_tools.registry import AnyTool
 from leonidas_tools.tool import Tool, as_tool
+
+if TYPE_CHECKING:
+    from leonidas_tools.registry import AnyTool
+    from collections.abc import Iterator
 
 ENTRY_POINT_GROUP = "leonidas_tools.toolboxes"
 

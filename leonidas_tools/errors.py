@@ -24,9 +24,11 @@ Every class has a `level`: `tool` (one call suffers), `pipeline` (a stage or a f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from collections.abc import Sequence
 
 ErrorLevel = Literal["tool", "pipeline", "system"]
 

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TYPE_CHECKING
 
-from leonidas_tools.calls import ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls import ToolCall, ToolResult
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from leonidas_tools.attempt import Attempt
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
@@ -24,10 +23,13 @@ from leonidas_tools.policies.limit import Limit, Limiter
 from leonidas_tools.policies.retry import Retry, may_repeat
 from leonidas_tools.policies.timeout import Timeout
 from leonidas_tools.policies.validation import Validation
-from leonidas_tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.settings.models import Settings, ToolConfiguration
 from leonidas_tools.tool import ToolEffect, ToolPriority, ToolStatus
 from leonidas_tools.workers import Workers
+
+if TYPE_CHECKING:
+    from leonidas_tools.registry import AnyTool, ToolRegistry
+    from collections.abc import AsyncIterator, Sequence
 
 _USUAL_RETRIES = 2
 
@@ -84,7 +86,9 @@ class Executor:
         self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
         self._plans.clear()
 
-    def start(self, call: ToolCall, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()) -> Invocation:
+    def start(
+        self, call: ToolCall, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
+    ) -> Invocation:
         """Begins a call in a task of its own.
 
         Args:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
-from leonidas_tools.registry import AnyTool, ToolRegistry
+
+if TYPE_CHECKING:
+    from leonidas_tools.registry import AnyTool, ToolRegistry
+    from collections.abc import Iterable
 
 
 def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:

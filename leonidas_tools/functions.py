@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TYPE_CHECKING
 
 from leonidas_tools.calls import ToolCall
 from leonidas_tools.context import ToolContext
 from leonidas_tools.events import EventKind
 from leonidas_tools.plain import plain
-from leonidas_tools.tool import Tool
-from leonidas_tools.workers import Workers
+
+if TYPE_CHECKING:
+    from leonidas_tools.tool import Tool
+    from leonidas_tools.workers import Workers
 
 Call: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any]]
 """Runs a tool's function with a call's arguments."""
@@ -62,9 +64,7 @@ def _binder(tool: Tool[..., Any]) -> Bind:
     convert, injected = signature.convert, signature.context_parameter
     positional = signature.positional
 
-    def bind(
-        call: ToolCall, context: ToolContext | None
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(call: ToolCall, context: ToolContext | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         arguments = dict(call.arguments) if convert is None else convert(call.arguments)
         if injected is not None:
             arguments[injected] = context

@@ -8,11 +8,13 @@ import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TYPE_CHECKING
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.context import ToolContext
 from leonidas_tools.events import EventKind, Sink, ToolEvent
+
+if TYPE_CHECKING:
+    from leonidas_tools.context import ToolContext
 
 logger = logging.getLogger(__name__)
 

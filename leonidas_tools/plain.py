@@ -113,7 +113,8 @@ def _described(value: Any) -> Any:
     if isinstance(value, (Sequence, Iterator)):
         return list(value)
     kind = type(value)
-    if kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__:
+    own = (kind.__str__, kind.__repr__)
+    if own != (object.__str__, object.__repr__):
         return str(value)
     return f"<{kind.__name__}>"
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload, TYPE_CHECKING
 
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.schema import Signature, read_json_schema, read_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -263,7 +265,7 @@ class Tool(Generic[P, R]):
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool[..., R]:
         if instance is None:
             return self
-        bound = self.function.__get__(instance, owner)  # type: ignore[attr-defined]  # a method
+        bound = self.function.__get__(instance, owner)
         return Tool(bound, undo=self.undo, **self._options)
 
     def __repr__(self) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import os
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pebble import ProcessPool
 
 T = TypeVar("T")
@@ -67,7 +68,7 @@ class Workers:
         if self._processes is None:
             self._processes = _process_pool(self.processes)
         future = self._processes.schedule(function, args=list(args), kwargs=kwargs)
-        return await asyncio.wrap_future(future)  # type: ignore[no-any-return]  # as above
+        return await asyncio.wrap_future(future)
 
     def close(self) -> None:
         """Lets idle threads go and ends the processes; a later call starts new ones."""
@@ -75,7 +76,7 @@ class Workers:
             self._jobs.extend([_STOP] * self._idle)
             self._changed.notify(self._idle)
         if self._processes is not None:
-            self._processes.stop()
+            self._processes.stop()  # type: ignore[no-untyped-call]  # pebble types some only
             self._processes.join()
             self._processes = None
 
@@ -179,4 +180,4 @@ def _process_pool(processes: int | None) -> ProcessPool:
 
     # A fork would copy the locks of our threads; a spawned process begins clean.
     context = multiprocessing.get_context("spawn")
-    return ProcessPool(**({"max_workers": processes} if processes else {}), context=context)
+    return ProcessPool(max_workers=processes or os.cpu_count() or 1, context=context)

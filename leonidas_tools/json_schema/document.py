@@ -145,7 +145,10 @@ class Document:
         """
         try:
             return jsonschema_rs.validator_for(
-                self.schema, registry=self._registry, validate_formats=False, offline=True
+                self.schema,
+                registry=self._meta_schemas,
+                retriever=self._retrieve,
+                validate_formats=False,
             )
         except jsonschema_rs.ValidationError as error:
             raise SchemaError(f"The schema is not a JSON Schema: {error.message}") from error
@@ -156,16 +159,26 @@ class Document:
     def validators(self) -> jsonschema_rs.ValidatorMap:
         """A compiled schema for every part, by its pointer."""
         return jsonschema_rs.validator_map_for(
-            self.schema, registry=self._registry, validate_formats=False, offline=True
+            self.schema,
+            registry=self._meta_schemas,
+            retriever=self._retrieve,
+            validate_formats=False,
         )
 
     @cached_property
-    def _registry(self) -> jsonschema_rs.Registry | None:
-        if not self._documents:
+    def _meta_schemas(self) -> jsonschema_rs.Registry | None:
+        """What jsonschema-rs wants to know before it reads the schema."""
+        uri = self.schema.get("$schema") if isinstance(self.schema, dict) else None
+        if uri not in self._documents:
             return None
-        return jsonschema_rs.Registry(
-            [(uri, cast("Any", document)) for uri, document in self._documents.items()]
-        )
+        return jsonschema_rs.Registry([(uri, cast("Any", self._documents[uri]))])
+
+    def _retrieve(self, uri: str) -> Any:
+        """Stands where jsonschema-rs would otherwise go to the network or to the disk."""
+        try:
+            return self._documents[uri]
+        except KeyError:
+            raise LookupError("nothing is fetched, and no such document was given") from None
 
 
 def _goes_deep(part: dict[str, Any]) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
 
-from genai_processors.content_api import ProcessorPart
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from genai_processors.content_api import ProcessorPart
+    from collections.abc import AsyncIterator
 
 
 class Inbox:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
@@ -15,6 +14,10 @@ from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import call_id
 from leonidas_tools.processors.requests import is_request
 from leonidas_tools.state import AgentState, StateChange
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator
 
 CALLS_SUBSTREAM = "function_call"
 """Where the listener finds calls, answers and cancellations; upstream uses the same name."""

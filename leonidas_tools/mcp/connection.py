@@ -9,6 +9,7 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+import httpx2
 import mcp_types
 from mcp.client.client import Client
 from mcp.client.subscriptions import SubscriptionLost
@@ -165,8 +166,10 @@ class Connection:
                 return self._redact(error.message)
             case MCPError():
                 return self._redact(error.message) + self._at()
-            case _:
+            case httpx2.HTTPError() | OSError():
                 return self._redact(why(error)) + self._at()
+            case _:
+                return "it does not follow the protocol" + self._at()
 
     @property
     def last_words(self) -> str:

@@ -76,7 +76,7 @@ class ReportingClient(httpx2.AsyncClient):
         if error:
             return response
         code = NOT_SENT if status < httpx2.codes.INTERNAL_SERVER_ERROR else CONNECTION_CLOSED
-        return self._failed(request, code, f"HTTP {status} {response.reason_phrase}".strip())
+        return self._failed(request, code, _status_text(response))
 
     def _failed(self, request: httpx2.Request, code: int, what: str) -> httpx2.Response:
         self._on_failure(what)
@@ -167,6 +167,8 @@ class _Watched:
 
 def why(error: BaseException) -> str:
     """Why a request failed, in a few words."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        return _status_text(error.response)
     cause = _os_error(error)
     if isinstance(cause, socket.gaierror):
         return "the name of its host is not known"
@@ -175,6 +177,10 @@ def why(error: BaseException) -> str:
     if isinstance(error, httpx2.TimeoutException):
         return "it took too long to connect or to answer"
     return "the connection broke"
+
+
+def _status_text(response: httpx2.Response) -> str:
+    return f"HTTP {response.status_code} {response.reason_phrase}".strip()
 
 
 def _os_error(error: BaseException | None) -> OSError | None:

@@ -98,12 +98,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
         try:
             if self._stdin is not None:
                 self._stdin.close()
-            if not await _happens(self._exited, _EXIT_SECONDS):
-                self._signal(signal.SIGTERM)
-                await _happens(self._exited, _EXIT_SECONDS)
-            await self._stop_descendants()
+            await _happens(self._exited, _EXIT_SECONDS)
+            if self._signal(signal.SIGTERM):
+                await self._all_gone(_EXIT_SECONDS)
         finally:
-            self._kill()
+            anybody_left = self._signal(signal.SIGKILL)
+            if self._transport is not None:
+                self._transport.close()
+        if anybody_left:
+            await self._all_gone(_PIPE_SECONDS)
         await _happens(self._closed, _PIPE_SECONDS)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -174,18 +177,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
             return f"exited with code {code}"
         return f"was ended by {signal.Signals(-code).name}"
 
-    async def _stop_descendants(self) -> None:
-        if not self._signal(signal.SIGTERM):
-            return
+    async def _all_gone(self, seconds: float) -> None:
+        """Waits until nobody is left in the process group, or the time is up."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_EXIT_SECONDS):
+            async with asyncio.timeout(seconds):
                 while self._signal(0):  # noqa: ASYNC110 - nothing tells when a group is empty
                     await asyncio.sleep(_POLL_SECONDS)
-
-    def _kill(self) -> None:
-        self._signal(signal.SIGKILL)
-        if self._transport is not None:
-            self._transport.close()
 
     def _signal(self, number: int) -> bool:
         """Signals the process group; whether anybody is left in it."""

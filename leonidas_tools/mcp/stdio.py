@@ -87,9 +87,9 @@ class StdioServer:
                 inbox.close()
                 try:
                     await asyncio.wait({writing}, timeout=_FLUSH_SECONDS)
-                    await process.stop()
                 finally:
                     writing.cancel()
+                    await process.stop()
 
     async def _start(self) -> ServerProcess:
         settings = self._settings

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TYPE_CHECKING
 
-from leonidas_tools.calls import Run, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls import Run, ToolCall, ToolResult
+    from collections.abc import Sequence
 
 
 class Policy(Protocol):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.errors import DependencyError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

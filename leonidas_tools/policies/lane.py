@@ -8,7 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from leonidas_tools.calls import Run, ToolCall, ToolResult
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls import Run, ToolCall, ToolResult
 
 _NONE: frozenset[Lane] = frozenset()
 _held: ContextVar[frozenset[Lane]] = ContextVar("leonidas_tools_lanes", default=_NONE)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls import Run, ToolCall, ToolResult
+    from collections.abc import Callable
 
 _CRITICAL = 1
 

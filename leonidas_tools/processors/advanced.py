@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from genai_processors import processor
-from genai_processors.content_api import ProcessorPart
-from google.genai import types
 
 from leonidas_tools import exports
 from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
@@ -21,7 +17,6 @@ from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.monitoring.health import Vitals
 from leonidas_tools.monitoring.monitor import Monitor
-from leonidas_tools.policies.base import Policy
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.action import ActionToolProcessor
 from leonidas_tools.processors.configuration import ConfigurationProcessor
@@ -34,11 +29,16 @@ from leonidas_tools.processors.python import PythonFunctionProcessor
 from leonidas_tools.processors.registry import ToolRegistryProcessor
 from leonidas_tools.processors.speech import SpeechControlProcessor
 from leonidas_tools.registry import AnyTool, ToolRegistry
-from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.toolboxes import action, speech
 
 if TYPE_CHECKING:
+    from leonidas_tools.policies.base import Policy
+    from leonidas_tools.settings.models import Settings
+    from genai_processors.content_api import ProcessorPart
+    from google.genai import types
+    from pathlib import Path
+    from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
 
@@ -89,17 +89,20 @@ class AdvancedToolProcessor(processor.Processor):
         )
         self._register(tools, builtin_tools=builtin_tools)
         self.mcp_servers = MCPServers(self.registry, self.settings.current.mcp_servers)
-        self._chain = (
-            ToolRegistryProcessor(executor=self.executor)
-            + ConfigurationProcessor(self.settings)
-            + (
-                ActionToolProcessor()
-                // SpeechControlProcessor()
-                // PythonFunctionProcessor()
-                // MCPToolProcessor(self.mcp_servers)
-                // GenericToolProcessor()
-            )
-            + MonitoringProcessor(self.monitor)
+        categories = (
+            ActionToolProcessor()
+            // SpeechControlProcessor()
+            // PythonFunctionProcessor()
+            // MCPToolProcessor(self.mcp_servers)
+            // GenericToolProcessor()
+        )
+        self._chain = processor.chain(
+            [
+                ToolRegistryProcessor(executor=self.executor),
+                ConfigurationProcessor(self.settings),
+                categories.to_processor(),
+                MonitoringProcessor(self.monitor),
+            ]
         )
         self._users = 0
         self._held: AsyncExitStack | None = None
@@ -129,12 +132,7 @@ class AdvancedToolProcessor(processor.Processor):
             call_id: An id for the call, for logs and events.
         """
         session = session or self.session
-        try:
-            parsed = parse_arguments(arguments)
-        except ToolValidationError as error:
-            parsed, refusal = {}, ToolResult.from_error(error)
-        else:
-            refusal = None
+        parsed, refusal = _parsed(arguments)
         tool = self.registry.get(name) or self.registry.find(name)
         call = ToolCall(
             name=name if tool is None else tool.name,
@@ -230,6 +228,16 @@ class AdvancedToolProcessor(processor.Processor):
     def _callable(self) -> list[AnyTool]:
         settings = self.settings.current
         return [t for t in self.registry if refused(t, settings.for_tool(t.name)) is None]
+
+
+def _parsed(
+    arguments: Mapping[str, Any] | str | None,
+) -> tuple[Mapping[str, Any], ToolResult | None]:
+    """The arguments as a mapping, or why they are none."""
+    try:
+        return parse_arguments(arguments), None
+    except ToolValidationError as error:
+        return {}, ToolResult.from_error(error)
 
 
 class _InSession(processor.Processor):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Sequence
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import Protocol, TYPE_CHECKING
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.calls import ToolCall, ToolResult
-from leonidas_tools.events import Sink, ToolEvent
-from leonidas_tools.execution import Executor
-from leonidas_tools.invocation import Invocation
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake
 from leonidas_tools.processors.parts import EventPart, response_part
 from leonidas_tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from leonidas_tools.invocation import Invocation
+    from leonidas_tools.execution import Executor
+    from leonidas_tools.calls import ToolCall, ToolResult
+    from leonidas_tools.events import Sink, ToolEvent
+    from collections.abc import AsyncIterable, Sequence
 
 _SLICE = 32
 """How many parts are handled before the loop gets a turn: a burst must not cost an audio frame."""

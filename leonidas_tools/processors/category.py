@@ -8,13 +8,10 @@ where nothing waits for a tool.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TYPE_CHECKING
 
 from genai_processors import processor
-from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.calls import ToolCall
 from leonidas_tools.execution import Executor
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.call_stream import CallStream
@@ -22,6 +19,11 @@ from leonidas_tools.processors.intake import Intake
 from leonidas_tools.processors.parts import TOOL_EXECUTOR, attached, response_part
 from leonidas_tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tool import ToolCategory, as_tool
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls import ToolCall
+    from genai_processors.content_api import ProcessorPart
+    from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 
 _PASSTHROUGHS = (processor.PASSTHROUGH_FALLBACK, processor.PASSTHROUGH_ALWAYS)
 

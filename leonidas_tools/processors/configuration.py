@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from genai_processors import processor
-from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.execution import Executor, refused
 from leonidas_tools.processors import stream
@@ -19,9 +16,14 @@ from leonidas_tools.processors.parts import (
     response_part,
     with_call,
 )
-from leonidas_tools.processors.requests import answered, is_request
-from leonidas_tools.settings.models import Settings
+from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.settings.watch import WatchedSettings
+
+if TYPE_CHECKING:
+    from leonidas_tools.settings.models import Settings
+    from genai_processors.content_api import ProcessorPart
+    from pathlib import Path
+    from collections.abc import AsyncIterable, Mapping
 
 
 class ConfigurationProcessor(processor.Processor):
@@ -37,7 +39,7 @@ class ConfigurationProcessor(processor.Processor):
         self, source: str | Path | Mapping[str, Any] | Settings | WatchedSettings | None = None
     ) -> None:
         self.settings = source if isinstance(source, WatchedSettings) else WatchedSettings(source)
-        self._answers = {
+        self._answers: dict[str, Answer] = {
             "get_configuration": self._get,
             "update_configuration": self._update,
             "reload_configuration": self._reload,

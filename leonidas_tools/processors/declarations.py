@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 
 from google.genai import types
 
-from leonidas_tools.registry import AnyTool, ToolRegistry
-from leonidas_tools.settings.models import Settings
-from leonidas_tools.tool import ToolBehavior
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leonidas_tools.tool import ToolBehavior
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.registry import AnyTool, ToolRegistry
+    from collections.abc import Iterable
 
 
 def declare(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
 from leonidas_tools.processors.parts import call_id
-from leonidas_tools.registry import ToolRegistry
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leonidas_tools.registry import ToolRegistry
+    from genai_processors.content_api import ProcessorPart
 
 _REMEMBERED_IDS = 4096
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
 
 from genai_processors import processor
-from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.monitoring.monitor import Monitor
@@ -17,7 +15,12 @@ from leonidas_tools.processors.parts import (
     response_part,
     without_call,
 )
-from leonidas_tools.processors.requests import answered, is_request
+from leonidas_tools.processors.requests import Answer, answered, is_request
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from genai_processors.content_api import ProcessorPart
+    from collections.abc import AsyncIterable
 
 
 class MonitoringProcessor(processor.Processor):
@@ -31,7 +34,7 @@ class MonitoringProcessor(processor.Processor):
 
     def __init__(self, monitor: Monitor | None = None) -> None:
         self.monitor = monitor or Monitor()
-        self._answers = {
+        self._answers: dict[str, Answer] = {
             "get_metrics": self.monitor.metrics,
             "get_history": self.monitor.history,
             "get_health": self.monitor.health,
@@ -65,7 +68,5 @@ def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]
         reason_code="no_category",
     )
     events: list[ProcessorPart] = []
-    executor.settle(
-        call, result, (*stream.sinks(), lambda event: events.append(EventPart(event)))
-    )
+    executor.settle(call, result, (*stream.sinks(), lambda event: events.append(EventPart(event))))
     return (*events, response_part(call, result))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from genai_processors import context as context_lib
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
-from leonidas_tools.calls import Media, ToolCall, ToolResult
-from leonidas_tools.events import ToolEvent
 from leonidas_tools.tool import ToolBehavior
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls import Media, ToolCall, ToolResult
+    from leonidas_tools.events import ToolEvent
 
 TOOL_CALL = "tool_call"
 """Metadata key of the `ToolCall` that the registry attaches to a part."""

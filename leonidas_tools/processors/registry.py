@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterable, Callable
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from genai_processors import processor
-from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.errors import RegistryError
 from leonidas_tools.execution import Executor, refused
@@ -15,8 +13,12 @@ from leonidas_tools.exports import describe
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake, unknown_tool
 from leonidas_tools.processors.parts import TOOL_CALL, EventPart, response_part, with_call
-from leonidas_tools.processors.requests import answered, is_request
+from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.registry import AnyTool, ToolRegistry
+
+if TYPE_CHECKING:
+    from genai_processors.content_api import ProcessorPart
+    from collections.abc import AsyncIterable, Callable
 
 
 class ToolRegistryProcessor(processor.Processor):
@@ -37,7 +39,7 @@ class ToolRegistryProcessor(processor.Processor):
     ) -> None:
         self.registry = executor.registry if executor else registry or ToolRegistry()
         self.executor = executor or Executor(self.registry)
-        self._answers = {
+        self._answers: dict[str, Answer] = {
             "list_tools": self._list_tools,
             "get_tool": self._get_tool,
             "register_tool": self._register_tool,

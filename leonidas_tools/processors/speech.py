@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TYPE_CHECKING
 
 from leonidas_tools.processors.category import CategoryProcessor
-from leonidas_tools.registry import AnyTool
 from leonidas_tools.tool import ToolCategory
 from leonidas_tools.toolboxes.speech import TOOLS
+
+if TYPE_CHECKING:
+    from leonidas_tools.registry import AnyTool
+    from collections.abc import Callable, Iterable
 
 
 class SpeechControlProcessor(CategoryProcessor):

@@ -9,7 +9,10 @@ from __future__ import annotations
 from contextvars import ContextVar
 
 from leonidas_tools.calls import ToolSession
-from leonidas_tools.events import Sink
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leonidas_tools.events import Sink
 
 _session: ContextVar[ToolSession | None] = ContextVar("leonidas_tools_session", default=None)
 _sinks: ContextVar[tuple[Sink, ...]] = ContextVar("leonidas_tools_sinks", default=())

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     field_serializer,
     model_validator,
@@ -39,7 +37,6 @@ from leonidas_tools.settings.tool_configuration import (
     ToolOverrides,
     merge,
 )
-
 
 __all__ = [
     "AlertRule",
@@ -78,7 +75,7 @@ class MCPServerSettings(Model):
     headers: Texts = Field(default={}, repr=False)
     enabled: Switch = True
     timeout: OptionalDuration = None
-    tools: ToolConfigurations = {}
+    tools: ToolConfigurations = Field(default_factory=dict)
 
     @field_serializer("env", "headers", when_used="json")
     def _keep_secret(self, values: dict[str, str]) -> dict[str, str]:
@@ -201,9 +198,11 @@ class Settings(Model):
     version: Literal[1] = 1
     environment: Name = "development"
     defaults: Annotated[ToolConfiguration, BeforeValidator(mapping)] = ToolConfiguration()
-    tools: ToolConfigurations = {}
+    tools: ToolConfigurations = Field(default_factory=dict)
     toolboxes: Names = ()
-    mcp_servers: Annotated[dict[str, MCPServerSettings], BeforeValidator(mapping)] = {}
+    mcp_servers: Annotated[dict[str, MCPServerSettings], BeforeValidator(mapping)] = Field(
+        default_factory=dict
+    )
     monitoring: Annotated[MonitoringSettings, BeforeValidator(mapping)] = MonitoringSettings()
     policies: Annotated[PolicySettings, BeforeValidator(mapping)] = PolicySettings()
 

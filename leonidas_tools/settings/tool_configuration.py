@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -23,6 +22,9 @@ from leonidas_tools.settings.fields import (
     Switch,
     mapping,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Model(BaseModel):

@@ -57,7 +57,11 @@ async def search_flights(origin: str, destination: str, ctx: ToolContext) -> dic
     for number, airline in enumerate(airlines):
         ctx.progress(f"Asking {airline}", fraction=number / len(airlines))
         await asyncio.sleep(2)
-    return {"origin": origin, "destination": destination, "cheapest": {"airline": "TAP", "eur": 640}}
+    return {
+        "origin": origin,
+        "destination": destination,
+        "cheapest": {"airline": "TAP", "eur": 640},
+    }
 
 
 TOOLS: tuple[Tool[..., Any], ...] = (get_weather, roll_dice, search_flights)

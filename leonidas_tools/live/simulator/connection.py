@@ -31,6 +31,7 @@ _logger = logging.getLogger(__name__)
 SCENARIO_FAILED: Final = 1011
 _LEAVING_SECONDS: Final = 1.0
 _REASON_BYTES: Final = 123
+_ROUND_TRIPS: Final = 3
 
 
 @dataclass(kw_only=True, slots=True)
@@ -77,6 +78,7 @@ class Connection:
         self._record = record
         self._conduct = conduct
         self._session: SimulatedSession | None = None
+        self._telling: set[asyncio.Task[None]] = set()
 
     async def run(self, play: Play) -> None:
         """Serves the client until it leaves.
@@ -95,6 +97,8 @@ class Connection:
             await self._end(playing)
 
     async def _end(self, playing: asyncio.Task[None] | None) -> None:
+        for task in self._telling:
+            task.cancel()
         if playing is None or self._session is None:
             self._finish("left", "the client left before the session began")
             return
@@ -242,20 +246,20 @@ class Connection:
         self._note("server", message)
         await self._websocket.send(text, text=self._conduct.quirks.text_frames)
 
-    async def told(self, ids: tuple[str, ...]) -> None:
-        """Has it noted when the client has received what was sent so far.
+    def told(self, ids: tuple[str, ...]) -> None:
+        """Has it noted when the client has seen what was sent so far."""
+        task = asyncio.create_task(self._await_told(ids))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
-        The client's pong follows what it sent before it read the cancellation: an answer that
-        crosses a cancellation on the way is nobody's fault.
-        """
-        pong = await self._websocket.ping()
-        asyncio.ensure_future(pong).add_done_callback(
-            lambda done: (
-                None
-                if done.cancelled() or done.exception()
-                else self._record.ledger.told(self._number, ids)
-            )
-        )
+    async def _await_told(self, ids: tuple[str, ...]) -> None:
+        # An answer that crosses a cancellation on the way is nobody's fault. The pong follows what
+        # the client sent before the ping came, but its network layer is ahead of the agent.
+        with contextlib.suppress(ConnectionClosed):
+            for _ in range(_ROUND_TRIPS):
+                await (await self._websocket.ping())
+            self._record.ledger.told(self._number, ids)
+            self._record.changed()
 
     async def close(self, code: int, reason: str) -> None:
         """Ends the connection in good order."""

@@ -31,8 +31,8 @@ class Line(Protocol):
     async def send(self, message: Message | str) -> None:
         """Sends a message, or a frame as it is."""
 
-    async def told(self, ids: tuple[str, ...]) -> None:
-        """Has it noted when the client has received what was sent so far."""
+    def told(self, ids: tuple[str, ...]) -> None:
+        """Has it noted when the client has seen what was sent so far."""
 
     async def close(self, code: int, reason: str) -> None:
         """Ends the connection in good order."""
@@ -158,7 +158,7 @@ class Exchange:
         self._ledger.cancelled(self.number, cancelled)
         await self._line.send(dict(message))
         if cancelled:
-            await self._line.told(cancelled)
+            self._line.told(cancelled)
 
     def _note_calls(self, message: Mapping[str, Any]) -> None:
         turn = fields(fields(message.get("serverContent")).get("modelTurn"))

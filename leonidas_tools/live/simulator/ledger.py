@@ -30,7 +30,6 @@ class CallLedger:
 
     def __init__(self) -> None:
         self._records: dict[_Key, CallRecord] = {}
-        self._told: set[_Key] = set()
         self._lock = threading.Lock()
 
     @property
@@ -73,8 +72,11 @@ class CallLedger:
                     self._records[key] = replace(record, cancelled_at=time.monotonic())
 
     def told(self, connection: int, ids: Iterable[str]) -> None:
-        """Notes that the client has received the cancellation: from now on an answer is late."""
-        self._told.update((connection, call_id) for call_id in ids)
+        """Notes that the client has seen a cancellation: from now on an answer is late."""
+        with self._lock:
+            for key in ((connection, call_id) for call_id in ids):
+                if record := self._records.get(key):
+                    self._records[key] = replace(record, cancellation_seen_at=time.monotonic())
 
     def answered(self, connection: int, response: Message) -> str | None:
         """Notes an answer that is well formed; returns what is wrong with it, if anything."""
@@ -84,7 +86,7 @@ class CallLedger:
             if key is None:
                 return self._never_issued(connection, call_id)
             record = self._records[key]
-            late = key in self._told
+            late = record.cancellation_seen_at is not None
             self._records[key] = replace(
                 record,
                 answers=(*record.answers, _answer(record, response)),

@@ -67,7 +67,8 @@ class CallRecord:
         deliveries: How often it was sent under this id.
         answers: The answers, in the order they came.
         cancelled_at: When it was cancelled, if it was.
-        late_answers: How many came after the client had been told of the cancellation.
+        cancellation_seen_at: When the client had surely seen the cancellation.
+        late_answers: How many answers came after that.
     """
 
     id: str | None
@@ -79,6 +80,7 @@ class CallRecord:
     deliveries: int = 1
     answers: tuple[Answer, ...] = ()
     cancelled_at: float | None = None
+    cancellation_seen_at: float | None = None
     late_answers: int = 0
 
     @property

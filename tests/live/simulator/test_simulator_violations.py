@@ -129,8 +129,7 @@ async def test_an_answer_after_the_cancellation_is_refused(connect_raw):
         await client.set_up("f")
         await client.receive()
         assert await client.receive() == {"toolCallCancellation": {"ids": ["c1"]}}
-        # The server's ping follows the cancellation, so its pong is out before this one is back.
-        await (await client.websocket.ping())
+        await simulator.until(lambda: simulator.calls[0].cancellation_seen_at is not None)
         await client.send(respond())
         assert (await client.closing())[0] == 1007
         with pytest.raises(SimulatorError, match="a cancelled call has no answer"):
