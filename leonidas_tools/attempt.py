@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from dataclasses import dataclass, replace
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.context import ToolContext
@@ -16,8 +16,9 @@ from leonidas_tools.invocation import Invocation, current, log_failure
 from leonidas_tools.plain import NotPlainError, plain
 
 if TYPE_CHECKING:
-    from leonidas_tools.functions import Call
     from collections.abc import Callable
+
+    from leonidas_tools.functions import Call
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Attempt:
     undo_seconds: float = 30.0
 
     async def __call__(self, call: ToolCall) -> ToolResult:
+        """Runs the function; only cancellation that is ours leaves here."""
         invocation = current()
         context = None
         if self.takes_context:
@@ -51,24 +53,28 @@ class Attempt:
             invocation.begun = True
             invocation.stoppable = self.undo is not None
         try:
-            result = self._plain(call, await self.function(call, context))
+            result = await self._caught(call, context)
         except asyncio.CancelledError as error:
             if invocation.stopping:
                 await self._take_back(call, context)
                 raise
             _forgive_self_cancellation()
             result = self._failed(call, error)
-        except GeneratorExit:
-            raise
-        except ToolError as error:
-            result = ToolResult.from_error(error)
-        except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
-            result = self._failed(call, error)
         invocation.stoppable = True
         if not result.ok:
             await self._take_back(call, context)
             invocation.begun = self.once and not result.retryable
         return result
+
+    async def _caught(self, call: ToolCall, context: ToolContext | None) -> ToolResult:
+        try:
+            return self._plain(call, await self.function(call, context))
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except ToolError as error:
+            return ToolResult.from_error(error)
+        except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
+            return self._failed(call, error)
 
     def _plain(self, call: ToolCall, value: Any) -> ToolResult:
         if value is None:

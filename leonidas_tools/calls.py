@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-
 if TYPE_CHECKING:
     from leonidas_tools.errors import ToolError
     from leonidas_tools.settings.models import ToolConfiguration
@@ -156,11 +155,10 @@ class ToolSession:
 
     def get(self, kind: type[T]) -> T:
         """The session's one object of this kind, made on first use by calling `kind()`."""
-        try:
-            value: T = self._values[kind]
-            return value
-        except KeyError:
-            return self._values.setdefault(kind, kind())
+        if kind not in self._values:
+            self._values[kind] = kind()
+        value: T = self._values[kind]
+        return value
 
     def put(self, value: Any, kind: type | None = None) -> None:
         """Gives the session its object of this kind (by default of the value's own)."""

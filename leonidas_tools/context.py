@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.errors import ToolCancelledError
 from leonidas_tools.events import EventKind, Sink, ToolEvent
@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from leonidas_tools.calls import ToolCall, ToolSession
 
 UndoStep: TypeAlias = Callable[[], Any]
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop of this thread, if it has one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class ToolContext:
@@ -37,7 +45,7 @@ class ToolContext:
         self.cancelled = False
         """Becomes true when the call was cancelled or ran out of time: a loop should look at it."""
         self._sink = sink
-        self._loop = asyncio._get_running_loop()
+        self._loop = _running_loop()
         self._undo: list[UndoStep] = []
 
     @property
@@ -72,7 +80,7 @@ class ToolContext:
         if self._sink is None:
             return
         event = ToolEvent(kind=kind, call=self.call, data=data)
-        if self._loop is None or asyncio._get_running_loop() is self._loop:
+        if self._loop is None or _running_loop() is self._loop:
             self._sink(event)
         else:
             self._loop.call_soon_threadsafe(self._sink, event)

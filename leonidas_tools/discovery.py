@@ -7,14 +7,15 @@ import inspect
 import pkgutil
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.errors import RegistryError
 from leonidas_tools.tool import Tool, as_tool
 
 if TYPE_CHECKING:
-    from leonidas_tools.registry import AnyTool
     from collections.abc import Iterator
+
+    from leonidas_tools.registry import AnyTool
 
 ENTRY_POINT_GROUP = "leonidas_tools.toolboxes"
 

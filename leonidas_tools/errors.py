@@ -24,11 +24,11 @@ Every class has a `level`: `tool` (one call suffers), `pipeline` (a stage or a f
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from collections.abc import Sequence
+    from pathlib import Path
 
 ErrorLevel = Literal["tool", "pipeline", "system"]
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import replace
 from functools import partial
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.attempt import Attempt
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
@@ -28,8 +28,9 @@ from leonidas_tools.tool import ToolEffect, ToolPriority, ToolStatus
 from leonidas_tools.workers import Workers
 
 if TYPE_CHECKING:
-    from leonidas_tools.registry import AnyTool, ToolRegistry
     from collections.abc import AsyncIterator, Sequence
+
+    from leonidas_tools.registry import AnyTool, ToolRegistry
 
 _USUAL_RETRIES = 2
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
-
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leonidas_tools.registry import AnyTool, ToolRegistry
     from collections.abc import Iterable
+
+    from leonidas_tools.registry import AnyTool, ToolRegistry
 
 
 def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:

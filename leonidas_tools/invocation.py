@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any, TypeAlias, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.events import EventKind, Sink, ToolEvent

@@ -112,11 +112,10 @@ def _described(value: Any) -> Any:
         return dict(value)
     if isinstance(value, (Sequence, Iterator)):
         return list(value)
-    kind = type(value)
-    own = (kind.__str__, kind.__repr__)
-    if own != (object.__str__, object.__repr__):
-        return str(value)
-    return f"<{kind.__name__}>"
+    kind: Any = type(value)
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+        return f"<{kind.__name__}>"
+    return str(value)
 
 
 def _finite(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.schema import Signature, read_json_schema, read_signature
@@ -260,6 +260,7 @@ class Tool(Generic[P, R]):
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls the function itself, without any policy."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool[..., R]:

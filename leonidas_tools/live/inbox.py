@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from genai_processors.content_api import ProcessorPart
     from collections.abc import AsyncIterator
+
+    from genai_processors.content_api import ProcessorPart
 
 
 class Inbox:

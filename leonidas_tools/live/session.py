@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
@@ -14,7 +15,6 @@ from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import call_id
 from leonidas_tools.processors.requests import is_request
 from leonidas_tools.state import AgentState, StateChange
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator

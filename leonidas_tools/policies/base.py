@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Protocol, TYPE_CHECKING
-
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from leonidas_tools.calls import Run, ToolCall, ToolResult
     from collections.abc import Sequence
+
+    from leonidas_tools.calls import Run, ToolCall, ToolResult
 
 
 class Policy(Protocol):

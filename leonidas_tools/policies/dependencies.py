@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.errors import DependencyError
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +27,7 @@ class Dependencies:
     has_tool: Callable[[str], bool]
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call, unless something is missing."""
         missing = [name for name in self.names if not self._met(name)]
         if missing:
             return ToolResult.from_error(DependencyError(missing))

@@ -29,6 +29,7 @@ class Fallback:
     helps: Callable[[ToolResult], bool]
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call, and others in its place while it fails."""
         result = first = await run(call)
         for name in self.names:
             if not self.helps(result):

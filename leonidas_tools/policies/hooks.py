@@ -10,10 +10,10 @@ from typing import TypeAlias
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 
 BeforeFunction: TypeAlias = Callable[
-    [ToolCall], "ToolCall | ToolResult | None | Awaitable[ToolCall | ToolResult | None]"
+    [ToolCall], "Awaitable[ToolCall | ToolResult | None] | ToolCall | ToolResult | None"
 ]
 AfterFunction: TypeAlias = Callable[
-    [ToolCall, ToolResult], "ToolResult | None | Awaitable[ToolResult | None]"
+    [ToolCall, ToolResult], "Awaitable[ToolResult | None] | ToolResult | None"
 ]
 
 
@@ -33,6 +33,7 @@ class Before:
     function: BeforeFunction
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call as the function leaves it."""
         changed = self.function(call)
         if inspect.isawaitable(changed):
             changed = await changed
@@ -52,6 +53,7 @@ class After:
     function: AfterFunction
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call, and lets the function see the result."""
         result = await run(call)
         changed = self.function(call, result)
         if inspect.isawaitable(changed):

@@ -6,9 +6,8 @@ import asyncio
 from collections import deque
 from contextvars import ContextVar
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
-
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import Run, ToolCall, ToolResult
@@ -106,6 +105,7 @@ class InLane:
     write: bool
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call in its turn."""
         lane, write = self.lane, self.write
         held = _held.get()
         if lane in held:

@@ -6,14 +6,15 @@ import asyncio
 import heapq
 import itertools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leonidas_tools.calls import Run, ToolCall, ToolResult
     from collections.abc import Callable
+
+    from leonidas_tools.calls import Run, ToolCall, ToolResult
 
 _CRITICAL = 1
 
@@ -88,6 +89,7 @@ class Limit:
     preemptible: bool = False
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call once there is a place."""
         while True:
             await self.limiter.enter(self.priority)
             try:

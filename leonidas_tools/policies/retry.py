@@ -48,6 +48,7 @@ class Retry:
     timeouts: bool = False
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call until it works or trying again cannot help."""
         result = await run(call)
         for attempt in range(1, self.attempts + 1):
             if not self._helps(result):

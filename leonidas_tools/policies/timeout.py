@@ -28,6 +28,7 @@ class Timeout:
     covers: Literal["attempt", "call"] = "attempt"
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call for as long as it may take."""
         invocation = current()
         loop = asyncio.get_running_loop()
         timers: list[asyncio.TimerHandle] = []

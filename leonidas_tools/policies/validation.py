@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolValidationError
@@ -25,6 +25,7 @@ class Validation:
     presets: Mapping[str, Any] = field(default_factory=dict)
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call with valid arguments only."""
         arguments = call.arguments
         if self.presets:
             arguments = {**self.presets, **arguments}

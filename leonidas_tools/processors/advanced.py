@@ -33,13 +33,15 @@ from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.toolboxes import action, speech
 
 if TYPE_CHECKING:
-    from leonidas_tools.policies.base import Policy
-    from leonidas_tools.settings.models import Settings
+    from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
     from genai_processors.content_api import ProcessorPart
     from google.genai import types
-    from pathlib import Path
-    from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
+
+    from leonidas_tools.policies.base import Policy
+    from leonidas_tools.settings.models import Settings
 
 
 class AdvancedToolProcessor(processor.Processor):

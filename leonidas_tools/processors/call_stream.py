@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Protocol, TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
@@ -15,11 +15,12 @@ from leonidas_tools.processors.parts import EventPart, response_part
 from leonidas_tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
-    from leonidas_tools.invocation import Invocation
-    from leonidas_tools.execution import Executor
+    from collections.abc import AsyncIterable, Sequence
+
     from leonidas_tools.calls import ToolCall, ToolResult
     from leonidas_tools.events import Sink, ToolEvent
-    from collections.abc import AsyncIterable, Sequence
+    from leonidas_tools.execution import Executor
+    from leonidas_tools.invocation import Invocation
 
 _SLICE = 32
 """How many parts are handled before the loop gets a turn: a burst must not cost an audio frame."""

@@ -8,7 +8,7 @@ where nothing waits for a tool.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from genai_processors import processor
 
@@ -21,9 +21,11 @@ from leonidas_tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tool import ToolCategory, as_tool
 
 if TYPE_CHECKING:
-    from leonidas_tools.calls import ToolCall
-    from genai_processors.content_api import ProcessorPart
     from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+
+    from genai_processors.content_api import ProcessorPart
+
+    from leonidas_tools.calls import ToolCall
 
 _PASSTHROUGHS = (processor.PASSTHROUGH_FALLBACK, processor.PASSTHROUGH_ALWAYS)
 

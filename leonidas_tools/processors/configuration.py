@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from genai_processors import processor
 
@@ -20,10 +20,12 @@ from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.settings.watch import WatchedSettings
 
 if TYPE_CHECKING:
-    from leonidas_tools.settings.models import Settings
-    from genai_processors.content_api import ProcessorPart
-    from pathlib import Path
     from collections.abc import AsyncIterable, Mapping
+    from pathlib import Path
+
+    from genai_processors.content_api import ProcessorPart
+
+    from leonidas_tools.settings.models import Settings
 
 
 class ConfigurationProcessor(processor.Processor):

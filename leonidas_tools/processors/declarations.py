@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from typing import TYPE_CHECKING
-
 if TYPE_CHECKING:
-    from leonidas_tools.tool import ToolBehavior
-    from leonidas_tools.settings.models import Settings
-    from leonidas_tools.registry import AnyTool, ToolRegistry
     from collections.abc import Iterable
+
+    from leonidas_tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.tool import ToolBehavior
 
 
 def declare(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-
+from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
 from leonidas_tools.processors.parts import call_id
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leonidas_tools.registry import ToolRegistry
     from genai_processors.content_api import ProcessorPart
+
+    from leonidas_tools.registry import ToolRegistry
 
 _REMEMBERED_IDS = 4096
 

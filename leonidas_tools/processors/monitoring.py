@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 from genai_processors import processor
 
@@ -16,11 +17,11 @@ from leonidas_tools.processors.parts import (
     without_call,
 )
 from leonidas_tools.processors.requests import Answer, answered, is_request
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from genai_processors.content_api import ProcessorPart
     from collections.abc import AsyncIterable
+
+    from genai_processors.content_api import ProcessorPart
 
 
 class MonitoringProcessor(processor.Processor):

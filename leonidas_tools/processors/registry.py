@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from genai_processors import processor
 
@@ -17,8 +17,9 @@ from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
-    from genai_processors.content_api import ProcessorPart
     from collections.abc import AsyncIterable, Callable
+
+    from genai_processors.content_api import ProcessorPart
 
 
 class ToolRegistryProcessor(processor.Processor):

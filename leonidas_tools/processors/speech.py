@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from leonidas_tools.processors.category import CategoryProcessor
 from leonidas_tools.tool import ToolCategory
 from leonidas_tools.toolboxes.speech import TOOLS
 
 if TYPE_CHECKING:
-    from leonidas_tools.registry import AnyTool
     from collections.abc import Callable, Iterable
+
+    from leonidas_tools.registry import AnyTool
 
 
 class SpeechControlProcessor(CategoryProcessor):

@@ -7,9 +7,9 @@ context, so a context variable set by the last stage is seen by all.
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import ToolSession
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leonidas_tools.events import Sink

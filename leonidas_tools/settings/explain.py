@@ -7,7 +7,8 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
-from rapidfuzz import fuzz, process
+from rapidfuzz import process
+from rapidfuzz.distance import JaroWinkler
 
 from leonidas_tools.settings.document import KeyPath, Problem
 from leonidas_tools.settings.models import Settings
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-_LEAST_LIKENESS = 55
+_LEAST_LIKENESS = 0.8
 _WORDS = {
     "missing": "is missing",
     "dict_type": "should be a mapping: keys, each with its value",
@@ -44,7 +45,9 @@ def closest(word: str, options: Collection[str]) -> str | None:
         >>> closest("tiemout", ["timeout", "deadline"])
         'timeout'
     """
-    found = process.extractOne(word, options, scorer=fuzz.ratio, score_cutoff=_LEAST_LIKENESS)
+    found = process.extractOne(
+        word, options, scorer=JaroWinkler.similarity, score_cutoff=_LEAST_LIKENESS
+    )
     return None if found is None else found[0]
 
 

@@ -17,6 +17,7 @@ _HEADINGS = {
     FLOOR: "bare asyncio floor",
     "ours_execute": "**`execute`**",
     "ours_stream": "**`AdvancedToolProcessor`**",
+    "ours_whole": "**`AdvancedToolProcessor`**, room for 2 MB",
     "function_calling": "upstream `FunctionCalling`",
     "part_processor": "chain of `PartProcessor`s",
 }

@@ -1,6 +1,6 @@
 """Ours as a stream, with its defaults: validation, lanes, timeout, ledger and metrics on."""
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Mapping
 from typing import Any, Self
 
 from leonidas_tools import AdvancedToolProcessor, Tool
@@ -8,18 +8,13 @@ from tests.benchmarks.adapter import Functions, Part
 from tests.benchmarks.streaming import StreamAdapter
 
 
-def build(functions: Functions) -> AdvancedToolProcessor:
-    """The functions as read tools of one processor."""
-    tools = [Tool(function, effect="read") for function in functions.values()]
-    return AdvancedToolProcessor(tools=tools, builtin_tools=False)
-
-
 class OursStream(StreamAdapter):
     """`AdvancedToolProcessor` as a stream of parts."""
 
-    def __init__(self, functions: Functions) -> None:
+    def __init__(self, functions: Functions, config: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        self._tools = build(functions)
+        tools = [Tool(function, effect="read") for function in functions.values()]
+        self._tools = AdvancedToolProcessor(tools=tools, config=config, builtin_tools=False)
 
     async def __aenter__(self) -> Self:
         await self._tools.__aenter__()
@@ -33,10 +28,6 @@ class OursStream(StreamAdapter):
         """A session of its own; the tools are shared."""
         output: AsyncIterable[Part] = self._tools(parts)
         return output
-
-    def declare(self) -> Any:
-        """The declarations of all tools."""
-        return self._tools.declarations()
 
 
 def make(functions: Functions) -> OursStream:
