@@ -1,0 +1,157 @@
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from leonidas_tools.calls import ToolCall
+from leonidas_tools.context import ToolContext
+from leonidas_tools.mcp.server import MCPServer, ServerState
+from leonidas_tools.settings.models import MCPServerSettings
+
+SCRIPTS = Path(__file__).parent / "servers"
+MARK = "LEONIDAS_TEST_MARK"
+
+
+def script(name, *args, **settings):
+    """The settings of a server that is one of our scripts."""
+    return {"command": sys.executable, "args": [str(SCRIPTS / name), *map(str, args)], **settings}
+
+
+class RunningServer:
+    """One server under test, the tools it has listed, and the events its calls have sent."""
+
+    def __init__(self, settings, name="lab"):
+        self.tools = {}
+        self.events = asyncio.Queue()
+        self._listings = asyncio.Queue()
+        self.mcp = MCPServer(name, MCPServerSettings(**settings), self._listed)
+
+    def _listed(self, tools):
+        self.tools = {tool.name: tool for tool in tools}
+        self._listings.put_nowait(sorted(self.tools))
+
+    async def listing(self):
+        """The names of the next listing."""
+        async with asyncio.timeout(20):
+            return await self._listings.get()
+
+    async def ready(self):
+        async with asyncio.timeout(20):
+            state = await self.mcp.wait_for(ServerState.READY, ServerState.DOWN)
+        assert state is ServerState.READY, self.mcp.last_error
+        return self
+
+    async def back(self):
+        async with asyncio.timeout(20):
+            await self.mcp.wait_for(ServerState.READY)
+
+    async def down(self):
+        async with asyncio.timeout(20):
+            await self.mcp.wait_for(ServerState.DOWN)
+        return self.mcp.last_error
+
+    async def call(self, tool, **arguments):
+        tool = self.tools[tool]
+        call = ToolCall(name=tool.name, arguments=arguments, tool=tool)
+        context = ToolContext(call, self.events.put_nowait)
+        async with asyncio.timeout(20):
+            return await tool.function(context, **arguments)
+
+    async def event(self):
+        async with asyncio.timeout(20):
+            return (await self.events.get()).data
+
+    async def begun(self, tool, **arguments):
+        """A call whose first progress has arrived."""
+        task = asyncio.create_task(self.call(tool, **arguments))
+        await self.event()
+        return task
+
+
+@pytest.fixture
+def mark():
+    """An environment by which the processes of a test are known; none is left after it."""
+    value = uuid.uuid4().hex
+    yield {MARK: value}
+    assert marked(value) == []
+
+
+def marked(value):
+    """The command lines of the processes with this mark in their environment."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{MARK}={value}".encode() in (directory / "environ").read_bytes():
+                found.append((directory / "cmdline").read_bytes())
+    return found
+
+
+@pytest.fixture
+async def serve(mark):
+    """Starts a server under test: `await serve(settings)`; ends it after the test."""
+    running = []
+
+    def start(settings, **options):
+        if "command" in settings:
+            settings = {**settings, "env": {**settings.get("env", {}), **mark}}
+        server = RunningServer(settings, **options)
+        running.append(server)
+        server.mcp.start()
+        return server
+
+    yield start
+    for server in running:
+        await server.mcp.stop()
+
+
+class Listening:
+    """A script that serves HTTP on loopback, in a process of its own."""
+
+    def __init__(self, name, transport, env, port=0):
+        self._command = [sys.executable, str(SCRIPTS / name), transport]
+        self._env = {**os.environ, **env}
+        self.transport = transport
+        self.start(port)
+
+    def start(self, port=0):
+        self._process = subprocess.Popen(
+            [*self._command, str(port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self._env,
+        )
+        self.port = int(self._process.stdout.readline())
+
+    def kill(self):
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._process.stdout.close()
+
+    def restart(self):
+        self.kill()
+        self.start(self.port)
+
+    @property
+    def settings(self):
+        path = "sse" if self.transport == "sse" else "mcp"
+        return {"url": f"http://127.0.0.1:{self.port}/{path}"}
+
+
+@pytest.fixture
+def listen(mark):
+    """Starts a script that listens: `listen("life.py", "http")`; kills it after the test."""
+    listening = []
+
+    def start(name, transport):
+        listening.append(Listening(name, transport, mark))
+        return listening[-1]
+
+    yield start
+    for server in listening:
+        server.kill()

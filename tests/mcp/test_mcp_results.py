@@ -1,0 +1,73 @@
+import pytest
+from conftest import script
+
+from leonidas_tools.calls import Media, ResultStatus, ToolResult
+from leonidas_tools.errors import ToolError
+
+LINK = {
+    "type": "resource_link",
+    "name": "log",
+    "uri": "file:///log.txt",
+    "mimeType": "text/plain",
+    "size": 3,
+}
+TEXT = {
+    "type": "resource",
+    "resource": {"uri": "note://1", "text": "a note", "mimeType": "text/plain"},
+}
+BLOB = {
+    "type": "resource",
+    "resource": {"uri": "zip://1", "blob": "UEs=", "mimeType": "application/zip"},
+}
+EXPECTED = {
+    "nothing": ToolResult(),
+    "empty_text": ToolResult(result=""),
+    "text": ToolResult(result="21 degrees"),
+    "texts": ToolResult(result="one\ntwo"),
+    "structured": ToolResult(result={"celsius": 21}),
+    "media": ToolResult(
+        result="see",
+        media=(
+            Media(mime_type="image/png", data=b"pixels"),
+            Media(mime_type="audio/wav", data=b"samples"),
+        ),
+    ),
+    "resources": ToolResult(result={"text": "see", "resources": [LINK, TEXT, BLOB]}),
+    "only_link": ToolResult(result={"resources": [LINK]}),
+    "structured_with_link": ToolResult(result={"found": 1, "resources": [LINK]}),
+    "embedded_picture": ToolResult(
+        result={
+            "resources": [
+                {"type": "resource", "resource": {"uri": "png://1", "mimeType": "image/png"}}
+            ]
+        },
+        media=(Media(mime_type="image/png", data=b"more"),),
+    ),
+    "error": ToolResult(status=ResultStatus.FAILED, message="The shop is closed."),
+    "silent_error": ToolResult(
+        status=ResultStatus.FAILED, message="The tool failed and did not say why."
+    ),
+}
+REFUSED = {
+    "refusal": "Not on a Sunday.",
+    "broken_picture": "The tool has run, but the image/png it answered with cannot be decoded.",
+    "malformed": "The MCP server 'lab' answered with something that its own description of "
+    "'malformed' does not allow.",
+}
+
+
+@pytest.fixture
+async def server(serve):
+    return await serve(script("content.py")).ready()
+
+
+async def test_every_kind_of_content_arrives(server):
+    assert {name: await server.call(name) for name in EXPECTED} == EXPECTED
+
+
+@pytest.mark.parametrize("tool", REFUSED)
+async def test_what_is_no_answer_is_a_failure_that_says_so(server, tool):
+    with pytest.raises(ToolError) as refused:
+        await server.call(tool)
+    assert (refused.value.message, refused.value.status) == (REFUSED[tool], "failed")
+    assert not refused.value.retryable
