@@ -233,6 +233,12 @@ class Settings(Model):
                     layers.setdefault(known_as, []).insert(0, configuration)
         return {name: merge(self._layers(self.defaults, *own)) for name, own in layers.items()}
 
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        for resolved in ("resolved", "resolved_defaults"):
+            copied.__dict__.pop(resolved, None)  # a copy may be updated
+        return copied
+
     def _layers(self, *configurations: ToolConfiguration) -> list[ToolOverrides]:
         overrides = (c.environment_specific.get(self.environment) for c in configurations)
         return [*configurations, *(o for o in overrides if o is not None)]

@@ -24,6 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 0.1
+_SETTLE_LOOKS = 3
 
 Callback: TypeAlias = Callable[["Settings"], object]
 
@@ -159,12 +160,9 @@ class WatchedSettings:
         """
         applied: object = None
         while True:
-            seen = _look(path)
-            if seen != applied:
-                await asyncio.sleep(_SETTLE_SECONDS)
-                if seen == _look(path):  # else someone is still writing
-                    applied = seen
-                    await self._reload_beside(path)
+            if _look(path) != applied:
+                applied = await _settled(path)
+                await self._reload_beside(path)
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _reload_beside(self, path: Path) -> None:
@@ -197,6 +195,17 @@ class WatchedSettings:
         if isinstance(self._source, Mapping):
             return self._source
         return self.current.model_dump(exclude_unset=True)
+
+
+async def _settled(path: Path) -> object:
+    """Waits until nobody writes any more, but not for ever, and tells how the file looks then."""
+    seen = _look(path)
+    for _ in range(_SETTLE_LOOKS):
+        await asyncio.sleep(_SETTLE_SECONDS)
+        before, seen = seen, _look(path)
+        if seen == before:
+            break
+    return seen
 
 
 def _look(path: Path) -> object:

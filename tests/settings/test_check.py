@@ -1,0 +1,132 @@
+"""Settings that would silently do nothing."""
+
+from typing import Any
+
+import pytest
+
+from leonidas_tools.context import ToolContext
+from leonidas_tools.settings.check import Finding, check_against
+from leonidas_tools.settings.load import load
+from leonidas_tools.tool import Tool, tool
+
+from .test_json_schema import CONFIG
+
+
+@tool(effect="read")
+def search(query: str) -> str:
+    """Searches."""
+    return query
+
+
+@tool(behavior="BLOCKING")
+def book(city: str, ctx: ToolContext) -> str:
+    """Books."""
+    return city
+
+
+TOOLS: dict[str, Tool[..., Any]] = {"search": search, "book": book}
+SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "severity", "key", "message"),
+    [
+        ({"tools": {"serch": {}}}, "error", "tools.serch", "did you mean 'search'?"),
+        ({"tools": {"xyz": {}}}, "error", "tools.xyz", "there is no such tool: remove it"),
+        (
+            {"tools": {"now": {}}, "mcp_servers": SERVERS},
+            "warning",
+            "tools.now",
+            "an MCP server may still bring it",
+        ),
+        (
+            {"tools": {"search": {"fallback_tools": ["serch"]}}},
+            "error",
+            "tools.search.fallback_tools",
+            "there is no tool 'serch'; did you mean 'search'?",
+        ),
+        (
+            {"defaults": {"environment_specific": {"production": {"fallback_tools": ["x"]}}}},
+            "error",
+            "defaults.environment_specific.production.fallback_tools",
+            "there is no tool 'x'",
+        ),
+        (
+            {"tools": {"search": {"custom_parameters": {"qeury": "x"}}}},
+            "error",
+            "tools.search.custom_parameters.qeury",
+            "did you mean 'query'?",
+        ),
+        (
+            {"tools": {"book": {"scheduling": "silent"}}},
+            "error",
+            "tools.book.scheduling",
+            "blocking",
+        ),
+        (
+            {"tools": {"search": {"deadline": 1, "timeout": 2}}},
+            "warning",
+            "tools.search.deadline",
+            "1 s end the call before its timeout of 2 s",
+        ),
+        (
+            {"tools": {"book": {"retry_attempts": 2}}},
+            "warning",
+            "tools.book.retry_attempts",
+            "RetryableError",
+        ),
+        (
+            {"mcp_servers": {"s": {"command": "x", "tools": {"search": {"timeout": 1}}}}},
+            "warning",
+            "mcp_servers.s.tools.search",
+            "set tools.s__search instead",
+        ),
+        (
+            {"mcp_servers": {**SERVERS, "clock": SERVERS["time"]}},
+            "warning",
+            "mcp_servers.clock.tools.now",
+            "mcp_servers.time says something of the same name",
+        ),
+        (
+            {
+                "monitoring": {
+                    "alerts": [{"name": "a", "metric": "active", "tool": "x", "above": 1}]
+                }
+            },
+            "error",
+            "monitoring.alerts.0.tool",
+            "there is no tool 'x'",
+        ),
+    ],
+)
+def test_what_would_do_nothing_is_found(settings, severity, key, message):
+    (finding,) = check_against(load(settings), TOOLS)
+    assert (finding.severity, finding.key) == (severity, key)
+    assert message in finding.message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"tools": {"search": {"custom_parameters": {"query": "x"}, "retry_attempts": 2}}},
+        {"tools": {"book": {"custom_parameters": {"anything": 1}}}},
+        {"tools": {"book": {"scheduling": "silent", "behavior": "non_blocking"}}},
+        {"tools": {"book": {"retry_attempts": 2, "effect": "idempotent"}}},
+        {"defaults": {"retry_attempts": 2, "custom_parameters": {"anything": 1}}},
+        {"tools": {"search": {"fallback_tools": ["book"]}}},
+    ],
+)
+def test_what_works_is_not_complained_of(settings):
+    assert check_against(load(settings), TOOLS) == []
+
+
+def test_a_finding_reads_as_one_line():
+    assert str(Finding(severity="error", key="tools.x", message="m")) == "error: tools.x: m"
+
+
+def test_the_demos_settings_are_all_of_use():
+    from leonidas_tools.toolboxes import action, demo, speech
+
+    tools = {t.name: t for box in (action, demo, speech) for t in box.TOOLS}
+    assert check_against(load(CONFIG / "tools.yaml"), tools) == []
