@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.settings.load import Source, load
-from leonidas_tools.settings.write import changed, update_file
 
 if TYPE_CHECKING:
+    from leonidas_tools.settings.load import Source
     from leonidas_tools.settings.models import Settings
 
 _LOG = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ class WatchedSettings:
     def __init__(self, source: Source = None) -> None:
         self.path = Path(source) if isinstance(source, str | Path) else None
         """The file the settings come from, if they come from one."""
-        self.current = load(source)
+        self.current = _load(source)
         """The settings that hold now; replaced as a whole, never changed."""
         self.generation = 1
         """How many settings have held so far, these included."""
@@ -104,7 +103,7 @@ class WatchedSettings:
         with self._lock:
             self._reads += 1
             try:
-                settings = load(self._source)
+                settings = _load(self._source)
             except ConfigurationError as error:
                 self.last_error = error
                 raise
@@ -120,12 +119,14 @@ class WatchedSettings:
         Raises:
             ConfigurationError: The changes are wrong, or cannot be written; nothing has changed.
         """
+        from leonidas_tools.settings.write import changed, update_file
+
         with self._lock:
             if self.path is not None:
                 update_file(self.path, changes)
             else:
                 source = changed(self._as_mapping(), changes)
-                load(source)
+                _load(source)
                 self._source = source
             return self.reload()
 
@@ -169,15 +170,18 @@ class WatchedSettings:
         """Reads the file in a thread, since thousands of tools take a while, and adopts it here."""
         reads = self._reads
         try:
-            settings = await asyncio.to_thread(load, path)
+            settings = await asyncio.to_thread(_load, path)
         except ConfigurationError as error:
-            if str(error) != str(self.last_error):
-                _LOG.warning("The settings stay as they were: %s", error)
-            self.last_error = error
+            self._refuse(error)
             return
         with self._lock:
             if reads == self._reads:  # else `reload` or `update` has read what is newer
                 self._adopt(settings)
+
+    def _refuse(self, error: ConfigurationError) -> None:
+        if str(error) != str(self.last_error):
+            _LOG.warning("The settings stay as they were: %s", error)
+        self.last_error = error
 
     def _adopt(self, settings: Settings) -> None:
         self.last_error = None
@@ -195,6 +199,13 @@ class WatchedSettings:
         if isinstance(self._source, Mapping):
             return self._source
         return self.current.model_dump(exclude_unset=True)
+
+
+def _load(source: Source) -> Settings:
+    """Reads settings; YAML is imported when it is first needed."""
+    from leonidas_tools.settings.load import load
+
+    return load(source)
 
 
 async def _settled(path: Path) -> object:
