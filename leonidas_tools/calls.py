@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from leonidas_tools.records import record
+
 if TYPE_CHECKING:
     from leonidas_tools.errors import ToolError
     from leonidas_tools.settings.models import ToolConfiguration
@@ -51,7 +53,7 @@ class Media:
     data: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class ToolResult:
     """How a call ended: a status, data, and what to tell the model.
 
@@ -168,7 +170,7 @@ class ToolSession:
         return f"ToolSession({self.id!r})"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class ToolCall:
     """One request to run a tool.
 
@@ -196,6 +198,26 @@ class ToolCall:
     def trace_id(self) -> str:
         """Names this call in events, logs and traces, also where the server gave no id."""
         return f"{self.session.id}-{self.number}"
+
+    def under(self, settings: ToolConfiguration) -> ToolCall:
+        """This call, pinned to settings."""
+        return self._copy(self.arguments, settings)
+
+    def with_arguments(self, arguments: Mapping[str, Any]) -> ToolCall:
+        """This call with other arguments."""
+        return self._copy(arguments, self.settings)
+
+    def _copy(self, arguments: Mapping[str, Any], settings: ToolConfiguration | None) -> ToolCall:
+        return ToolCall(
+            name=self.name,
+            arguments=arguments,
+            id=self.id,
+            called_as=self.called_as,
+            session=self.session,
+            tool=self.tool,
+            settings=settings,
+            number=self.number,
+        )
 
 
 Run: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]

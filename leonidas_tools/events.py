@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from leonidas_tools.records import record
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import ToolCall, ToolResult
@@ -28,7 +30,7 @@ class EventKind(StrEnum):
     CANCEL = "tool_cancel"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class ToolEvent:
     """Something that happened to a call.
 

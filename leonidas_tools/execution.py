@@ -72,7 +72,7 @@ class Executor:
         self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
         self._limiters: dict[str, Limiter] = {}
         self._plans: dict[str, tuple[AnyTool, ToolConfiguration, Run]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[Invocation] = set()
         self._users = 0
 
     def apply(self, settings: Settings) -> None:
@@ -98,9 +98,7 @@ class Executor:
             sinks: Who else hears of its events.
         """
         invocation = Invocation(call, self.plan(call), on_end, self._all(sinks))
-        task = invocation.start()
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        invocation.start(self._under_way)
         return invocation
 
     def settle(self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()) -> None:
@@ -153,10 +151,9 @@ class Executor:
         return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
 
     async def _close(self) -> None:
-        for task in tuple(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1.0)
+        tasks = [task for invocation in tuple(self._under_way) if (task := invocation.stop())]
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
         self.workers.close()
 
     def _compile(self, tool: AnyTool, settings: ToolConfiguration) -> Run:

@@ -68,7 +68,7 @@ class Invocation:
     """
 
     __slots__ = (
-        "_on_end", "_run", "_sinks", "_started", "_stop", "_task",
+        "_on_end", "_owner", "_run", "_sinks", "_started", "_stop", "_task",
         "begun", "call", "context", "ended", "stoppable", "wanted",
     )  # fmt: skip
 
@@ -85,6 +85,7 @@ class Invocation:
         self.wanted = True
         """Whether anybody still wants the answer."""
         self.ended = False
+        self._owner: set[Invocation] = set()
         self._run = run
         self._on_end = on_end
         self._sinks = sinks
@@ -92,11 +93,23 @@ class Invocation:
         self._stop: str | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> asyncio.Task[None]:
-        """Begins; the task never raises, and the caller keeps it until it is done."""
-        if self._sinks:
-            self.emit(EventKind.START)
+    def start(self, owner: set[Invocation]) -> None:
+        """Begins; the task never raises.
+
+        Args:
+            owner: Holds the invocation for as long as its task runs.
+        """
+        owner.add(self)
+        self._owner = owner
         self._task = asyncio.get_running_loop().create_task(self._body())
+        if self._sinks:  # told before the task takes its first step, in the next turn of the loop
+            self.emit(EventKind.START)
+
+    def stop(self) -> asyncio.Task[None] | None:
+        """Stops the task whatever it is doing, and returns it if it still runs."""
+        if self._task is None or self._task.done():
+            return None
+        self.interrupt("stop")
         return self._task
 
     def interrupt(self, reason: str) -> None:
@@ -170,10 +183,11 @@ class Invocation:
             result = await self._run(self.call)
         except asyncio.CancelledError:
             result = self._cancelled()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises
             log_failure(logger, self.call.name, error)
             result = ToolResult.failed(f"The tool {self.call.name!r} failed.", error=error)
         self.end(result)
+        self._owner.discard(self)
 
     def _cancelled(self) -> ToolResult:
         while self._task is not None and self._task.cancelling():

@@ -69,7 +69,9 @@ def _room_for_keys(value: dict[Any, Any], room: int) -> int | None:
         return None
 
 
-def _room_left_in(items: Iterable[Any], room: int | None, depth: int) -> int | None:
+def _room_left_in(  # noqa: C901, PLR0912 - one loop, see below
+    items: Iterable[Any], room: int | None, depth: int
+) -> int | None:
     # One loop that looks at leaves itself: a call for each would cost three times as much.
     if room is None or depth > _DEEPEST:
         return None

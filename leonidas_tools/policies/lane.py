@@ -112,7 +112,7 @@ class InLane:
             return await run(call)
         if not lane.enter_now(write=write):
             await lane.enter(write=write)
-        _held.set(held | {lane})
+        _held.set(held | {lane} if held else frozenset((lane,)))
         try:
             return await run(call)
         finally:

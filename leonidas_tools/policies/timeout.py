@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections import OrderedDict
 from typing import Literal
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
@@ -12,27 +12,36 @@ from leonidas_tools.invocation import Invocation, current
 _GRACE_SECONDS = 0.5
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Timeout:
     """Stops an attempt, or a whole call, that takes too long.
 
     A tool that ignores being stopped is left behind half a second later, and the call answered
     all the same.
 
+    What is given the same time runs out of it in the order it began, so one timer for the first
+    serves all; a timer for each call would cost more than the rest of its policies.
+
     Args:
         seconds: How long it may take.
         covers: One attempt, or the whole call with its waits and retries.
     """
 
-    seconds: float
-    covers: Literal["attempt", "call"] = "attempt"
+    __slots__ = ("_grace", "_loop", "_under_way", "covers", "seconds")
+
+    def __init__(self, *, seconds: float, covers: Literal["attempt", "call"] = "attempt") -> None:
+        self.seconds = seconds
+        self.covers = covers
+        self._under_way: OrderedDict[Invocation, float] = OrderedDict()
+        self._grace: dict[Invocation, asyncio.TimerHandle] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call for as long as it may take."""
         invocation = current()
         loop = asyncio.get_running_loop()
-        timers: list[asyncio.TimerHandle] = []
-        timers.append(loop.call_later(self.seconds, self._expire, invocation, timers))
+        self._under_way[invocation] = loop.time() + self.seconds
+        if self._loop is not loop:
+            self._watch(loop)
         try:
             result = await run(call)
         except asyncio.CancelledError:
@@ -40,16 +49,37 @@ class Timeout:
                 raise
             return self._late(invocation)
         finally:
-            for timer in timers:
-                timer.cancel()
+            self._under_way.pop(invocation, None)
+            if self._grace:
+                self._let_be(invocation)
         invocation.taken(self.covers)
         return result
 
-    def _expire(self, invocation: Invocation, timers: list[asyncio.TimerHandle]) -> None:
-        late = self._late(invocation)
-        invocation.interrupt(self.covers)
-        loop = asyncio.get_running_loop()
-        timers.append(loop.call_later(_GRACE_SECONDS, invocation.abandon, late))
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Sets the timer for the first to run out of time; there is one timer at most."""
+        self._loop = loop
+        first = next(iter(self._under_way.values()))
+        loop.call_at(first, self._expire, loop)
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        while self._under_way:
+            invocation, ends = next(iter(self._under_way.items()))
+            if ends > now:
+                break
+            del self._under_way[invocation]
+            late = self._late(invocation)
+            invocation.interrupt(self.covers)
+            timer = loop.call_later(_GRACE_SECONDS, invocation.abandon, late)
+            self._grace[invocation] = timer
+        self._loop = None
+        if self._under_way:
+            self._watch(loop)
+
+    def _let_be(self, invocation: Invocation) -> None:
+        timer = self._grace.pop(invocation, None)
+        if timer is not None:
+            timer.cancel()
 
     def _late(self, invocation: Invocation) -> ToolResult:
         name, code = invocation.call.name, f"{self.covers}_timeout"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
@@ -34,5 +34,5 @@ class Validation:
         except ToolValidationError as error:
             return ToolResult.from_error(error)
         if valid is not call.arguments:
-            call = replace(call, arguments=valid)
+            call = call.with_arguments(valid)
         return await run(call)

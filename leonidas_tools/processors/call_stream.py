@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
+from leonidas_tools.mailbox import Mailbox
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake
-from leonidas_tools.processors.parts import EventPart, response_part
+from leonidas_tools.processors.parts import TOOL_CALL, EventPart, response_part
 from leonidas_tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
@@ -68,13 +69,13 @@ class _Calls:
         self._categories = categories
         self._resources = resources
         self._held: set[Executor] = set()
-        self._ready: asyncio.Queue[
+        self._ready: Mailbox[
             ProcessorPart | ToolEvent | tuple[ToolCall, ToolResult] | BaseException | None
-        ] = asyncio.Queue()
+        ] = Mailbox()
         self._under_way: dict[str, Invocation] = {}
         self._nameless: set[Invocation] = set()
         self._reading = True
-        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._ready.put_nowait)
+        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._ready.put)
         self._intake = Intake(ToolRegistry(), stream.session())
 
     async def read(self, content: processor.ProcessorStream) -> None:
@@ -82,18 +83,20 @@ class _Calls:
         try:
             count = 0
             async for part in content:
-                inner = part.part
-                if inner.function_call is not None:
-                    await self._begin(part)
+                # Looked for first: what carries a call makes its part only for other readers.
+                if TOOL_CALL in part.metadata or part.part.function_call is not None:
+                    executor = self._begin(part)
+                    if executor is not None:
+                        await self._resources.enter_async_context(executor.held())
                     count += 1
                     if count % _SLICE == 0:
                         await asyncio.sleep(0)
                     continue
-                if inner.function_response is not None and part.tool_cancellation:
+                if part.part.function_response is not None and part.tool_cancellation:
                     self._cancel(part.tool_cancellation)
-                self._ready.put_nowait(part)
+                self._ready.put(part)
         except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
-            self._ready.put_nowait(error)
+            self._ready.put(error)
         finally:
             self._reading = False
             self._close_if_done()
@@ -118,25 +121,27 @@ class _Calls:
         for invocation in (*self._under_way.values(), *self._nameless):
             invocation.cancel()
 
-    async def _begin(self, part: ProcessorPart) -> None:
+    def _begin(self, part: ProcessorPart) -> Executor | None:
+        """Begins the call of a part; returns its executor where this stream does not hold it."""
         for category in self._categories:
             if category.match(part):
                 break
         else:
-            self._ready.put_nowait(part)
-            return
+            self._ready.put(part)
+            return None
         recognised = category.recognise(part, self._intake)
         if recognised is None:
-            return
+            return None
         call, executor = recognised
-        if executor not in self._held:
-            self._held.add(executor)
-            await self._resources.enter_async_context(executor.held())
         invocation = executor.start(call, self._end, self._sinks)
         if call.id is None:
             self._nameless.add(invocation)
         else:
             self._under_way[call.id] = invocation
+        if executor in self._held:
+            return None
+        self._held.add(executor)
+        return executor
 
     def _cancel(self, call_id: str) -> None:
         invocation = self._under_way.get(call_id)
@@ -150,9 +155,9 @@ class _Calls:
         else:
             self._under_way.pop(call.id, None)
         if invocation.wanted:
-            self._ready.put_nowait((call, result))
+            self._ready.put((call, result))
         self._close_if_done()
 
     def _close_if_done(self) -> None:
         if not self._reading and not self._under_way and not self._nameless:
-            self._ready.put_nowait(None)
+            self._ready.put(None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from genai_processors import processor
@@ -11,10 +10,10 @@ from leonidas_tools.execution import Executor, refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     TOOL_EXECUTOR,
+    CallPart,
     EventPart,
     attached,
     response_part,
-    with_call,
 )
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.settings.watch import WatchedSettings
@@ -57,10 +56,12 @@ class ConfigurationProcessor(processor.Processor):
                     continue
                 executor: Executor = part.metadata[TOOL_EXECUTOR]
                 executor.apply(self.settings.current)
-                pinned = replace(call, settings=self.settings.current.for_tool(call.name))
+                pinned = call.under(self.settings.current.for_tool(call.name))
                 result = refused(call.tool, pinned.settings)  # type: ignore[arg-type]  # just set
                 if result is None:
-                    yield with_call(part, pinned, executor)
+                    assert isinstance(part, CallPart)
+                    part.pin(pinned)
+                    yield part
                     continue
                 events: list[ProcessorPart] = []
                 executor.settle(pinned, result, (*stream.sinks(), _into(events)))

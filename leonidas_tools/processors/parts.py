@@ -35,20 +35,36 @@ def attached(part: ProcessorPart) -> ToolCall | None:
     return part.metadata.get(TOOL_CALL)
 
 
-def with_call(part: ProcessorPart, call: ToolCall, executor: object) -> ProcessorPart:
-    """A copy of a function-call part that carries its call, and its id where that belongs."""
-    inner = part.part
-    function_call = inner.function_call
-    assert function_call is not None
-    if function_call.id != call.id:
-        restored = function_call.model_copy(update={"id": call.id})
-        inner = inner.model_copy(update={"function_call": restored})
-    return ProcessorPart(
-        inner,
-        role=part.role,
-        substream_name=part.substream_name,
-        metadata={**part.metadata, TOOL_CALL: call, TOOL_EXECUTOR: executor},
-    )
+class CallPart(ProcessorPart):
+    """A copy of a function-call part that carries its `ToolCall`, and its id where that belongs.
+
+    Args:
+        part: A part with a function call.
+        call: The call it stands for.
+        executor: What runs it.
+    """
+
+    def __init__(self, part: ProcessorPart, call: ToolCall, executor: object) -> None:
+        self._original = part.part
+        self._metadata = {**part.metadata, TOOL_CALL: call, TOOL_EXECUTOR: executor}
+        self._mimetype = part.mimetype
+        self._role = part.role
+        self._substream_name = part.substream_name
+
+    def pin(self, call: ToolCall) -> None:
+        """Puts the call in the place of the one it carries."""
+        self._metadata[TOOL_CALL] = call
+
+    @functools.cached_property
+    def _part(self) -> types.Part:  # type: ignore[override]  # a field of the parent, read lazily
+        """The part with the id in the call; made when somebody outside our stages looks."""
+        identifier = self._metadata[TOOL_CALL].id
+        function_call = self._original.function_call
+        assert function_call is not None
+        if function_call.id == identifier:
+            return self._original
+        restored = function_call.model_copy(update={"id": identifier})
+        return self._original.model_copy(update={"function_call": restored})
 
 
 def without_call(part: ProcessorPart) -> ProcessorPart:

@@ -12,7 +12,7 @@ from leonidas_tools.execution import Executor, refused
 from leonidas_tools.exports import describe
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake, unknown_tool
-from leonidas_tools.processors.parts import TOOL_CALL, EventPart, response_part, with_call
+from leonidas_tools.processors.parts import TOOL_CALL, CallPart, EventPart, response_part
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.registry import AnyTool, ToolRegistry
 
@@ -51,10 +51,10 @@ class ToolRegistryProcessor(processor.Processor):
         """Parts in, parts out."""
         intake = Intake(self.registry, stream.session())
         async for part in content:
-            if part.part.function_call is None:
-                yield await answered(part, self._answers) if is_request(part) else part
-            elif TOOL_CALL in part.metadata:
+            if TOOL_CALL in part.metadata:
                 yield part
+            elif part.part.function_call is None:
+                yield await answered(part, self._answers) if is_request(part) else part
             else:
                 for output in self._take(part, intake):
                     yield output
@@ -64,7 +64,7 @@ class ToolRegistryProcessor(processor.Processor):
         if call is None:
             return ()
         if call.tool is not None:
-            return (with_call(part, call, self.executor),)
+            return (CallPart(part, call, self.executor),)
         result = unknown_tool(self.registry, call.name)
         events: list[ProcessorPart] = []
         tell = (*stream.sinks(), lambda event: events.append(EventPart(event)))
