@@ -6,6 +6,7 @@ The Live client serialises answers while it sends them, where a set or a NaN end
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ _LEAVES = frozenset({int, bool, type(None)})
 _INFINITIES = (float("inf"), float("-inf"))
 _DEEPEST = 64
 _ELLIPSIS = "…"
+_WORTH_SHOWING = 64
 
 
 class NotPlainError(ValueError):
@@ -36,63 +38,51 @@ def plain(value: Any, max_bytes: int) -> tuple[Any, bool]:
         >>> plain({"sizes": [1, 2]}, 100)
         ({'sizes': [1, 2]}, False)
         >>> plain(list(range(100)), 20)
-        ([0, 1, '… 98 more'], True)
+        ([0, 1, 2, 3, '… 96 more'], True)
     """
     if type(value) is str and len(value) < max_bytes:
         return value, False
-    left = _room_left(value, max_bytes, 0)
-    if left is None:
-        value = _converted(value)
-        left = _room_left(value, max_bytes, 0)
-    if left is None:
-        raise NotPlainError(f"a {type(value).__name__} has no form in JSON")
-    if left >= 0:
-        return value, False
-    return _cut(value, max_bytes)[0], True
-
-
-def _room_left(value: Any, room: int, depth: int) -> int | None:
-    """What is left of `room` after the value: negative once it is too big, `None` if not plain."""
-    kind = type(value)
-    if kind is dict:
-        return _room_left_in(value.values(), _room_for_keys(value, room), depth)
-    if kind is list:
-        return _room_left_in(value, room - 2, depth)
-    return _room_left_in((value,), room, depth)
-
-
-def _room_for_keys(value: dict[Any, Any], room: int) -> int | None:
-    """What is left after the keys of a dict, `None` where one is not a string."""
     try:
-        return room - 2 - 4 * len(value) - len("".join(value))
-    except TypeError:
-        return None
+        fitting = _fitting(value, max_bytes)
+    except NotPlainError:
+        value = _converted(value)
+        fitting = _fitting(value, max_bytes)
+    return fitting, fitting is not value
 
 
-def _room_left_in(  # noqa: C901, PLR0912 - one loop, see below
-    items: Iterable[Any], room: int | None, depth: int
-) -> int | None:
+def _room_left(items: Iterable[Any], room: int, depth: int) -> int:  # noqa: C901, PLR0912 - below
+    """What is left of `room` after the items; negative as soon as there is none.
+
+    Raises:
+        NotPlainError: One of them is not plain JSON.
+    """
     # One loop that looks at leaves itself: a call for each would cost three times as much.
-    if room is None or depth > _DEEPEST:
-        return None
-    left: int | None = room
+    if depth > _DEEPEST:
+        raise NotPlainError("it is nested too deeply")
     for item in items:
         kind = type(item)
         if kind is str:
-            left -= len(item) + 2  # type: ignore[operator]  # never None inside the loop
+            room -= len(item) + 2
         elif kind in _LEAVES:
-            left -= 4  # type: ignore[operator]  # as above
-        elif kind is float:
-            if item - item != 0.0:  # NaN and infinities are the floats for which this holds
-                return None
-            left -= 8  # type: ignore[operator]  # as above
-        elif kind is dict or kind is list:
-            left = _room_left(item, left, depth + 1)  # type: ignore[arg-type]  # as above
+            room -= 4
+        elif kind is float and item - item == 0.0:  # which does not hold for NaN and infinities
+            room -= 8
+        elif kind is dict:
+            room = _room_left(item.values(), room - _length_of_keys(item), depth + 1)
+        elif kind is list:
+            room = _room_left(item, room - 2, depth + 1)
         else:
-            return None
-        if left is None or left < 0:
-            return left
-    return left
+            raise NotPlainError(f"a {kind.__name__} has no form in JSON")
+        if room < 0:
+            return room
+    return room
+
+
+def _length_of_keys(value: dict[Any, Any]) -> int:
+    try:
+        return 2 + 4 * len(value) + len("".join(value))
+    except TypeError:
+        raise NotPlainError("a key is not a string") from None
 
 
 def _converted(value: Any) -> Any:
@@ -131,36 +121,45 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _cut(value: Any, room: int) -> tuple[Any, int]:
-    """As much of the value's beginning as fits, and the room left after it."""
-    if isinstance(value, str):
-        if len(value) + 2 <= room:
-            return value, room - len(value) - 2
+def _fitting(value: Any, room: int) -> Any:
+    """The value if there is room for it, else as much of its beginning as there is room for."""
+    kind = type(value)
+    if kind is list:
+        return _fitting_list(value, room)
+    if kind is dict:
+        return _fitting_dict(value, room)
+    if kind is str and len(value) + 2 > room:
         kept = max(room - 24, 0)
-        return f"{value[:kept]}{_ELLIPSIS} {len(value) - kept} more characters", 0
-    if isinstance(value, dict):
-        return _cut_dict(value, room - 2)
-    if isinstance(value, list):
-        return _cut_list(value, room - 2)
-    return value, room - 8
+        return f"{value[:kept]}{_ELLIPSIS} {len(value) - kept} more characters"
+    _room_left((value,), room, 0)
+    return value
 
 
-def _cut_list(items: list[Any], room: int) -> tuple[list[Any], int]:
-    kept: list[Any] = []
-    for item in items:
-        if room < 1:
-            kept.append(f"{_ELLIPSIS} {len(items) - len(kept)} more")
-            break
-        fitting, room = _cut(item, room - 2)
-        kept.append(fitting)
-    return kept, room
+def _fitting_list(items: list[Any], room: int) -> list[Any]:
+    room -= 2
+    for index, item in enumerate(items):
+        left = _room_left((item,), room, 0)
+        if left < 0:
+            kept = [*items[:index], *_begun(item, room)]
+            return [*kept, f"{_ELLIPSIS} {len(items) - len(kept)} more"]
+        room = left
+    return items
 
 
-def _cut_dict(items: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
-    kept: dict[str, Any] = {}
-    for key, item in items.items():
-        if room < 1:
-            kept[_ELLIPSIS] = f"{len(items) - len(kept)} more"
-            break
-        kept[key], room = _cut(item, room - len(key) - 4)
-    return kept, room
+def _fitting_dict(items: dict[str, Any], room: int) -> dict[str, Any]:
+    room -= _length_of_keys(items)
+    for index, (key, item) in enumerate(items.items()):
+        left = _room_left((item,), room, 0)
+        if left < 0:
+            kept = dict(itertools.islice(items.items(), index))
+            kept.update((key, begun) for begun in _begun(item, room))
+            return {**kept, _ELLIPSIS: f"{len(items) - len(kept)} more"}
+        room = left
+    return items
+
+
+def _begun(item: Any, room: int) -> tuple[Any, ...]:
+    """The beginning of an item there is not enough room for, where that is worth showing."""
+    if room < _WORTH_SHOWING or type(item) not in (str, list, dict):
+        return ()
+    return (_fitting(item, room),)
