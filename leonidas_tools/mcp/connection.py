@@ -155,21 +155,10 @@ class Connection:
         """Why the connection could not be opened or has ended, in a few words without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        match error:
-            case _ if self.lost is not None:
-                return self._redact(self.lost) + self._at()
-            case None:
-                return "the connection was closed"
-            case TimeoutError():
-                return "no answer in time" + self._at()
-            case ConfigurationError():
-                return self._redact(error.message)
-            case MCPError():
-                return self._redact(error.message) + self._at()
-            case httpx2.HTTPError() | OSError():
-                return self._redact(why(error)) + self._at()
-            case _:
-                return "it does not follow the protocol" + self._at()
+        if isinstance(error, ConfigurationError):
+            return self._redact(error.message)
+        place_of = "" if self._settings.url is None else f" at {place(self._settings.url)}"
+        return self._redact(self.lost or _reason(error)) + place_of
 
     @property
     def last_words(self) -> str:
@@ -236,8 +225,19 @@ class Connection:
             return self._redact(self.lost)
         return "the connection was closed" if self._closed else None
 
-    def _at(self) -> str:
-        return "" if self._settings.url is None else f" at {place(self._settings.url)}"
+
+def _reason(error: BaseException | None) -> str:
+    match error:
+        case None:
+            return "the connection was closed"
+        case TimeoutError():
+            return "no answer in time"
+        case MCPError():
+            return error.message
+        case httpx2.HTTPError() | OSError():
+            return why(error)
+        case _:
+            return "it does not follow the protocol"
 
 
 def _client_info() -> mcp_types.Implementation:
