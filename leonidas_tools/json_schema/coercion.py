@@ -8,7 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.json_schema.document import Document, child
-from leonidas_tools.json_schema.kinds import type_of, wanted_types
+from leonidas_tools.json_schema.keywords import (
+    schema_of_item,
+    schemas_of_property,
+    type_of,
+    wanted_types,
+)
 from leonidas_tools.json_schema.text import NotJsonError, read_json
 
 if TYPE_CHECKING:
@@ -104,43 +109,19 @@ class _Walk:
                 if self._fits(where, None):
                     made[name] = None
                 continue
-            made[name] = self._property(pointer, schema, name, inner, depth)
+            for keys, wanted in schemas_of_property(schema, name):
+                inner = self.coerced(child(pointer, *keys), wanted, inner, depth + 1)  # noqa: PLW2901 - each coerces further
+            made[name] = inner
         unchanged = len(made) == len(value) and all(made[name] is value[name] for name in made)
         return value if unchanged else made
-
-    def _property(
-        self, pointer: str, schema: Mapping[str, Any], name: str, value: Any, depth: int
-    ) -> Any:
-        named = False
-        if name in schema.get("properties", {}):
-            named = True
-            where = child(pointer, "properties", name)
-            value = self.coerced(where, schema["properties"][name], value, depth + 1)
-        for pattern, inner in schema.get("patternProperties", {}).items():
-            if _matches(pattern, name):
-                named = True
-                where = child(pointer, "patternProperties", pattern)
-                value = self.coerced(where, inner, value, depth + 1)
-        if named:
-            return value
-        where = child(pointer, "additionalProperties")
-        return self.coerced(where, schema.get("additionalProperties"), value, depth + 1)
 
     def _array(
         self, pointer: str, schema: Mapping[str, Any], value: list[Any], depth: int
     ) -> list[Any]:
-        first, rest = "prefixItems", "items"
-        if isinstance(schema.get("items"), list):  # drafts up to 2019-09
-            first, rest = "items", "additionalItems"
-        heads = schema.get(first, ())
         made = []
         for index, inner in enumerate(value):
-            if index < len(heads):
-                where = child(pointer, first, index)
-                made.append(self.coerced(where, heads[index], inner, depth + 1))
-            else:
-                where = child(pointer, rest)
-                made.append(self.coerced(where, schema.get(rest), inner, depth + 1))
+            keys, wanted = schema_of_item(schema, index)
+            made.append(self.coerced(child(pointer, *keys), wanted, inner, depth + 1))
         return value if all(a is b for a, b in zip(made, value, strict=True)) else made
 
 
@@ -183,10 +164,3 @@ def _number(text: str, *, whole: bool) -> Any:
         if whole:
             return int(number) if number.is_integer() else text
     return number
-
-
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:  # a pattern that Python does not read
-        return False

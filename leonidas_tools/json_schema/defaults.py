@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from leonidas_tools.json_schema.document import Document
 
-from leonidas_tools.json_schema.kinds import type_of, wanted_types
+from leonidas_tools.json_schema.keywords import type_of, wanted_types
 
 MAX_NESTED_DEFAULTS: Final = 8
 

@@ -169,7 +169,7 @@ class Document:
     def _meta_schemas(self) -> jsonschema_rs.Registry | None:
         """What jsonschema-rs wants to know before it reads the schema."""
         uri = self.schema.get("$schema") if isinstance(self.schema, dict) else None
-        if uri not in self._documents:
+        if not isinstance(uri, str) or uri not in self._documents:
             return None
         return jsonschema_rs.Registry([(uri, cast("Any", self._documents[uri]))])
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jsonschema_rs
 
+from leonidas_tools.json_schema.errors import errors_in
 from leonidas_tools.json_schema.report import (
     PathKeys,
     Problem,
@@ -15,6 +16,9 @@ from leonidas_tools.json_schema.report import (
     path_text,
     value_text,
 )
+
+if TYPE_CHECKING:
+    from leonidas_tools.json_schema.document import Document
 
 MAX_EXAMINED: Final = 50
 _ORDER: Final = {"missing_argument": 0, "unknown_argument": 1}
@@ -30,16 +34,19 @@ _Error: TypeAlias = jsonschema_rs.ValidationError
 _Reading: TypeAlias = tuple[str, str]
 
 
-def problems_of(errors: Iterable[_Error], schema: Any) -> list[Problem]:
-    """The problems behind some errors: what is missing and what is unknown first."""
+def problems_in(document: Document, arguments: Any) -> list[Problem]:
+    """What is wrong with arguments: what is missing and what is unknown first."""
+    schema = document.schema
     known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
+    start, errors = errors_in(document, arguments)
     found = [
-        problem
-        for error in itertools.islice(errors, MAX_EXAMINED)
-        for problem in _problems(error, known)
+        dataclasses.replace(problem, path=(*start, *problem.path))
+        for error in errors[:MAX_EXAMINED]
+        for problem in _problems(error, () if start else known)
     ]
     distinct = {(problem.path, problem.reason): problem for problem in found}
-    return sorted(distinct.values(), key=lambda problem: _ORDER.get(problem.code, 2))
+    problems = sorted(distinct.values(), key=lambda problem: _ORDER.get(problem.code, 2))
+    return problems or [Problem(path=start, reason="must be what the tool's schema says")]
 
 
 def _problems(error: _Error, known: Sequence[str]) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leonidas_tools.json_schema.coercion import coerce
 from leonidas_tools.json_schema.defaults import MAX_NESTED_DEFAULTS, fill_of
 from leonidas_tools.json_schema.document import Document, is_too_deep
-from leonidas_tools.json_schema.problems import problems_of
+from leonidas_tools.json_schema.problems import problems_in
 from leonidas_tools.json_schema.report import Problem, error_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ArgumentValidator:
         {'n': 7, 'unit': 'm'}
     """
 
-    __slots__ = ("_check", "_document", "_fill", "_is_bounded", "_is_plain", "is_valid")
+    __slots__ = ("_document", "_fill", "_is_bounded", "_is_plain", "is_valid")
 
     is_valid: Callable[[Any], bool]
     """Whether an instance is valid as it stands, nothing filled in and nothing coerced."""
@@ -52,8 +52,7 @@ class ArgumentValidator:
         documents: Mapping[str, Mapping[str, Any] | bool] | None = None,
     ) -> None:
         self._document = document = Document(schema, documents or {})
-        self._check = document.validator()
-        self.is_valid = self._check.is_valid
+        self.is_valid = document.validator().is_valid
         self._fill = fill_of(document)
         self._is_bounded = not document.is_recursive
         self._is_plain = not document.has_integers and self._fill is None
@@ -75,6 +74,8 @@ class ArgumentValidator:
                 if valid and self._is_plain:
                     return arguments
                 return self._completed(arguments) if valid else self._repaired(arguments)
+        except UnicodeError as error:
+            raise _refusal("hold half a character (a lone surrogate)") from error
         except ValueError as error:  # what jsonschema-rs says to keys that are not strings
             raise _refusal("must have strings as keys") from error
         raise _refusal("are nested too deeply")
@@ -96,7 +97,7 @@ class ArgumentValidator:
         filled = self._filled(coerced)
         if self.is_valid(coerced) or self.is_valid(filled):
             return filled  # some schemas require what they have a default for
-        raise error_of(problems_of(self._check.iter_errors(coerced), self._document.schema))
+        raise error_of(problems_in(self._document, coerced))
 
     def _filled(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._fill(arguments, MAX_NESTED_DEFAULTS) if self._fill else arguments

@@ -1,0 +1,132 @@
+"""Where arguments do not fit a schema, found without looking at more than is sensible.
+
+jsonschema-rs looks for all errors at once, and in each branch of a union: that takes seconds for
+a large array, and does not end for deep arguments under a recursive schema. So what is too much for
+it is narrowed down first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from leonidas_tools.json_schema.document import Document, child
+from leonidas_tools.json_schema.keywords import schema_of_item, schemas_of_property
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import jsonschema_rs
+
+    from leonidas_tools.json_schema.report import PathKeys
+
+MAX_CHECKS: Final = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One schema that holds for one value.
+
+    Args:
+        pointer: Where the schema stands in its document.
+        schema: The schema.
+        value: The value.
+        path: Where the value stands in the arguments.
+    """
+
+    pointer: str
+    schema: Any
+    value: Any
+    path: PathKeys = ()
+
+
+def errors_in(
+    document: Document, value: Any
+) -> tuple[PathKeys, list[jsonschema_rs.ValidationError]]:
+    """The errors of a value that is not valid, and where the part they are about stands.
+
+    Returns:
+        The path that the errors' own paths go on from, and the errors; none where all that can be
+        told is the path.
+    """
+    check = Check(pointer="#", schema=document.schema, value=value)
+    while _cost(document, check, {}) > MAX_CHECKS:
+        wrong = next((c for c in _parts(document, check) if not _fits(document, c)), None)
+        if wrong is None:
+            return check.path, []
+        check = wrong
+    validator = document.validators.get(check.pointer)
+    return check.path, list(validator.iter_errors(check.value)) if validator else []
+
+
+def _fits(document: Document, check: Check) -> bool:
+    validator = document.validators.get(check.pointer)
+    return validator is None or validator.is_valid(check.value)
+
+
+def _cost(document: Document, check: Check, known: dict[tuple[int, int], int]) -> int:
+    """How many checks a schema makes of a value at most; more than are sensible, roughly."""
+    key = (id(check.schema), id(check.value))
+    if key in known:
+        return known[key]
+    if len(known) > MAX_CHECKS:
+        return MAX_CHECKS + 1
+    known[key] = total = 1
+    for part in (*_parts(document, check), *_branches(check)):
+        total += _cost(document, part, known)
+        if total > MAX_CHECKS:
+            break
+    known[key] = total
+    return total
+
+
+def _parts(document: Document, check: Check) -> Iterator[Check]:
+    """What has to hold for a value and for its parts if a schema is to hold."""
+    schema = check.schema
+    if not isinstance(schema, dict):
+        return
+    found = document.target(schema.get("$ref"))
+    if found is not None:
+        yield Check(pointer=found[0], schema=found[1], value=check.value, path=check.path)
+    yield from _listed(check, "allOf")
+    if isinstance(check.value, dict):
+        yield from _properties(check)
+    elif isinstance(check.value, list):
+        yield from _items(check)
+
+
+def _branches(check: Check) -> Iterator[Check]:
+    """What may hold for the same value."""
+    if not isinstance(check.schema, dict):
+        return
+    for keyword in ("anyOf", "oneOf"):
+        yield from _listed(check, keyword)
+    for keyword in ("not", "if", "then", "else"):
+        if keyword in check.schema:
+            yield _under(check, check.schema[keyword], keyword)
+
+
+def _listed(check: Check, keyword: str) -> Iterator[Check]:
+    for index, schema in enumerate(check.schema.get(keyword, ())):
+        yield _under(check, schema, keyword, index)
+
+
+def _under(check: Check, schema: Any, *keys: str | int) -> Check:
+    pointer = child(check.pointer, *keys)
+    return Check(pointer=pointer, schema=schema, value=check.value, path=check.path)
+
+
+def _properties(check: Check) -> Iterator[Check]:
+    for name, value in check.value.items():
+        for keys, schema in schemas_of_property(check.schema, name):
+            if isinstance(schema, dict) or schema is False:
+                pointer = child(check.pointer, *keys)
+                yield Check(pointer=pointer, schema=schema, value=value, path=(*check.path, name))
+
+
+def _items(check: Check) -> Iterator[Check]:
+    for index, value in enumerate(check.value):
+        keys, schema = schema_of_item(check.schema, index)
+        if isinstance(schema, dict) or schema is False:
+            pointer = child(check.pointer, *keys)
+            yield Check(pointer=pointer, schema=schema, value=value, path=(*check.path, index))

@@ -1,0 +1,64 @@
+"""How the keywords of the drafts are read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+Keys: TypeAlias = tuple[str | int, ...]
+
+
+def wanted_types(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The types that a schema takes, by its `type` or else by the values it lists."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return frozenset((kind,))
+    if isinstance(kind, list):
+        return frozenset(kind)
+    values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    return frozenset(type_of(value) for value in values)
+
+
+def type_of(value: Any) -> str:
+    """The JSON Schema type of a plain value, the narrowest one."""
+    if isinstance(value, bool):
+        return "boolean"
+    if value is None:
+        return "null"
+    names = {str: "string", int: "integer", float: "number", list: "array", dict: "object"}
+    return names.get(type(value), "string")
+
+
+def schemas_of_property(schema: Mapping[str, Any], name: str) -> list[tuple[Keys, Any]]:
+    """The schemas that hold for a property, each with the keys that lead to it."""
+    properties = schema.get("properties", {})
+    found: list[tuple[Keys, Any]] = []
+    if name in properties:
+        found.append((("properties", name), properties[name]))
+    for pattern, inner in schema.get("patternProperties", {}).items():
+        if _matches(pattern, name):
+            found.append((("patternProperties", pattern), inner))
+    return found or [(("additionalProperties",), schema.get("additionalProperties", True))]
+
+
+def schema_of_item(schema: Mapping[str, Any], index: int) -> tuple[Keys, Any]:
+    """The schema that holds for an item of an array, with the keys that lead to it."""
+    heads, rest = "prefixItems", "items"
+    if isinstance(schema.get("items"), list):  # drafts up to 2019-09
+        heads, rest = "items", "additionalItems"
+    first = schema.get(heads, ())
+    if index < len(first):
+        return (heads, index), first[index]
+    return (rest,), schema.get(rest, True)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Whether a name is of a pattern, as far as Python reads it."""
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return False
