@@ -8,7 +8,7 @@ import copy
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -24,6 +24,7 @@ _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 0.1
 _SETTLE_LOOKS = 3
+_STEP_MILLISECONDS = 20
 
 Callback: TypeAlias = Callable[["Settings"], object]
 
@@ -153,18 +154,17 @@ class WatchedSettings:
             await asyncio.wait({watch.task})
 
     async def _follow(self, path: Path) -> None:
-        """Looks at the file a few times a second.
+        """Looks at the file whenever it may have changed.
 
         A look sees every way of writing: renaming over, truncating, swapping a symbolic link
-        anywhere on the way, deleting and recreating; also where notifications never arrive, as
-        on network file systems and bind mounts.
+        anywhere on the way, deleting and recreating.
         """
         applied: object = None
-        while True:
-            if _look(path) != applied:
-                applied = await _settled(path)
-                await self._reload_beside(path)
-            await asyncio.sleep(_POLL_SECONDS)
+        async with contextlib.aclosing(_moments(path)) as moments:
+            async for _ in moments:
+                if _look(path) != applied:
+                    applied = await _settled(path)
+                    await self._reload_beside(path)
 
     async def _reload_beside(self, path: Path) -> None:
         """Reads the file in a thread, since thousands of tools take a while, and adopts it here."""
@@ -206,6 +206,30 @@ def _load(source: Source) -> Settings:
     from leonidas_tools.settings.load import load
 
     return load(source)
+
+
+async def _moments(path: Path) -> AsyncGenerator[None, None]:
+    """Comes when the file's directory has changed, and a few times a second in any case.
+
+    Notifications never arrive on network file systems and some bind mounts, nor when a link
+    further up the path is swapped.
+    """
+    from watchfiles import awatch
+
+    poll_milliseconds = round(_POLL_SECONDS * 1000)
+    while True:
+        yield
+        with contextlib.suppress(OSError):  # the directory is gone: it may come back
+            async for _ in awatch(
+                path.parent,
+                recursive=False,
+                step=_STEP_MILLISECONDS,
+                debounce=poll_milliseconds,
+                rust_timeout=poll_milliseconds,
+                yield_on_timeout=True,
+            ):
+                yield
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _settled(path: Path) -> object:
