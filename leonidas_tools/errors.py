@@ -78,6 +78,7 @@ class ConfigurationError(LeonidasError):
         file: The file it stands in.
         line: The line, counted from 1.
         key: The dotted path of the key, such as `tools.get_weather.timeout`.
+        problems: Every problem by itself, where the message names several.
     """
 
     level: ClassVar[ErrorLevel] = "pipeline"
@@ -89,8 +90,10 @@ class ConfigurationError(LeonidasError):
         file: Path | str | None = None,
         line: int | None = None,
         key: str | None = None,
+        problems: Sequence[ConfigurationError] = (),
     ) -> None:
         self.message = message
+        self.problems = tuple(problems)
         self.file = None if file is None else str(file)
         self.line = line
         self.key = key

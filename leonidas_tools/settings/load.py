@@ -135,4 +135,6 @@ def _error(
     ]
     first, *more = sorted(errors, key=lambda error: error.line or 0)
     message = "\n".join([first.message, *map(str, more)])
-    return ConfigurationError(message, file=first.file, line=first.line, key=first.key)
+    return ConfigurationError(
+        message, file=first.file, line=first.line, key=first.key, problems=[first, *more]
+    )
