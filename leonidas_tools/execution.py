@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.attempt import Attempt
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.events import Sink, ToolEvent
+from leonidas_tools.events import EventKind, Sink, ToolEvent
 from leonidas_tools.functions import caller, takes_context
 from leonidas_tools.invocation import Invocation, OnEnd, ending_kind
 from leonidas_tools.json_schema import ArgumentValidator
@@ -106,6 +106,24 @@ class Executor:
         event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
         for sink in self._all(sinks):
             sink(event)
+
+    def settle_unknown(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
+        """Answers a call of a tool that does not exist, with the closest names."""
+        closest = self.registry.suggestions(call.name)
+        hint = f" Call one of the valid options instead, such as {closest[0]!r}." if closest else ""
+        result = ToolResult(
+            status=ResultStatus.NOT_FOUND,
+            message=f"There is no tool {call.name!r}.{hint}",
+            reason_code="unknown_tool",
+            valid_options=closest or None,
+        )
+        if closest:
+            tried = {"strategy": "similar_tool", "error": "unknown_tool", "to": closest[0]}
+            suggested = ToolEvent(kind=EventKind.FALLBACK, call=call, data=tried)
+            for sink in self._all(sinks):
+                sink(suggested)
+        self.settle(call, result, sinks)
+        return result
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Runs one call to its end; cancelling this cancels the call."""

@@ -47,7 +47,7 @@ def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[
             "function": {
                 "name": registry.declared_name(tool.name).replace(".", "_"),
                 "description": tool.metadata.description,
-                "parameters": dict(tool.metadata.parameters),
+                "parameters": dict(tool.declared_parameters[0]),
             },
         }
         for tool in tools
@@ -60,7 +60,7 @@ def prompt_text(registry: ToolRegistry, tools: Iterable[AnyTool]) -> str:
 
 
 def _prompt_entry(name: str, tool: AnyTool) -> str:
-    parameters = tool.metadata.parameters
+    parameters = tool.declared_parameters[0]
     required = set(parameters.get("required", ()))
     lines = [f"{name}: {tool.metadata.description}".rstrip()]
     for key, schema in parameters.get("properties", {}).items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from leonidas_tools.errors import DuplicateToolError, ToolNotFoundError
@@ -100,6 +101,11 @@ class ToolRegistry:
         self._builtin.discard(name)
         self._changed()
         return tool
+
+    @property
+    def by_name(self) -> Mapping[str, AnyTool]:
+        """The tools by their own names, as they change."""
+        return MappingProxyType(self._tools)
 
     def get(self, name: str) -> AnyTool | None:
         """The tool with this own name, or `None`."""

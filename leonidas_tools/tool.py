@@ -8,6 +8,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from leonidas_tools.errors import SchemaError
+from leonidas_tools.names import renamed_parameters
 from leonidas_tools.schema import Signature, read_json_schema, read_signature
 
 if TYPE_CHECKING:
@@ -246,6 +247,11 @@ class Tool(Generic[P, R]):
                 f"ToolContext reaches: drop its parameter {signature.context_parameter!r}"
             )
         return ToolMetadata(parameters=signature.parameters, **options)
+
+    @functools.cached_property
+    def declared_parameters(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        """The schema with parameter names that Gemini takes, and the own name of each changed."""
+        return renamed_parameters(self.metadata.parameters)
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,15 +23,17 @@ from leonidas_tools.processors.action import ActionToolProcessor
 from leonidas_tools.processors.configuration import ConfigurationProcessor
 from leonidas_tools.processors.declarations import declare
 from leonidas_tools.processors.generic import GenericToolProcessor
-from leonidas_tools.processors.intake import unknown_tool
 from leonidas_tools.processors.mcp import MCPToolProcessor
 from leonidas_tools.processors.monitoring import MonitoringProcessor
 from leonidas_tools.processors.python import PythonFunctionProcessor
 from leonidas_tools.processors.registry import ToolRegistryProcessor
 from leonidas_tools.processors.speech import SpeechControlProcessor
 from leonidas_tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.settings.check import check_against
 from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.toolboxes import action, speech
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
@@ -107,7 +110,10 @@ class AdvancedToolProcessor(processor.Processor):
         self._users = 0
         self._held: AsyncExitStack | None = None
         self._lock = asyncio.Lock()
+        self._toolboxes: dict[str, list[str]] = {}
         self._apply(self.settings.current)
+        for finding in check_against(self.settings.current, self.registry.by_name):
+            logger.warning("In the settings, %s", finding)
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
@@ -150,7 +156,7 @@ class AdvancedToolProcessor(processor.Processor):
             number=next(session.numbers),
         )
         if tool is None:
-            refusal = unknown_tool(self.registry, name)
+            return self.executor.settle_unknown(call)
         if refusal is not None:
             self.executor.settle(call, refusal)
             return refusal
@@ -216,9 +222,6 @@ class AdvancedToolProcessor(processor.Processor):
     ) -> None:
         for thing in tools:
             self.registry.register(thing)
-        for name in self.settings.current.toolboxes:
-            for tool in discover(name):
-                self.registry.register(tool)
         if builtin_tools:
             for tool in (*action.TOOLS, *speech.TOOLS):
                 self.registry.register(tool, builtin=True)
@@ -229,6 +232,16 @@ class AdvancedToolProcessor(processor.Processor):
             history_size=settings.monitoring.history_size, alerts=settings.monitoring.alerts
         )
         self.mcp_servers.configure(settings.mcp_servers)
+        self._load_toolboxes(settings.toolboxes)
+
+    def _load_toolboxes(self, wanted: Sequence[str]) -> None:
+        for module in self._toolboxes.keys() - set(wanted):
+            for name in self._toolboxes.pop(module):
+                self.registry.unregister(name)
+        for module in wanted:
+            if module not in self._toolboxes:
+                found = [self.registry.register(tool) for tool in discover(module)]
+                self._toolboxes[module] = [tool.name for tool in found]
 
     def _callable(self) -> list[AnyTool]:
         settings = self.settings.current

@@ -36,6 +36,6 @@ def _declaration(
     return types.FunctionDeclaration(
         name=registry.declared_name(own.name),
         description=configured.description or own.description,
-        parameters_json_schema=dict(own.parameters),
+        parameters_json_schema=dict(tool.declared_parameters[0]),
         behavior=None if behavior is None else types.Behavior(behavior.value),
     )

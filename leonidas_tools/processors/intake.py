@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls import ToolCall, ToolSession
 from leonidas_tools.processors.parts import call_id
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.registry import ToolRegistry
+    from leonidas_tools.registry import AnyTool, ToolRegistry
 
 _REMEMBERED_IDS = 4096
 
@@ -40,7 +42,7 @@ class Intake:
         tool = self.registry.find(called_as)
         return ToolCall(
             name=called_as if tool is None else tool.name,
-            arguments=function_call.args or {},
+            arguments=_own_names(tool, function_call.args or {}),
             id=identifier,
             called_as=called_as,
             session=self.session,
@@ -57,13 +59,9 @@ class Intake:
         return True
 
 
-def unknown_tool(registry: ToolRegistry, called_as: str) -> ToolResult:
-    """The answer to a call of a tool that does not exist."""
-    closest = registry.suggestions(called_as)
-    hint = f" Call one of the valid options instead, such as {closest[0]!r}." if closest else ""
-    return ToolResult(
-        status=ResultStatus.NOT_FOUND,
-        message=f"There is no tool {called_as!r}.{hint}",
-        reason_code="unknown_tool",
-        valid_options=closest or None,
-    )
+def _own_names(tool: AnyTool | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments by the tool's own parameter names, where it was declared with others."""
+    if tool is None:
+        return arguments
+    own = tool.declared_parameters[1]
+    return {own.get(k, k): v for k, v in arguments.items()} if own else arguments

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 class MCPToolProcessor(CategoryProcessor):
     """Runs the tools of MCP servers, which are connected inside `async with`.
 
+    Behind a registry stage give it `MCPServers(registry, …)` on that stage's registry, where their
+    tools then come and go.
+
     Args:
         servers: Settings by server name, or servers that somebody else runs.
 

@@ -11,7 +11,7 @@ from leonidas_tools.errors import RegistryError
 from leonidas_tools.execution import Executor, refused
 from leonidas_tools.exports import describe
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.intake import Intake, unknown_tool
+from leonidas_tools.processors.intake import Intake
 from leonidas_tools.processors.parts import TOOL_CALL, CallPart, EventPart, response_part
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.registry import AnyTool, ToolRegistry
@@ -65,10 +65,9 @@ class ToolRegistryProcessor(processor.Processor):
             return ()
         if call.tool is not None:
             return (CallPart(part, call, self.executor),)
-        result = unknown_tool(self.registry, call.name)
         events: list[ProcessorPart] = []
         tell = (*stream.sinks(), lambda event: events.append(EventPart(event)))
-        self.executor.settle(call, result, tell)
+        result = self.executor.settle_unknown(call, tell)
         return (*events, response_part(call, result))
 
     def _list_tools(self, category: str | None = None, query: str | None = None) -> dict[str, Any]:
