@@ -9,7 +9,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
 from leonidas_tools.errors import SchemaError
-from leonidas_tools.schema.typed_dicts import readable
+from leonidas_tools.schema.readable import readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -87,7 +87,7 @@ def innermost(function: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
     if inspect.isclass(function) or inspect.isroutine(function):
         return name, function
     call = type(function).__call__
-    return name, call if call.__doc__ else function
+    return name, call if inspect.isfunction(call) and call.__doc__ else function
 
 
 def read_parameters(
@@ -167,6 +167,7 @@ def _namespaces(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str,
     """Where the names in a function's annotations are looked up: its module, and its closure."""
     while isinstance(function, functools.partial):
         function = function.func
+    function = inspect.unwrap(function)
     if inspect.isclass(function):
         function = function.__init__
     elif not inspect.isroutine(function):

@@ -60,7 +60,8 @@ def plain_schema(annotation: Any) -> JsonSchema | None:
     return read(get_args(annotation)) if read else None
 
 
-def _literal(values: tuple[Any, ...]) -> JsonSchema | None:
+def literal_schema(values: tuple[Any, ...]) -> JsonSchema | None:
+    """The JSON Schema of some strings or some integers to choose from."""
     kind = type(values[0])
     if kind not in (str, int) or any(type(value) is not kind for value in values):
         return None
@@ -112,7 +113,7 @@ def _is_pattern(entry: Any) -> bool:
 
 _COMPOSED: Mapping[Any, Callable[[tuple[Any, ...]], JsonSchema | None]] = types.MappingProxyType(
     {
-        Literal: _literal,
+        Literal: literal_schema,
         Union: _union,
         types.UnionType: _union,
         list: functools.partial(_container, list),
