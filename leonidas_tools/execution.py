@@ -95,16 +95,16 @@ class Executor:
         Args:
             call: A call whose tool is known.
             on_end: Called once with the result, also when nobody wants it any more.
-            sinks: Who else hears of its events.
+            sinks: Who hears of its events; by default those of the executor.
         """
-        invocation = Invocation(call, self.plan(call), on_end, self._all(sinks))
+        invocation = Invocation(call, self.plan(call), on_end, sinks or self.sinks)
         invocation.start(self._under_way)
         return invocation
 
     def settle(self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()) -> None:
         """Tells of a call that ends without having begun: unknown, or switched off."""
         event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
-        for sink in self._all(sinks):
+        for sink in self.with_sinks(sinks):
             sink(event)
 
     def settle_unknown(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
@@ -120,7 +120,7 @@ class Executor:
         if closest:
             tried = {"strategy": "similar_tool", "error": "unknown_tool", "to": closest[0]}
             suggested = ToolEvent(kind=EventKind.FALLBACK, call=call, data=tried)
-            for sink in self._all(sinks):
+            for sink in self.with_sinks(sinks):
                 sink(suggested)
         self.settle(call, result, sinks)
         return result
@@ -164,8 +164,8 @@ class Executor:
             if not self._users:
                 await self._close()
 
-    def _all(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
-        """Our sinks and these, each once."""
+    def with_sinks(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
+        """The executor's sinks and these, each once."""
         return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
 
     async def _close(self) -> None:

@@ -128,7 +128,7 @@ class _Loop:
     async def _converse(self) -> None:
         stream.use_session(self._session)
         async for part in self._tools(self._heard()):
-            response = part.part.function_response
+            response = part.function_response
             if response is None:
                 self._out.put_nowait(part.metadata.get(_HANDED_ON, part))
                 continue

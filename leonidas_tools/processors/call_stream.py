@@ -7,19 +7,21 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from genai_processors import processor
-from genai_processors.content_api import ProcessorPart
 
+from leonidas_tools.events import ToolEvent
 from leonidas_tools.mailbox import Mailbox
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake
-from leonidas_tools.processors.parts import TOOL_CALL, EventPart, response_part
-from leonidas_tools.registry import ToolRegistry
+from leonidas_tools.processors.parts import TOOL_CALL, EventPart, attached, response_part
+from leonidas_tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Sequence
 
+    from genai_processors.content_api import ProcessorPart
+
     from leonidas_tools.calls import ToolCall, ToolResult
-    from leonidas_tools.events import Sink, ToolEvent
+    from leonidas_tools.events import Sink
     from leonidas_tools.execution import Executor
     from leonidas_tools.invocation import Invocation
 
@@ -58,8 +60,9 @@ class CallStream(processor.Processor):
                 async for part in calls.outputs():
                     yield part
             finally:
-                reading.cancel()
                 calls.cancel_all()
+                reading.cancel()
+                await asyncio.wait([reading])  # the stages it reads can be closed only then
 
 
 class _Calls:
@@ -68,7 +71,8 @@ class _Calls:
     def __init__(self, categories: Sequence[Claimant], resources: AsyncExitStack) -> None:
         self._categories = categories
         self._resources = resources
-        self._held: set[Executor] = set()
+        self._held: dict[Executor, tuple[Sink, ...]] = {}
+        self._claimants: dict[AnyTool, Claimant | None] = {}
         self._ready: Mailbox[
             ProcessorPart | ToolEvent | tuple[ToolCall, ToolResult] | BaseException | None
         ] = Mailbox()
@@ -84,7 +88,7 @@ class _Calls:
             count = 0
             async for part in content:
                 # Looked for first: what carries a call makes its part only for other readers.
-                if TOOL_CALL in part.metadata or part.part.function_call is not None:
+                if TOOL_CALL in part.metadata or part.function_call is not None:
                     executor = self._begin(part)
                     if executor is not None:
                         await self._resources.enter_async_context(executor.held())
@@ -92,7 +96,7 @@ class _Calls:
                     if count % _SLICE == 0:
                         await asyncio.sleep(0)
                     continue
-                if part.part.function_response is not None and part.tool_cancellation:
+                if part.function_response is not None and part.tool_cancellation:
                     self._cancel(part.tool_cancellation)
                 self._ready.put(part)
         except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
@@ -106,12 +110,15 @@ class _Calls:
         ready = self._ready
         count = 0
         while (item := await ready.get()) is not None:
-            if isinstance(item, ProcessorPart):
+            if isinstance(item, ToolEvent):
+                yield EventPart(item)
+            elif isinstance(item, tuple):
+                yield response_part(*item)
+            elif isinstance(item, BaseException):
+                raise item
+            else:
                 yield item
                 continue
-            if isinstance(item, BaseException):
-                raise item
-            yield response_part(*item) if isinstance(item, tuple) else EventPart(item)
             count += 1
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -123,25 +130,34 @@ class _Calls:
 
     def _begin(self, part: ProcessorPart) -> Executor | None:
         """Begins the call of a part; returns its executor where this stream does not hold it."""
-        for category in self._categories:
-            if category.match(part):
-                break
-        else:
+        category = self._claimant(part)
+        if category is None:
             self._ready.put(part)
             return None
         recognised = category.recognise(part, self._intake)
         if recognised is None:
             return None
         call, executor = recognised
-        invocation = executor.start(call, self._end, self._sinks)
+        sinks = self._held.get(executor)
+        new = sinks is None
+        if sinks is None:
+            sinks = self._held[executor] = executor.with_sinks(self._sinks)
+        invocation = executor.start(call, self._end, sinks)
         if call.id is None:
             self._nameless.add(invocation)
         else:
             self._under_way[call.id] = invocation
-        if executor in self._held:
-            return None
-        self._held.add(executor)
-        return executor
+        return executor if new else None
+
+    def _claimant(self, part: ProcessorPart) -> Claimant | None:
+        """Who runs the call of a part; looked for once for each tool."""
+        call = attached(part)
+        if call is None or call.tool is None:
+            return next((one for one in self._categories if one.match(part)), None)
+        if call.tool not in self._claimants:
+            claimant = next((one for one in self._categories if one.match(part)), None)
+            self._claimants[call.tool] = claimant
+        return self._claimants[call.tool]
 
     def _cancel(self, call_id: str) -> None:
         invocation = self._under_way.get(call_id)

@@ -51,15 +51,15 @@ class CategoryProcessor(processor.PartProcessor):
         """The tools it brings, ready to register."""
         return list(self.registry)
 
-    def claims(self, call: ToolCall) -> bool:
-        """Whether a recognised call is for this category."""
-        return call.tool is not None and call.tool.metadata.category in self.categories
+    def claims(self, tool: AnyTool) -> bool:
+        """Whether the calls of a tool are for this category."""
+        return tool.metadata.category in self.categories
 
     def match(self, part: ProcessorPart) -> bool:
         """Whether the part is a call for this category; never raises."""
         call = attached(part)
         if call is not None:
-            return self.claims(call)
+            return call.tool is not None and self.claims(call.tool)
         function_call = part.part.function_call
         return function_call is not None and self._knows(function_call.name)
 

@@ -10,13 +10,13 @@ from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
+    TOOL_CALL,
     TOOL_EXECUTOR,
     EventPart,
-    attached,
     response_part,
     without_call,
 )
-from leonidas_tools.processors.requests import Answer, answered, is_request
+from leonidas_tools.processors.requests import TOOL_REQUEST, Answer, answered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
@@ -46,15 +46,14 @@ class MonitoringProcessor(processor.Processor):
         """Parts in, parts out."""
         stream.add_sink(self.monitor)
         async for part in content:
-            if is_request(part):
+            metadata = part.metadata
+            if TOOL_CALL in metadata:
+                for answer in _unclaimed(metadata[TOOL_CALL], part):
+                    yield answer
+            elif TOOL_REQUEST in metadata:
                 yield await answered(part, self._answers, last=True)
-                continue
-            call = attached(part)
-            if call is None:
+            else:
                 yield part
-                continue
-            for answer in _unclaimed(call, part):
-                yield answer
 
 
 def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]:

@@ -123,6 +123,11 @@ class EventPart(ProcessorPart):
         event: What happened.
     """
 
+    # What every reader asks of every part; answered without writing the JSON.
+    function_call = None
+    function_response = None
+    tool_cancellation = None
+
     def __init__(self, event: ToolEvent) -> None:  # the parent's would build the part at once
         self.event = event
         self._metadata = {TOOL_EVENT: True}

@@ -53,7 +53,7 @@ class ToolRegistryProcessor(processor.Processor):
         async for part in content:
             if TOOL_CALL in part.metadata:
                 yield part
-            elif part.part.function_call is None:
+            elif part.function_call is None:
                 yield await answered(part, self._answers) if is_request(part) else part
             else:
                 for output in self._take(part, intake):
