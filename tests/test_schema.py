@@ -569,6 +569,26 @@ def test_annotations_as_texts_are_read_where_the_function_is_defined():
     }
 
 
+@pytest.mark.parametrize(
+    "wrap", ["functools.cache", "staticmethod", "functools.partial", "decorated"]
+)
+def test_annotations_as_texts_are_read_behind_what_wraps_the_function(wrap):
+    source = f"""
+        from __future__ import annotations
+        import datetime, functools
+        def decorated(function):
+            @functools.wraps(function)
+            def wrapper(*args, **kwargs): ...
+            return wrapper
+        @{wrap}
+        def f(p: datetime.date):
+            "Works."
+    """
+    signature = read_signature(in_module(source)["f"])
+    assert (signature.name, signature.description) == ("f", "Works.")
+    assert signature.parameters["properties"] == {"p": DATE}
+
+
 def test_annotations_as_texts_may_name_what_the_function_encloses():
     source = """
         from __future__ import annotations
