@@ -34,6 +34,7 @@ class Verdict:
     figure: float
     floor: float | None
     pairs: int
+    fair: bool
 
     @property
     def met(self) -> bool:
@@ -62,6 +63,7 @@ def _verdict(goal: Goal, pairs: Sequence[Pair]) -> Verdict:
         figure=statistics.median(pair.figures[goal.figure] for pair in pairs),
         floor=statistics.median(floors) if floors else None,
         pairs=len(pairs),
+        fair=all(pair.fair for pair in pairs),
     )
 
 
@@ -113,10 +115,8 @@ def _goals(verdicts: Sequence[Verdict]) -> list[str]:
         bound = f"≤ {_number(goal.bound)} {unit}"
         if goal.against is not Against.NOTHING:
             bound = f"≤ {_number(goal.bound)} {unit} {'floor' if unit == 'x' else 'over floor'}"
-        lines.append(
-            f"| {goal.text} | {shown} | {bound} | {'ok' if verdict.met else '**missed**'} "
-            f"| {floor} |"
-        )
+        said = ("ok" if verdict.met else "**missed**") + ", machine busy" * (not verdict.fair)
+        lines.append(f"| {goal.text} | {shown} | {bound} | {said} | {floor} |")
     return lines
 
 

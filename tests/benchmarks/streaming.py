@@ -1,11 +1,10 @@
 """An adapter over a stream of parts: calls are put in, answers are read out."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any, Self
 
-from genai_processors import context, streams
+from genai_processors import streams
 
 from tests.benchmarks.adapter import Part
 
@@ -17,15 +16,16 @@ def is_answer(part: Part) -> bool:
 
 
 class StreamAdapter:
-    """Drives `stream` by a queue, with nothing between the queue and the reader."""
+    """Drives `stream` by a queue, with nothing between the queue and the reader.
+
+    Upstream's processors need a `context` around: `workload.run` opens one.
+    """
 
     def __init__(self) -> None:
         self._input: asyncio.Queue[Part | None] = asyncio.Queue()
         self._output: AsyncIterator[Part]
-        self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(context.context())
         self._output = aiter(self.stream(streams.dequeue(self._input)))
         return self
 
@@ -33,7 +33,6 @@ class StreamAdapter:
         self._input.put_nowait(None)
         async for _ in self._output:
             pass
-        await self._stack.aclose()
 
     def stream(self, parts: AsyncIterable[Part]) -> AsyncIterable[Part]:
         """A session: parts in, parts and answers out."""

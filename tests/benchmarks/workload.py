@@ -1,17 +1,19 @@
 """What a workload is: what it measures in one process, with whom, how often, and its goals."""
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from genai_processors import content_api
+from genai_processors import content_api, context
 
 from tests.benchmarks.adapter import Part
 
 Figures: TypeAlias = dict[str, float]
 FLOOR = "floor"
+_WHOLE_CORE = 0.9
 
 
 class Against(StrEnum):
@@ -54,7 +56,7 @@ class Workload:
         shown: The figures of the comparison with others: key → heading.
         goals: What was promised.
         has_floor: Whether the floor can do this at all.
-        busy: Whether it should have a core to itself; pairs that had less are repeated.
+        fair: Floor's figures and the other's → whether the machine was free for this pair.
     """
 
     title: str
@@ -63,7 +65,17 @@ class Workload:
     shown: Mapping[str, str]
     goals: Sequence[Goal]
     has_floor: bool = True
-    busy: bool = False
+    fair: Callable[[Figures, Figures], bool] = lambda _floor, _figures: True
+
+
+def run(measuring: Coroutine[Any, Any, Figures]) -> Figures:
+    """Runs a measurement where processors of upstream can make tasks."""
+    return asyncio.run(_within_context(measuring))
+
+
+async def _within_context(measuring: Coroutine[Any, Any, Figures]) -> Figures:
+    async with context.context():
+        return await measuring
 
 
 async def look_up(city: str, day: str, unit: str) -> dict[str, str]:
@@ -92,6 +104,11 @@ def call(name: str, args: dict[str, object], number: int) -> Part:
     assert function_call is not None
     function_call.id = f"call-{number}"
     return part
+
+
+def had_a_core(floor: Figures, figures: Figures) -> bool:
+    """Whether both halves of a pair had (nearly) a core to themselves."""
+    return min(floor["cpu_share"], figures["cpu_share"]) >= _WHOLE_CORE
 
 
 class Clock:

@@ -14,11 +14,12 @@ from genai_processors import content_api
 
 from tests.benchmarks.adapter import Adapter, Part, open_adapter
 from tests.benchmarks.streaming import is_answer
-from tests.benchmarks.workload import Figures, Goal, Workload, call, percentile
+from tests.benchmarks.workload import Figures, Goal, Workload, call, percentile, run
 
 _FRAME_SECONDS = 0.02
 _TOOLS = 50
 _SILENCE = bytes(640)
+_P99_MS, _WORST_MS = 0.6, 5
 
 
 async def wait(number: int) -> int:
@@ -29,7 +30,7 @@ async def wait(number: int) -> int:
 
 def measure(adapter: str, quick: bool) -> Figures:
     """Delays in ms: tools spread over the time, and all at once."""
-    return asyncio.run(_measure(adapter, 150 if quick else 300))
+    return run(_measure(adapter, 150 if quick else 300))
 
 
 async def _measure(name: str, frames: int) -> Figures:
@@ -121,6 +122,11 @@ class _Session:
             self._input.put_nowait(part)
 
 
+def _quiet(floor: Figures, figures: Figures) -> bool:
+    """Whether the floor kept what is asked of us: else the machine itself is late."""
+    return floor["spread_p99"] <= _P99_MS and floor["burst_max"] <= _WORST_MS
+
+
 WORKLOAD = Workload(
     title="Audio parts 20 ms apart beside 50 tools of 300 ms (spread / all at once)",
     measure=measure,
@@ -132,19 +138,20 @@ WORKLOAD = Workload(
         "burst_p99": "at once p99",
         "burst_max": "at once max",
     },
+    fair=_quiet,
     goals=[
         Goal(
             text="audio while 50 tools run, delay p99",
             adapter="ours_stream",
             figure="spread_p99",
-            bound=0.6,
+            bound=_P99_MS,
             unit="ms",
         ),
         Goal(
             text="… all 50 starting and ending together, at worst",
             adapter="ours_stream",
             figure="burst_max",
-            bound=5,
+            bound=_WORST_MS,
             unit="ms",
         ),
         *(

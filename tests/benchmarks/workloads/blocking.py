@@ -1,12 +1,11 @@
 """100 blocking functions of 50 ms at once: when the last ends, and how long the loop is held."""
 
-import asyncio
 import statistics
 import time
 
 from tests.benchmarks.adapter import Adapter, open_adapter
 from tests.benchmarks.ticker import Ticker
-from tests.benchmarks.workload import Figures, Goal, Workload, calls
+from tests.benchmarks.workload import Figures, Goal, Workload, calls, run
 
 _COUNT = 100
 
@@ -19,7 +18,7 @@ def block(city: str, day: str, unit: str) -> str:
 
 def measure(adapter: str, quick: bool) -> Figures:
     """Makespan and longest stall in ms, the medians of a few rounds."""
-    return asyncio.run(_measure(adapter, 2 if quick else 5))
+    return run(_measure(adapter, 2 if quick else 5))
 
 
 async def _measure(name: str, rounds: int) -> Figures:

@@ -6,7 +6,7 @@ import time
 
 from tests.benchmarks.adapter import Adapter, open_adapter
 from tests.benchmarks.ticker import Ticker
-from tests.benchmarks.workload import Figures, Goal, Workload, calls
+from tests.benchmarks.workload import Figures, Goal, Workload, calls, run
 
 _COUNT = 1_000
 
@@ -19,7 +19,7 @@ async def wait(city: str, day: str, unit: str) -> str:
 
 def measure(adapter: str, quick: bool) -> Figures:
     """Makespan and longest stall in ms, the medians of a few rounds."""
-    return asyncio.run(_measure(adapter, 2 if quick else 5))
+    return run(_measure(adapter, 2 if quick else 5))
 
 
 async def _measure(name: str, rounds: int) -> Figures:

@@ -1,11 +1,10 @@
 """A result of 1 MB, as rows and as one text: what answering it takes."""
 
-import asyncio
 import statistics
 import time
 
 from tests.benchmarks.adapter import Adapter, open_adapter
-from tests.benchmarks.workload import Against, Figures, Goal, Workload, calls
+from tests.benchmarks.workload import Against, Figures, Goal, Workload, calls, run
 
 _ROWS = [
     {"id": number, "name": f"row number {number}", "price": number / 7, "tags": ["a", "b"]}
@@ -26,7 +25,7 @@ async def text(city: str, day: str, unit: str) -> str:
 
 def measure(adapter: str, quick: bool) -> Figures:
     """The median time of a call in ms."""
-    return asyncio.run(_measure(adapter, 20 if quick else 60))
+    return run(_measure(adapter, 20 if quick else 60))
 
 
 async def _measure(name: str, count: int) -> Figures:

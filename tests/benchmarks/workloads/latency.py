@@ -1,6 +1,5 @@
 """One call at a time: what a call costs beyond its tool."""
 
-import asyncio
 import time
 
 from tests.benchmarks.adapter import open_adapter
@@ -11,14 +10,16 @@ from tests.benchmarks.workload import (
     Goal,
     Workload,
     calls,
+    had_a_core,
     look_up,
     percentile,
+    run,
 )
 
 
 def measure(adapter: str, quick: bool) -> Figures:
     """Latency of single calls in µs."""
-    return asyncio.run(_measure(adapter, 1_000 if quick else 5_000))
+    return run(_measure(adapter, 1_000 if quick else 5_000))
 
 
 async def _measure(name: str, count: int) -> Figures:
@@ -65,5 +66,5 @@ WORKLOAD = Workload(
             against=Against.RATIO,
         ),
     ],
-    busy=True,
+    fair=had_a_core,
 )

@@ -1,12 +1,11 @@
 """10 against 10,000 registered tools: the latency of a call, and how long registration takes."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from tests.benchmarks.adapter import Adapter, Functions, Part, open_adapter
-from tests.benchmarks.workload import Figures, Goal, Workload, calls, percentile
+from tests.benchmarks.workload import Figures, Goal, Workload, calls, percentile, run
 
 _SOURCE = '''
 async def look_up_{number}(city: str, day: str, unit: str) -> dict:
@@ -24,7 +23,7 @@ _FEW, _MANY = 10, 10_000
 
 def measure(adapter: str, quick: bool) -> Figures:
     """p50 in µs with few and many tools, and registration in seconds."""
-    return asyncio.run(_measure(adapter, 1_000 if quick else 3_000))
+    return run(_measure(adapter, 1_000 if quick else 3_000))
 
 
 async def _measure(name: str, count: int) -> Figures:

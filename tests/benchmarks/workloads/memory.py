@@ -1,18 +1,17 @@
 """20,000 calls after 5,000 of warm-up: what is kept of them."""
 
-import asyncio
 import tracemalloc
 
 from tests.benchmarks.adapter import Adapter, open_adapter
 from tests.benchmarks.memory_use import resident_kib, traced_bytes
-from tests.benchmarks.workload import Figures, Goal, Workload, calls, look_up
+from tests.benchmarks.workload import Figures, Goal, Workload, calls, look_up, run
 
 _BATCH = 50
 
 
 def measure(adapter: str, quick: bool) -> Figures:
     """Growth of the process in KiB, and bytes kept per call."""
-    return asyncio.run(_measure(adapter, 5_000, 5_000 if quick else 20_000))
+    return run(_measure(adapter, 5_000, 5_000 if quick else 20_000))
 
 
 async def _measure(name: str, warm_up: int, count: int) -> Figures:

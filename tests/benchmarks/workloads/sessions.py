@@ -3,22 +3,22 @@
 import asyncio
 import tracemalloc
 
-from genai_processors import context, streams
+from genai_processors import streams
 
 from tests.benchmarks.adapter import Adapter, Part, open_adapter
 from tests.benchmarks.memory_use import resident_kib, traced_bytes
 from tests.benchmarks.streaming import is_answer
-from tests.benchmarks.workload import Figures, Goal, Workload, calls, look_up
+from tests.benchmarks.workload import Figures, Goal, Workload, calls, look_up, run
 
 
 def measure(adapter: str, quick: bool) -> Figures:
     """KiB and tasks per session."""
-    return asyncio.run(_measure(adapter, 100))
+    return run(_measure(adapter, 100))
 
 
 async def _measure(name: str, count: int) -> Figures:
     adapter = open_adapter(name, {"look_up": look_up})
-    async with adapter, context.context():
+    async with adapter:
         warm = [await _open(adapter, number) for number in range(10)]
         resident, before = resident_kib(), len(asyncio.all_tasks())
         kept = [await _open(adapter, 10 + number) for number in range(count)]
