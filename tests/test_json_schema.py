@@ -420,6 +420,12 @@ def test_arguments_that_are_too_deep_are_refused(levels):
         arguments = arguments["a"]
 
 
+def test_deep_arguments_that_nothing_looks_into_pass():
+    arguments = {"n": 1.0, "deep": _nested(500)}
+    result = ArgumentValidator({"properties": {"n": INTEGER}})(arguments)
+    assert (type(result["n"]), result["deep"] is arguments["deep"]) == (int, True)
+
+
 def test_arguments_that_contain_themselves_are_refused():
     arguments = {}
     arguments["a"] = [arguments, arguments]

@@ -12,12 +12,14 @@ from leonidas_tools.json_schema.errors import errors_in
 from leonidas_tools.json_schema.report import (
     PathKeys,
     Problem,
+    error_of,
     nearest_first,
     path_text,
     value_text,
 )
 
 if TYPE_CHECKING:
+    from leonidas_tools.errors import ToolValidationError
     from leonidas_tools.json_schema.document import Document
 
 MAX_EXAMINED: Final = 50
@@ -34,8 +36,8 @@ _Error: TypeAlias = jsonschema_rs.ValidationError
 _Reading: TypeAlias = tuple[str, str]
 
 
-def problems_in(document: Document, arguments: Any) -> list[Problem]:
-    """What is wrong with arguments: what is missing and what is unknown first."""
+def error_in(document: Document, arguments: Any) -> ToolValidationError:
+    """The error that says what is wrong: what is missing and what is unknown first."""
     schema = document.schema
     known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
     start, errors = errors_in(document, arguments)
@@ -46,7 +48,7 @@ def problems_in(document: Document, arguments: Any) -> list[Problem]:
     ]
     distinct = {(problem.path, problem.reason): problem for problem in found}
     problems = sorted(distinct.values(), key=lambda problem: _ORDER.get(problem.code, 2))
-    return problems or [Problem(path=start, reason="must be what the tool's schema says")]
+    return error_of(problems or [Problem(path=start, reason="must be what the tool's schema says")])
 
 
 def _problems(error: _Error, known: Sequence[str]) -> Iterator[Problem]:

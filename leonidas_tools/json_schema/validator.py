@@ -1,14 +1,14 @@
-"""Arguments against a JSON Schema: strictly at first, then completed and safely coerced."""
+"""Arguments against a JSON Schema: strictly at first, then completed and safely coerced.
+
+What repairs and explains is loaded when the first arguments do not fit.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from leonidas_tools.json_schema.coercion import coerce
 from leonidas_tools.json_schema.defaults import MAX_NESTED_DEFAULTS, fill_of
-from leonidas_tools.json_schema.document import Document, is_too_deep
-from leonidas_tools.json_schema.problems import problems_in
-from leonidas_tools.json_schema.report import Problem, error_of
+from leonidas_tools.json_schema.document import MAX_ARGUMENT_DEPTH, Document, is_too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,7 +85,7 @@ class ArgumentValidator:
         if self._document.has_integers:
             for value in arguments.values():
                 if type(value) in _MAY_HOLD_A_FLOAT and _has_whole_float(value):
-                    arguments = coerce(self._document, arguments)
+                    arguments = _coerced(self._document, arguments)
                     break
         return self._filled(arguments)
 
@@ -93,11 +93,13 @@ class ArgumentValidator:
         """Arguments that were not valid at first, coerced until they are."""
         if is_too_deep(arguments):
             raise _refusal("are nested too deeply")
-        coerced = coerce(self._document, arguments)
+        coerced = _coerced(self._document, arguments)
         filled = self._filled(coerced)
         if self.is_valid(coerced) or self.is_valid(filled):
             return filled  # some schemas require what they have a default for
-        raise error_of(problems_in(self._document, coerced))
+        from leonidas_tools.json_schema.problems import error_in
+
+        raise error_in(self._document, coerced)
 
     def _filled(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._fill(arguments, MAX_NESTED_DEFAULTS) if self._fill else arguments
@@ -106,14 +108,23 @@ class ArgumentValidator:
 _MAY_HOLD_A_FLOAT: Final = frozenset({float, dict, list})
 
 
-def _has_whole_float(value: Any) -> bool:
+def _has_whole_float(value: Any, levels: int = MAX_ARGUMENT_DEPTH) -> bool:
     """Whether there is a whole float in a value, which may have to become an integer."""
     if isinstance(value, float):
         return value.is_integer()
-    if isinstance(value, dict):
-        return any(_has_whole_float(inner) for inner in value.values())
-    return isinstance(value, list) and any(_has_whole_float(inner) for inner in value)
+    if levels == 0 or not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return any(_has_whole_float(part, levels - 1) for part in parts)
+
+
+def _coerced(document: Document, arguments: dict[str, Any]) -> dict[str, Any]:
+    from leonidas_tools.json_schema.coercion import coerce
+
+    return cast("dict[str, Any]", coerce(document, arguments))
 
 
 def _refusal(reason: str) -> ToolValidationError:
+    from leonidas_tools.json_schema.report import Problem, error_of
+
     return error_of([Problem(path=(), reason=reason)])

@@ -9,13 +9,12 @@ import jsonschema_rs
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
-from leonidas_tools.json_schema.report import Problem, error_of, of_pydantic
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pydantic.fields import FieldInfo
 
+    from leonidas_tools.errors import ToolValidationError
     from leonidas_tools.schema.parameters import Parameter
     from leonidas_tools.schema.plain_types import JsonSchema
 
@@ -68,29 +67,34 @@ class Conversion:
             ToolValidationError: A value cannot be made of an argument.
         """
         converted = dict(arguments)
-        problems: list[Problem] = []
+        errors: dict[str, Exception] = {}
         for name, value in arguments.items():
             adapter = self._adapters.get(name)
             if adapter is None and name not in self._named:
                 adapter = self._rest
             if adapter is not None:
-                converted[name] = _convert(adapter, name, value, problems)
-        if problems:
-            raise error_of(problems)
+                try:
+                    converted[name] = adapter.validate_json(to_json(value))
+                except Exception as error:  # noqa: BLE001 - a validator of the user's raises anything
+                    errors[name] = error
+        if errors:
+            raise _refusal(errors)
         for name, field in self._defaults.items():
             if name not in converted:
                 converted[name] = field.get_default(call_default_factory=True, validated_data={})
         return converted
 
 
-def _convert(adapter: TypeAdapter[Any], name: str, value: Any, problems: list[Problem]) -> Any:
-    try:
-        return adapter.validate_json(to_json(value))
-    except ValidationError as error:
-        problems.extend(of_pydantic(error, name))
-    except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
-        problems.append(Problem(path=(name,), reason="cannot be read", cause=error))
-    return None
+def _refusal(errors: Mapping[str, Exception]) -> ToolValidationError:
+    from leonidas_tools.json_schema.report import Problem, error_of, of_pydantic
+
+    problems: list[Problem] = []
+    for name, error in errors.items():
+        if isinstance(error, ValidationError):
+            problems.extend(of_pydantic(error, name))
+        else:
+            problems.append(Problem(path=(name,), reason="cannot be read", cause=error))
+    return error_of(problems)
 
 
 def json_default(
