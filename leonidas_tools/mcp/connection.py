@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.metadata
+import itertools
 import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
+from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.errors import server_down, server_lost
 from leonidas_tools.mcp.http import NOT_SENT, SESSION_GONE, http_streams, sse_streams, why
 from leonidas_tools.mcp.redaction import Redaction, place
@@ -25,6 +26,7 @@ from leonidas_tools.mcp.stdio import StdioServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
 
     from mcp.shared.dispatcher import ProgressFnT
 
@@ -67,19 +69,21 @@ class Connection:
             self._listening = asyncio.create_task(self._listen())
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
         self._closed = True
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait({self._listening})
-        await self._stack.aclose()
+        # It is the client's own cancel scopes that know whether a cancellation is theirs.
+        swallowed = await self._stack.__aexit__(kind, error, traceback)
         if self._calls:
             await asyncio.wait(self._calls, timeout=_LEAVE_SECONDS)
-
-    @property
-    def busy(self) -> bool:
-        """Whether calls are under way."""
-        return bool(self._calls)
+        return bool(swallowed)
 
     def lose(self, what: str) -> None:
         """Notes that the server is gone."""
@@ -201,19 +205,27 @@ class Connection:
 
     async def _listen(self) -> None:
         """Asks for news of the tools, which newer servers send only then (`_on_message`)."""
-        with contextlib.suppress(MCPError, SubscriptionLost):
-            async with self._client.listen(tools_list_changed=True) as changes:
-                async for _ in changes:
-                    pass
-        self._doubt("the stream of changes has ended")
+        for attempt in itertools.count():
+            try:
+                async with self._client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        pass
+            except SubscriptionLost:
+                pass
+            except MCPError as error:
+                if error.code == mcp_types.METHOD_NOT_FOUND:
+                    return
+            self._doubt("the stream of changes has ended")
+            await asyncio.sleep(delay_seconds(attempt))
 
     def _tool_error(self, error: MCPError, *, once: bool) -> ToolError:
         if error.code == SESSION_GONE:
             self.lose(error.message)
         if error.code in {NOT_SENT, SESSION_GONE}:
             return server_down(self._name, error.message)
-        one_of_many = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
-        if self._gone is None and not one_of_many:
+        # Over HTTP one request may be cut off while the others go on.
+        cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
+        if self._gone is None and not cut_off:
             return ToolError(self._redact(error.message), reason_code="mcp_error")
         self._doubt(error.message)
         return server_lost(self._name, self._gone or self._redact(error.message), once=once)

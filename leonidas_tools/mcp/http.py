@@ -52,6 +52,9 @@ class ReportingClient(httpx2.AsyncClient):
         """Sends a request."""
         if request.method == "DELETE":
             request.extensions["timeout"] = httpx2.Timeout(_GOODBYE_SECONDS).as_dict()
+        if request.method == "GET":
+            # An event stream: nothing comes for as long as the server has nothing to say.
+            request.extensions["timeout"] = httpx2.Timeout(_CONNECT_SECONDS, read=None).as_dict()
         if request.method != "POST":
             return await super().send(request, **options)
         try:

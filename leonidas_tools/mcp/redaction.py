@@ -41,7 +41,7 @@ def _secrets(settings: MCPServerSettings) -> Iterator[str]:
     yield from settings.env.values()
     for value in settings.headers.values():
         yield value
-        yield from value.split()
+        yield value.rpartition(" ")[2]  # without `Bearer`
     if settings.url is not None:
         url = urlsplit(settings.url)
         yield from (text for text in (url.username, url.password) if text)

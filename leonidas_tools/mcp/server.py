@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-import random
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.definitions import AnyTool, Definitions
 from leonidas_tools.mcp.errors import server_down
 from leonidas_tools.mcp.results import to_result
@@ -30,9 +29,6 @@ _CONNECTION = "leonidas_tools.mcp.connection"
 _ANSWER_SECONDS = 30.0
 _STEADY_SECONDS = 30.0
 """A connection that held this long was good: the next reconnection does not wait long."""
-
-_FIRST_DELAY_SECONDS = 0.5
-_LONGEST_DELAY_SECONDS = 30.0
 
 
 class ServerState(StrEnum):
@@ -113,14 +109,18 @@ class MCPServer:
 
     async def _own(self) -> None:
         """Keeps the server connected until cancelled."""
-        await _load(_CONNECTION)
+        try:
+            await _load(_CONNECTION)
+        except ImportError as error:
+            self._went_down(f"the package {error.name!r} is not installed", "")
+            return
         loop = asyncio.get_running_loop()
         attempt = 0
         while True:
             begun = loop.time()
             await self._serve()
             attempt = 0 if loop.time() - begun > _STEADY_SECONDS else attempt
-            await asyncio.sleep(_delay_seconds(attempt))
+            await asyncio.sleep(delay_seconds(attempt))
             attempt += 1
 
     async def _serve(self) -> None:
@@ -131,8 +131,10 @@ class MCPServer:
         error: BaseException | None = None
         try:
             async with asyncio.timeout(self._limit_seconds) as guard, connection:
-                await self._list(connection)
-                guard.reschedule(None)
+                try:
+                    await self._list(connection)
+                finally:
+                    guard.reschedule(None)
                 self._connection = connection
                 self._set(ServerState.READY)
                 while await connection.news():
@@ -140,16 +142,19 @@ class MCPServer:
                         await self._list(connection)
                 # Said before the connection is closed, which may take a while.
                 self._went_down(connection.why(None), connection.last_words)
+                return
         except Exception as caught:  # noqa: BLE001 - whatever it is, the server is down for it
             error = caught
         finally:
             self._connection = None
-        if error is not None and self.state is not ServerState.DOWN:
-            logger.debug("MCP server %r", self.name, exc_info=error)
-            self._went_down(connection.why(error), connection.last_words)
+        # Its type only: texts of HTTP errors quote the address, which may hold a key.
+        logger.debug("MCP server %r: %s", self.name, type(error).__name__)
+        self._went_down(connection.why(error), connection.last_words)
 
     async def _list(self, connection: Connection) -> None:
-        self._on_tools(self._definitions.read(await connection.tools()))
+        tools = await self._definitions.read(await connection.tools())
+        logger.info("MCP server %r has %d tools", self.name, len(tools))
+        self._on_tools(tools)
 
     async def _call(
         self,
@@ -211,16 +216,9 @@ def _effect_of(context: ToolContext, effect: ToolEffect) -> ToolEffect:
     return effect if call.tool is None else call.tool.metadata.effect
 
 
-def _delay_seconds(attempt: int) -> float:
-    """How long to wait before connecting again: doubling, bounded, and never in step."""
-    longest: float = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(attempt, 10))
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - it keeps nothing secret
-
-
 async def _load(module: str) -> None:
     """Imports a module without holding the loop: the client library takes half a second."""
-    if module in sys.modules:
-        return
+    # Also where it seems loaded: another server may be at it, and its lock would hold the loop.
     worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-import")
     try:
         await asyncio.get_running_loop().run_in_executor(worker, importlib.import_module, module)

@@ -72,8 +72,10 @@ async def test_a_server_restarted_between_calls_loses_none(serve, listen):
 )
 @pytest.mark.parametrize("path", ["mcp", "sse"])
 async def test_a_server_that_refuses_says_why_and_shows_no_secret(serve, status, reason, path):
+    requests = []
+
     async def refuse(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 6\r\n\r\ns3cret".encode())
         writer.close()
         await writer.wait_closed()
@@ -89,6 +91,7 @@ async def test_a_server_that_refuses_says_why_and_shows_no_secret(serve, status,
             f"The MCP server 'lab' is down: {reason} at http://127.0.0.1:{port}/{path}"
         )
         await server.mcp.stop()
+    assert all(b"authorization: bearer s3cret" in request.lower() for request in requests)
 
 
 @TRANSPORTS

@@ -144,6 +144,58 @@ async def test_a_stopped_server_can_be_started_again(serve):
     assert (await server.call("add", a=1, b=2)).result == {"result": 3}
 
 
+async def test_a_call_of_a_server_that_hangs_can_be_cancelled_at_once(serve):
+    server = await serve(script("life.py")).ready()
+    pid = int((await server.call("pid")).result["result"])
+    os.kill(pid, signal.SIGSTOP)
+    hanging = [asyncio.create_task(server.call("add", a="7" * 200_000, b=1)) for _ in range(9)]
+    done, _ = await asyncio.wait(hanging, timeout=0.1)
+    assert not done
+    for call in hanging:
+        call.cancel()
+    _, pending = await asyncio.wait(hanging, timeout=1)
+    assert not pending
+    os.kill(pid, signal.SIGCONT)
+    assert (await server.call("add", a=1, b=2)).result == {"result": 3}
+
+
+async def test_a_server_is_given_its_own_environment_and_not_ours(serve, monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", "s3cret")
+    server = await serve(script("life.py", env={"CITY": "Lisbon"})).ready()
+    given = (await server.call("environment")).result
+    assert given["CITY"] == "Lisbon"
+    assert "GEMINI_API_KEY" not in given
+
+
+async def test_a_program_that_ends_without_stopping_its_servers_leaves_none(mark):
+    program = f"""
+import asyncio
+from leonidas_tools.mcp.server import MCPServer, ServerState
+from leonidas_tools.settings.models import MCPServerSettings
+
+async def main():
+    settings = MCPServerSettings(**{script("life.py", env=mark)!r})
+    server = MCPServer("life", settings, print)
+    server.start()
+    await server.wait_for(ServerState.READY)
+    raise SystemExit(7)
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        program,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    printed, errors = await process.communicate()
+    assert (process.returncode, errors) == (7, b"")
+    assert b"<Tool 'pid'>" in printed
+
+
 async def test_what_a_server_prints_on_standard_output_harms_nothing(serve, caplog):
     server = await serve(script("noisy.py")).ready()
     assert await server.call("chat") == ToolResult(result={"result": "hello"})
@@ -183,6 +235,16 @@ async def test_what_a_server_prints_on_standard_output_harms_nothing(serve, capl
 async def test_a_server_that_does_not_start_says_why(serve, settings, reason):
     error = await serve(settings).down()
     assert error == f"The MCP server 'lab' is down: {reason}"
+
+
+async def test_the_last_error_is_that_of_the_last_attempt(serve, tmp_path):
+    (tmp_path / "start").write_text("exit 3")
+    server = serve({"command": "sh", "args": [str(tmp_path / "start")]})
+    assert await server.down() == "The MCP server 'lab' is down: exited with code 3"
+    (tmp_path / "start").write_text("exit 4")
+    async with asyncio.timeout(20):
+        while server.mcp.last_error != "The MCP server 'lab' is down: exited with code 4":
+            await server.mcp._changed.wait()
 
 
 async def test_a_server_and_its_children_end_even_if_they_refuse_to(serve):

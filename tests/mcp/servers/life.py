@@ -17,6 +17,12 @@ async def pid() -> str:
 
 
 @server.tool(annotations=read_only())
+async def environment() -> dict[str, str]:
+    """What the server was given."""
+    return dict(os.environ)
+
+
+@server.tool(annotations=read_only())
 async def add(a: int, b: int) -> int:
     """Adds two numbers."""
     return a + b
