@@ -50,6 +50,8 @@ class Retry:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call until it works or trying again cannot help."""
         result = await run(call)
+        if result.status is ResultStatus.OK:
+            return result
         for attempt in range(1, self.attempts + 1):
             if not self._helps(result):
                 return result
