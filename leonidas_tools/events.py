@@ -60,7 +60,7 @@ class ToolEvent:
         return self.result is not None
 
     def to_json(self) -> dict[str, Any]:
-        """The event as plain JSON, without arguments and results: those may be secret."""
+        """The event as plain JSON, without arguments, results and messages: those may be secret."""
         body: dict[str, Any] = {
             "event": self.kind.value,
             "call_id": self.call.id,
@@ -71,8 +71,8 @@ class ToolEvent:
         }
         if self.result is not None:
             body["status"] = self.result.status.value
-            if self.result.message is not None:
-                body["message"] = self.result.message
+            if self.result.reason_code is not None:
+                body["reason_code"] = self.result.reason_code
         if self.seconds is not None:
             body["seconds"] = self.seconds
         return {**body, **self.data}
