@@ -77,7 +77,6 @@ class _Calls:
             ProcessorPart | ToolEvent | tuple[ToolCall, ToolResult] | BaseException | None
         ] = Mailbox()
         self._under_way: dict[str, Invocation] = {}
-        self._nameless: set[Invocation] = set()
         self._reading = True
         self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._ready.put)
         self._intake = Intake(ToolRegistry(), stream.session())
@@ -125,7 +124,7 @@ class _Calls:
 
     def cancel_all(self) -> None:
         """Nobody reads any more: stops what may be stopped."""
-        for invocation in (*self._under_way.values(), *self._nameless):
+        for invocation in tuple(self._under_way.values()):
             invocation.cancel()
 
     def _begin(self, part: ProcessorPart) -> Executor | None:
@@ -143,10 +142,7 @@ class _Calls:
         if sinks is None:
             sinks = self._held[executor] = executor.with_sinks(self._sinks)
         invocation = executor.start(call, self._end, sinks)
-        if call.id is None:
-            self._nameless.add(invocation)
-        else:
-            self._under_way[call.id] = invocation
+        self._under_way[call.id or call.trace_id] = invocation
         return executor if new else None
 
     def _claimant(self, part: ProcessorPart) -> Claimant | None:
@@ -166,14 +162,11 @@ class _Calls:
 
     def _end(self, invocation: Invocation, result: ToolResult) -> None:
         call = invocation.call
-        if call.id is None:
-            self._nameless.discard(invocation)
-        else:
-            self._under_way.pop(call.id, None)
+        self._under_way.pop(call.id or call.trace_id, None)
         if invocation.wanted:
             self._ready.put((call, result))
         self._close_if_done()
 
     def _close_if_done(self) -> None:
-        if not self._reading and not self._under_way and not self._nameless:
+        if not self._reading and not self._under_way:
             self._ready.put(None)
