@@ -1,0 +1,129 @@
+"""`leonidas config`: is the settings file right, and what may stand in it?"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leonidas_tools.cli.places import default_config
+from leonidas_tools.errors import ConfigurationError, LeonidasError
+
+if TYPE_CHECKING:
+    from leonidas_tools.settings.models import Settings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """Something that is wrong in a settings file, and where."""
+
+    severity: str
+    file: str
+    line: int | None
+    key: str | None
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        key = "" if self.key is None else f" {self.key}:"
+        return f"{place}: {self.severity}:{key} {self.message}"
+
+
+def commands() -> typer.Typer:
+    """The commands about settings."""
+    app = typer.Typer(help="Check the settings, or print their JSON Schema.")
+    app.command("check")(check)
+    app.command("schema")(schema)
+    return app
+
+
+def check(
+    file: Annotated[Path | None, typer.Argument(help="Else config/tools.yaml.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """Say all that is wrong in a settings file, with its place; end with 1 on errors.
+
+    MCP servers are not started: a name that only they could bring is a warning.
+    """
+    from leonidas_tools.cli import terminal
+
+    path = file or default_config()
+    findings = list(_findings(path))
+    errors = sum(found.severity == "error" for found in findings)
+    if as_json:
+        terminal.write_json([asdict(found) for found in findings])
+    else:
+        for found in findings:
+            typer.echo(str(found))
+        warnings = len(findings) - errors
+        typer.echo(f"{path}: {errors} errors, {warnings} warnings", err=bool(errors))
+    if errors:
+        raise typer.Exit(1)
+
+
+def schema(
+    as_json: Annotated[bool, typer.Option("--json", help="On one line.")] = False,
+) -> None:
+    """Print the JSON Schema of the settings file, for editors."""
+    from leonidas_tools.cli import terminal
+    from leonidas_tools.settings.json_schema import settings_schema
+
+    terminal.write_json(settings_schema(), indent=None if as_json else 2)
+
+
+def _findings(path: Path) -> Iterator[Found]:
+    from leonidas_tools.settings.load import load
+
+    try:
+        settings = load(path)
+    except ConfigurationError as error:
+        for problem in error.problems or [error]:
+            yield Found(
+                severity="error",
+                file=str(path),
+                line=problem.line,
+                key=problem.key,
+                message=problem.message,
+            )
+        return
+    yield from _against_tools(path, settings)
+
+
+def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
+    """What is well-formed, and does nothing for the tools there are."""
+    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.settings.check import check_against
+
+    try:
+        registry = AdvancedToolProcessor(config=settings).registry
+    except LeonidasError as error:
+        yield Found(
+            severity="error", file=str(path), line=None, key="toolboxes", message=str(error)
+        )
+        return
+    lines = _lines(path)
+    for finding in check_against(settings, {tool.name: tool for tool in registry}):
+        yield Found(
+            severity=finding.severity,
+            file=str(path),
+            line=_line_of(finding.key, lines),
+            key=finding.key,
+            message=finding.message,
+        )
+
+
+def _lines(path: Path) -> Mapping[str, int]:
+    """The line of each key by its dotted path."""
+    from leonidas_tools.settings.document import read_document
+    from leonidas_tools.settings.load import read_text
+
+    lines: Mapping[Any, int] = read_document(read_text(path)).lines
+    return {".".join(map(str, key)): line for key, line in lines.items()}
+
+
+def _line_of(key: str, lines: Mapping[str, int]) -> int | None:
+    """The line of the nearest key that stands in the file."""
+    while key and key not in lines:
+        key = key.rpartition(".")[0]
+    return lines.get(key)

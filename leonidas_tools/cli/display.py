@@ -1,0 +1,135 @@
+"""How happenings are shown: a line each for people, an object each for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.text import Text
+
+from leonidas_tools.cli import terminal
+
+if TYPE_CHECKING:
+    from leonidas_tools.cli.happenings import Happening
+    from leonidas_tools.cli.summary import Summary
+
+_STYLES = {
+    "user": "bold cyan",
+    "agent": "bold green",
+    "called": "yellow",
+    "progress": "dim",
+    "retry": "dim",
+    "fallback": "dim",
+    "undo": "dim",
+    "cancelled": "magenta",
+    "interrupted": "magenta",
+    "lost": "bold red",
+}
+_BEFORE_TEXT = 22
+_SHORTEST_TEXT = 40
+
+
+class Display(Protocol):
+    """Shows a session."""
+
+    def show(self, happening: Happening) -> None:
+        """Shows what happens."""
+
+    def close(self, summary: Summary) -> None:
+        """Shows what became of it."""
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    def show(self, happening: Happening) -> None:
+        """Shows what happens."""
+        terminal.write_json(happening.to_json())
+
+    def close(self, summary: Summary) -> None:
+        """Shows what became of it."""
+        terminal.write_json({"event": "summary", **summary.to_json()})
+
+
+class Lines:
+    """A line for each happening, and a table at the end."""
+
+    def __init__(self) -> None:
+        self._console = terminal.output()
+
+    def show(self, happening: Happening) -> None:
+        """Shows what happens."""
+        if happening.kind == "turn_complete":
+            return
+        who, text = _told(happening, max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT))
+        style = _STYLES.get(who) or ("green" if happening.data.get("ok") else "red")
+        self._console.print(
+            Text.assemble((f"{happening.at_seconds:8.2f}  ", "dim"), (f"{who:<12}", style), text),
+            soft_wrap=True,
+        )
+
+    def close(self, summary: Summary) -> None:
+        """Shows what became of it."""
+        console = self._console
+        rows = terminal.table(console, "", "call", "tool", "status", "time", "answers")
+        for call in summary.calls:
+            rows.add_row(
+                Text("✓", "green") if call.ok else Text("✗", "bold red"),
+                call.id or "-",
+                call.tool,
+                call.status,
+                _duration(call.seconds),
+                str(call.answers),
+            )
+        if summary.calls:
+            console.print()
+            console.print(rows)
+        console.print()
+        for problem in summary.problems:
+            console.print(Text(f"✗ {problem}", "bold red"))
+        console.print(Text(summary.verdict, "bold green" if summary.ok else "bold red"))
+
+
+def _told(happening: Happening, width: int) -> tuple[str, str]:
+    """Who or what, and the text beside it."""
+    data = happening.data
+    if happening.kind == "said":
+        return str(data["who"]), str(data["text"])
+    tool = str(data.get("tool") or "")
+    match happening.kind:
+        case "called":
+            text = f"{tool}({_arguments(data['arguments'])})"
+        case "answered":
+            response = {
+                k: v for k, v in data["response"].items() if k not in ("status", "retryable")
+            }
+            told = response.get("result", response.get("message", response))
+            status = data["response"].get("status", "answered")
+            text = f"{tool}: {status} in {_duration(data['seconds'])}"
+            text += f"  {terminal.one_line(told, width)}" if response else ""
+        case "progress" | "retry" | "fallback" | "undo":
+            text = f"{tool}: {_progress(data)}"
+        case _:
+            text = str(data.get("text") or tool)
+    return happening.kind, terminal.one_line(text, width)
+
+
+def _arguments(arguments: dict[str, Any]) -> str:
+    return ", ".join(f"{k}={terminal.one_line(_quoted(v), 60)}" for k, v in arguments.items())
+
+
+def _quoted(value: Any) -> Any:
+    return f'"{value}"' if isinstance(value, str) else value
+
+
+def _progress(data: Any) -> str:
+    more = {k: v for k, v in data.items() if k not in ("id", "tool", "message", "fraction")}
+    words = [str(data["message"])] if data.get("message") else []
+    if data.get("fraction") is not None:
+        words.append(f"{data['fraction']:.0%}")
+    return ", ".join([*words, *(f"{key} {value}" for key, value in more.items())])
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
