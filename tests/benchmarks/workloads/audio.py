@@ -30,7 +30,7 @@ async def wait(number: int) -> int:
 
 def measure(adapter: str, quick: bool) -> Figures:
     """Delays in ms: tools spread over the time, and all at once."""
-    return run(_measure(adapter, 150 if quick else 300))
+    return run(_measure(adapter, 100 if quick else 200))
 
 
 async def _measure(name: str, frames: int) -> Figures:
