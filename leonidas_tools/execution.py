@@ -15,6 +15,7 @@ from leonidas_tools.functions import caller, takes_context
 from leonidas_tools.invocation import Invocation, OnEnd, ending_kind
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.lanes import lane_key
+from leonidas_tools.loop_watch import LoopWatch
 from leonidas_tools.policies.base import Policy, compose
 from leonidas_tools.policies.dependencies import Dependencies
 from leonidas_tools.policies.fallback import Fallback
@@ -74,6 +75,7 @@ class Executor:
         self._plans: dict[str, tuple[AnyTool, ToolConfiguration, Run]] = {}
         self._under_way: set[Invocation] = set()
         self._users = 0
+        self._loop_watch: LoopWatch | None = None
 
     def apply(self, settings: Settings) -> None:
         """Puts other settings in force for the calls that begin from now on."""
@@ -99,6 +101,8 @@ class Executor:
         """
         invocation = Invocation(call, self.plan(call), on_end, sinks or self.sinks)
         invocation.start(self._under_way)
+        if self._loop_watch is not None:
+            self._loop_watch.wake()
         return invocation
 
     def settle(self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()) -> None:
@@ -153,10 +157,17 @@ class Executor:
         self._plans[call.name] = (tool, settings, run)
         return run
 
+    @property
+    def loop_lag_seconds(self) -> float | None:
+        """The longest time the event loop was held while calls were under way."""
+        return self._loop_watch.longest_lag_seconds if self._loop_watch is not None else None
+
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[Executor]:
         """Holds threads and processes; the last to leave ends the calls still under way."""
         self._users += 1
+        if self._loop_watch is None:
+            self._loop_watch = LoopWatch(lambda: bool(self._under_way))
         try:
             yield self
         finally:
@@ -172,6 +183,9 @@ class Executor:
         tasks = [task for invocation in tuple(self._under_way) if (task := invocation.stop())]
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
+        if self._loop_watch is not None:
+            self._loop_watch.stop()
+            self._loop_watch = None
         self.workers.close()
 
     def _compile(self, tool: AnyTool, settings: ToolConfiguration) -> Run:

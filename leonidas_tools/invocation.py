@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.events import EventKind, Sink, ToolEvent
+from leonidas_tools.loop_watch import TASK_PREFIX
 
 if TYPE_CHECKING:
     from leonidas_tools.context import ToolContext
@@ -101,7 +102,9 @@ class Invocation:
         """
         owner.add(self)
         self._owner = owner
-        self._task = asyncio.get_running_loop().create_task(self._body())
+        self._task = asyncio.get_running_loop().create_task(
+            self._body(), name=TASK_PREFIX + self.call.name
+        )
         if self._sinks:  # told before the task takes its first step, in the next turn of the loop
             self.emit(EventKind.START)
 

@@ -85,7 +85,13 @@ class AdvancedToolProcessor(processor.Processor):
         self.registry = ToolRegistry() if registry is None else registry
         self.session = ToolSession("direct")
         """The conversation of calls that are made by `execute` and name no other."""
-        self.monitor = Monitor(vitals=Vitals())
+        self.monitor = Monitor(
+            vitals=Vitals(
+                abandoned_threads=lambda: self.executor.workers.abandoned,
+                settings_error=self._settings_error,
+                loop_lag_seconds=lambda: self.executor.loop_lag_seconds,
+            )
+        )
         self.executor = Executor(
             self.registry,
             settings=self.settings.current,
@@ -242,6 +248,9 @@ class AdvancedToolProcessor(processor.Processor):
             if module not in self._toolboxes:
                 found = [self.registry.register(tool) for tool in discover(module)]
                 self._toolboxes[module] = [tool.name for tool in found]
+
+    def _settings_error(self) -> str | None:
+        return None if self.settings.last_error is None else str(self.settings.last_error)
 
     def _callable(self) -> list[AnyTool]:
         settings = self.settings.current
