@@ -96,7 +96,7 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
     from leonidas_tools.settings.check import check_against
 
     try:
-        registry = AdvancedToolProcessor(config=settings).registry
+        registry = AdvancedToolProcessor(config={"toolboxes": settings.toolboxes}).registry
     except LeonidasError as error:
         yield Found(
             severity="error", file=str(path), line=None, key="toolboxes", message=str(error)

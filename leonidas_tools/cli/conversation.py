@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 from genai_processors.core.live_model import LiveProcessor
 from google.genai import types
@@ -91,9 +92,10 @@ class _Conversation:
             return
         agent = LiveToolSession(model, self._tools)
         try:
-            async for part in agent(user):
-                for happening in self._listener.hear(part):
-                    self._tell(happening)
+            async with processor.context():  # without one, cancelling the agent would hang
+                async for part in agent(user):
+                    for happening in self._listener.hear(part):
+                        self._tell(happening)
         except (APIError, OSError, WebSocketException) as error:
             self.errors.append(f"the connection was lost: {error}")
             self._tell(self._listener.happening("lost", text=str(error)))

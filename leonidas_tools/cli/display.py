@@ -9,6 +9,8 @@ from rich.text import Text
 from leonidas_tools.cli import terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leonidas_tools.cli.happenings import Happening
     from leonidas_tools.cli.summary import Summary
 
@@ -107,7 +109,7 @@ def _told(happening: Happening, width: int) -> tuple[str, str]:
             text = f"{tool}: {status} in {_duration(data['seconds'])}"
             text += f"  {terminal.one_line(told, width)}" if response else ""
         case "progress" | "retry" | "fallback" | "undo":
-            text = f"{tool}: {_progress(data)}"
+            text = f"{tool}: {progress_text(data)}"
         case _:
             text = str(data.get("text") or tool)
     return happening.kind, terminal.one_line(text, width)
@@ -121,7 +123,12 @@ def _quoted(value: Any) -> Any:
     return f'"{value}"' if isinstance(value, str) else value
 
 
-def _progress(data: Any) -> str:
+def progress_text(data: Mapping[str, Any]) -> str:
+    """What an event under way has to say, such as `Asking TAP, 33%`.
+
+    Args:
+        data: The data of the event.
+    """
     more = {k: v for k, v in data.items() if k not in ("id", "tool", "message", "fraction")}
     words = [str(data["message"])] if data.get("message") else []
     if data.get("fraction") is not None:

@@ -146,8 +146,11 @@ def _recorded(record: CallRecord) -> CallSummary:
 
 def _wrong(calls: Iterable[CallSummary]) -> list[str]:
     return [
-        f"{call.tool!r} (call {call.id!r}) was answered {call.answers} times"
-        + (" although it was cancelled" if call.status == "cancelled" else "")
+        f"{call.tool!r} (call {call.id!r}) was answered {_how_often(call)}"
         for call in calls
         if not call.ok
     ]
+
+
+def _how_often(call: CallSummary) -> str:
+    return "after it was cancelled" if call.answers == 1 else f"{call.answers} times"

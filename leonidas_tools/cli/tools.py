@@ -144,6 +144,7 @@ async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolRe
 
 def _show_progress(event: "ToolEvent") -> None:
     from leonidas_tools.cli import terminal
+    from leonidas_tools.cli.display import progress_text
 
     if not event.ends_call and event.data:
-        terminal.messages().print(f"{event.kind.value}: {terminal.one_line(dict(event.data), 120)}")
+        terminal.messages().print(f"{event.call.name}: {progress_text(event.data)}")

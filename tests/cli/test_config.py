@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from leonidas_tools.cli import config
+
+BROKEN = """\
+version: 1
+tools:
+  get_weather:
+    tiemout: 5
+  roll_dice:
+    timeout: soon
+"""
+IDLE = """\
+version: 1
+toolboxes: [leonidas_tools.toolboxes.demo]
+tools:
+  get_wether:
+    timeout: 5
+  roll_dice:
+    retry_attempts: 2
+    effect: once
+"""
+
+
+@pytest.fixture
+def check(invoke, tmp_path):
+    file = tmp_path / "tools.yaml"
+
+    def run(text, *options):
+        file.write_text(text)
+        finished = invoke(config.commands(), "check", file, *options)
+        return finished.exit_code, finished.stdout.replace(str(file), "tools.yaml"), finished.stderr
+
+    return run
+
+
+def test_settings_that_are_right_say_so(check):
+    code, output, _ = check("version: 1\n")
+    assert (code, output) == (0, "tools.yaml: 0 errors, 0 warnings\n")
+
+
+def test_every_mistake_is_told_with_its_place(check):
+    code, output, errors = check(BROKEN)
+    assert code == 1
+    assert output.splitlines() == [
+        "tools.yaml:4: error: tools.get_weather.tiemout: is not a setting; did you mean 'timeout'?",
+        (
+            "tools.yaml:6: error: tools.roll_dice.timeout: 'soon' is not a duration: "
+            "give seconds, or text such as '500ms', '2s', '1m'"
+        ),
+    ]
+    assert errors.endswith("2 errors, 0 warnings\n")
+
+
+def test_what_would_do_nothing_is_told_with_its_place(check):
+    code, output, _ = check(IDLE, "--json")
+    assert code == 1
+    assert [(f["severity"], f["line"], f["key"]) for f in json.loads(output)] == [
+        ("error", 4, "tools.get_wether"),
+        ("warning", 7, "tools.roll_dice.retry_attempts"),
+    ]
+
+
+def test_a_toolbox_that_is_missing_is_told(check):
+    code, output, _ = check("version: 1\ntoolboxes: [no_such_module]\n")
+    assert code == 1
+    assert output.startswith("tools.yaml: error: toolboxes: ")
+    assert "'no_such_module'" in output
+
+
+def test_the_shipped_settings_are_right(invoke, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    finished = invoke(config.commands(), "check", "--json")
+    assert (finished.exit_code, json.loads(finished.stdout)) == (0, [])
+
+
+def test_the_schema_is_a_json_schema(invoke):
+    schema = json.loads(invoke(config.commands(), "schema").stdout)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert "mcp_servers" in schema["properties"]

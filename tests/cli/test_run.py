@@ -1,0 +1,213 @@
+import json
+import signal
+import subprocess
+
+import pytest
+import yaml
+
+from leonidas_tools.live.simulator import (
+    Call,
+    LiveSimulator,
+    Say,
+    Scenario,
+    TurnComplete,
+    WaitForAnswers,
+    WaitForInput,
+)
+
+WEATHER = {"city": "Lisbon", "sky": "foggy", "degrees": 9, "unit": "celsius"}
+
+
+def events(finished):
+    return [json.loads(line) for line in finished.stdout.splitlines()]
+
+
+def without_times(event):
+    return {key: value for key, value in event.items() if key not in ("at", "seconds")}
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    def write(*steps):
+        file = tmp_path / "scenario.yaml"
+        file.write_text(yaml.safe_dump({"name": "Small", "steps": list(steps)}))
+        return file
+
+    return write
+
+
+def test_the_demo_plays_from_any_folder_with_its_mcp_server(leonidas):
+    finished = leonidas("run", "--speed", "inf")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.startswith("    0.00  session     the simulator plays 'Demo'")
+    assert "agent       Let me think.\n" in finished.stdout
+    assert 'called      get_current_time(timezone="Asia/Tokyo")\n' in finished.stdout
+    assert "cancelled   search_flights\n" in finished.stdout
+    assert finished.stdout.endswith("\n9 calls: 8 answered once, 1 cancelled; played to the end\n")
+    assert finished.stderr == "Starting MCP servers: time\n"
+
+
+def test_a_session_is_a_json_object_a_line(leonidas, settings):
+    finished = leonidas("run", "one_call", "--json", "--config", settings)
+    assert finished.returncode == 0, finished.stderr
+    *told, summary = events(finished)
+    assert [without_times(event) for event in told] == [
+        {
+            "event": "session",
+            "ok": True,
+            "text": "the simulator plays 'One call', since there is no GEMINI_API_KEY",
+            "mode": "simulator",
+            "scenario": "One call",
+        },
+        {"event": "said", "who": "user", "text": "How is the weather in Lisbon?"},
+        {
+            "event": "called",
+            "id": "weather",
+            "tool": "get_weather",
+            "arguments": {"city": "Lisbon"},
+        },
+        {
+            "event": "answered",
+            "id": "weather",
+            "tool": "get_weather",
+            "response": {"status": "ok", "result": WEATHER, "retryable": False},
+        },
+        {"event": "said", "who": "agent", "text": "Here it is: ok."},
+        {"event": "turn_complete"},
+    ]
+    (call,) = summary.pop("calls")
+    assert summary == {"event": "summary", "ok": True, "interrupted": False, "problems": []}
+    assert call.pop("seconds") >= 0
+    assert call == {
+        "id": "weather",
+        "tool": "get_weather",
+        "status": "ok",
+        "answers": 1,
+        "ok": True,
+    }
+
+
+def test_several_scenarios_play_one_after_another(leonidas, settings):
+    finished = leonidas("run", "burst", "cancel", "--json", "--speed", 10, "--config", settings)
+    assert finished.returncode == 0, finished.stderr
+    summaries = [event for event in events(finished) if event["event"] == "summary"]
+    assert [len(summary["calls"]) for summary in summaries] == [20, 2]
+    assert [call["status"] for call in summaries[1]["calls"]] == ["cancelled", "ok"]
+
+
+def test_an_expectation_that_is_not_met_ends_with_1(leonidas, settings, scenario):
+    file = scenario(
+        {"call": {"id": "die", "name": "roll_dice", "args": {"sides": 1}}},
+        {"expect": {"id": "die", "status": "ok"}},
+    )
+    finished = leonidas("run", file, "--config", settings)
+    assert finished.returncode == 1
+    assert "✗ connection 1: step 2" in finished.stdout
+    assert "Traceback" not in finished.stdout + finished.stderr
+
+
+def test_a_key_leads_to_a_real_session_with_what_is_typed(leonidas, settings):
+    steps = [
+        WaitForInput("text", containing="Lisbon"),
+        Call.one("get_weather", {"city": "Lisbon"}, id="weather"),
+        WaitForAnswers(),
+        Say("It is foggy. Take a light."),
+        TurnComplete(),
+    ]
+    with LiveSimulator(Scenario(steps)) as simulator:
+        finished = leonidas(
+            *("run", "--json", "--config", settings, "--model", "gemini-live-test"),
+            stdin="How is the weather in Lisbon?\n",
+            **simulator.environment(),
+        )
+        assert finished.returncode == 0, finished.stderr
+        (setup,) = simulator.setups
+        assert setup["model"] == "models/gemini-live-test"
+        assert all(call.answered_once for call in simulator.calls)
+    told = events(finished)
+    assert told[0]["mode"] == "live"
+    said = [(event["who"], event["text"]) for event in told if event["event"] == "said"]
+    assert said == [
+        ("user", "How is the weather in Lisbon?"),
+        ("agent", "It is foggy."),
+        ("agent", "Take a light."),
+    ]
+    assert told[-1]["ok"]
+    assert [call["status"] for call in told[-1]["calls"]] == ["ok"]
+
+
+def test_a_key_in_a_dotenv_file_counts(leonidas, settings, tmp_path):
+    with LiveSimulator(Scenario([TurnComplete()])) as simulator:
+        variables = simulator.environment()
+        (tmp_path / ".env").write_text(f"GEMINI_API_KEY='{variables.pop('GEMINI_API_KEY')}'\n")
+        finished = leonidas("run", "--json", "--config", settings, **variables)
+        assert finished.returncode == 0, finished.stderr
+        assert len(simulator.setups) == 1
+    assert events(finished)[0]["mode"] == "live"
+
+
+def test_a_lost_connection_is_told_in_a_line_and_ends_with_1(leonidas, settings):
+    finished = leonidas(
+        *("run", "--config", settings),
+        stdin="Hello?\n",
+        GEMINI_API_KEY="none",
+        GOOGLE_GEMINI_BASE_URL="https://127.0.0.1:1",
+    )
+    assert finished.returncode == 1
+    assert "✗ the connection was lost: " in finished.stdout
+    assert finished.stderr == ""
+
+
+def test_ctrl_c_ends_with_the_summary(command, environment, settings, scenario):
+    file = scenario(
+        {"call": {"id": "die", "name": "roll_dice"}},
+        "wait_for_answers",
+        {"say": "Thrown."},
+        "generation_complete",
+        "turn_complete",
+        {"pause": 60},
+    )
+    options = command(environment)
+    options["args"] += ["run", str(file), "--json", "--config", str(settings)]
+    with subprocess.Popen(**options, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["event"] == "turn_complete":
+                break
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors == ""
+    summary = json.loads(rest)
+    assert summary["interrupted"]
+    assert summary["ok"]
+    assert [call["status"] for call in summary["calls"]] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["run", "demmo"],
+            "leonidas: There is no scenario 'demmo': give a file, or a name; did you mean 'demo'?",
+        ),
+        (
+            ["run", "--config", "none.yaml"],
+            "leonidas: none.yaml: there is no such file: create it, or give None for the defaults",
+        ),
+        (["tools", "show", "get_wether"], "did you mean 'get_weather'?"),
+    ],
+)
+def test_a_mistake_of_the_user_is_one_line_and_ends_with_2(leonidas, arguments, message):
+    finished = leonidas(*arguments)
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert finished.stderr.splitlines()[-1].endswith(message)
+    assert "Traceback" not in finished.stderr
+
+
+def test_help_names_every_command(leonidas):
+    finished = leonidas("--help")
+    assert finished.returncode == 0
+    for name in ("run", "tools", "config", "mcp"):
+        assert f"\n  {name} " in finished.stdout
