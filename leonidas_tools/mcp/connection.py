@@ -76,13 +76,15 @@ class Connection:
         traceback: TracebackType | None,
     ) -> bool:
         self._closed = True
+        tasks: set[asyncio.Task[Any]] = set(self._calls)
         if self._listening is not None:
             self._listening.cancel()
-            await asyncio.wait({self._listening})
-        # It is the client's own cancel scopes that know whether a cancellation is theirs.
+            tasks.add(self._listening)
+        # First, and whatever happens: a client left open would cancel this task for ever. Only its
+        # own cancel scopes know whether a cancellation is theirs.
         swallowed = await self._stack.__aexit__(kind, error, traceback)
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=_LEAVE_SECONDS)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LEAVE_SECONDS)
         return bool(swallowed)
 
     def lose(self, what: str) -> None:

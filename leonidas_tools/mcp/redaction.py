@@ -21,6 +21,7 @@ class Redaction:
         settings: The server's settings.
 
     Example:
+        >>> from leonidas_tools.settings.models import MCPServerSettings
         >>> redact = Redaction(MCPServerSettings(url="http://host/mcp?key=s3cret"))
         >>> redact("401 for http://host/mcp?key=s3cret")
         '401 for http://host/mcp?key=***'

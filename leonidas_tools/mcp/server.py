@@ -116,9 +116,13 @@ class MCPServer:
             return
         loop = asyncio.get_running_loop()
         attempt = 0
+        # A cancellation can get lost where a connection breaks at the same moment: its own error
+        # takes the place. So that the owner ends, it looks whether it still is the owner.
         while True:
             begun = loop.time()
             await self._serve()
+            if self._owner is not asyncio.current_task():
+                return
             attempt = 0 if loop.time() - begun > _STEADY_SECONDS else attempt
             await asyncio.sleep(delay_seconds(attempt))
             attempt += 1

@@ -54,6 +54,19 @@ async def test_a_death_during_a_read_can_be_tried_again(serve, listen, transport
     assert (lost.value.status, lost.value.retryable) == ("unavailable", True)
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_server_that_is_lost_while_it_is_stopped_leaves_no_task(serve, listen, turns):
+    before = asyncio.all_tasks()
+    server = await serve(listen("life.py", "http").settings).ready()
+    with pytest.raises(ToolError):
+        await server.call("die_reading")
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await server.mcp.stop()
+    assert asyncio.all_tasks() == before
+
+
 async def test_a_server_restarted_between_calls_loses_none(serve, listen):
     listening = listen("life.py", "http")
     server = await serve(listening.settings).ready()
