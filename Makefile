@@ -1,0 +1,74 @@
+# Everything here needs only make and a Python from 3.11 on: `make PYTHON=/path/to/python3`.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help install run test check lint format types contracts docs bench clean
+
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(READY)  ## sets up .venv with all that the other targets need
+	@echo "Installed in $(VENV); the program is $(BIN)/leonidas"
+
+run: $(READY)  ## a session with tools: simulated, or real with GEMINI_API_KEY
+	@$(BIN)/leonidas run
+
+test: $(READY)  ## all tests, with the examples of README, docstrings and notebooks
+	$(BIN)/pytest
+
+check: lint types contracts test  ## all that CI checks
+
+lint: $(READY)  ## style and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(READY)  ## repairs style and format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(READY)  ## types, strictly
+	$(BIN)/mypy
+
+contracts: $(READY)  ## who may import whom
+	$(BIN)/lint-imports
+
+docs: $(READY)  ## only the examples of README, docstrings and notebooks
+	$(BIN)/pytest tests/docs
+
+bench: $(READY)  ## what a call costs; writes the table of the README
+	$(BIN)/python -m tests.benchmarks --write
+
+clean:  ## removes .venv and all that was made
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is made last: what was interrupted begins anew.
+$(READY): pyproject.toml
+	@set -e; \
+	new_enough() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }; \
+	python="$(PYTHON)"; \
+	if [ -z "$$python" ]; then \
+		for found in python3 python3.13 python3.12 python3.11; do \
+			if new_enough $$found; then python=$$found; break; fi; \
+		done; \
+	fi; \
+	if [ -z "$$python" ] || ! new_enough "$$python"; then \
+		echo "There is no Python from 3.11 on: install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+		package=$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "Installing $$package, which $$python lacks"; \
+			apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $$package; \
+		else \
+			echo "$$python cannot make environments: install $$package (apt-get install $$package)" >&2; exit 1; \
+		fi; \
+	fi; \
+	echo "Setting up $(VENV) with $$("$$python" --version); the first time this takes about a minute"; \
+	if [ ! -x $(BIN)/python ]; then "$$python" -m venv $(VENV); fi; \
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'; \
+	touch $@
