@@ -46,6 +46,7 @@ class Executor:
         sinks: Who hears of every event.
 
     Example:
+        >>> from leonidas_tools.registry import ToolRegistry
         >>> def add(a: int, b: int) -> int:
         ...     return a + b
         >>> registry = ToolRegistry([add])
