@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.events import EventKind, Sink, ToolEvent
@@ -34,6 +34,18 @@ _REFUSED = frozenset(
         ResultStatus.LIMITED,
     }
 )
+
+
+_LAST_WORDS = ("cancel", "stop")
+"""Reasons to stop after which no policy may go on."""
+
+
+class Place(Protocol):
+    """What a call holds while it runs: a lane, a place among so many."""
+
+    def leave(self) -> None:
+        """Gives it to the next."""
+        ...
 
 
 def current() -> Invocation:
@@ -69,8 +81,8 @@ class Invocation:
     """
 
     __slots__ = (
-        "_on_end", "_owner", "_run", "_sinks", "_started", "_stop", "_task",
-        "begun", "call", "context", "ended", "stoppable", "wanted",
+        "_entered", "_on_end", "_owner", "_run", "_sinks", "_started", "_stop", "_task",
+        "begun", "call", "context", "ended", "places", "stoppable", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +98,9 @@ class Invocation:
         self.wanted = True
         """Whether anybody still wants the answer."""
         self.ended = False
+        self.places: list[Place] = []
+        """What it holds, the innermost last; who holds a place leaves it and takes it off."""
+        self._entered = False
         self._owner: set[Invocation] = set()
         self._run = run
         self._on_end = on_end
@@ -119,10 +134,17 @@ class Invocation:
         """Stops the task for a reason that a policy knows how to take."""
         if self._task is None or self._task.done():
             return
-        self._stop = reason
+        if self._stop not in _LAST_WORDS:
+            self._stop = reason
         if self.context is not None:
             self.context.cancelled = True
-        self._task.cancel()
+        if self._entered:  # a task that is cancelled before its first step never takes one
+            self._task.cancel()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody still waits for an answer: else nothing more may be tried."""
+        return self.wanted and not self.ended
 
     @property
     def stopping(self) -> bool:
@@ -149,10 +171,15 @@ class Invocation:
             self.interrupt("cancel")
 
     def abandon(self, result: ToolResult) -> None:
-        """Ends the call although its task does not: a tool may refuse to be cancelled."""
+        """Ends the call although its task does not: a tool may refuse to be cancelled.
+
+        What it holds goes to others, since it may never give it back.
+        """
         logger.warning(
             "The tool %r goes on after it was stopped: it ignores cancellation", self.call.name
         )
+        while self.places:
+            self.places.pop().leave()
         self.end(result)
 
     def emit(self, kind: EventKind, **data: Any) -> None:
@@ -162,7 +189,9 @@ class Invocation:
             sink(event)
 
     def tell(self, event: ToolEvent) -> None:
-        """Hands on an event that the tool's context made."""
+        """Hands on an event that the tool's context made, while the call is under way."""
+        if self.ended:
+            return
         for sink in self._sinks:
             sink(event)
 
@@ -182,8 +211,9 @@ class Invocation:
 
     async def _body(self) -> None:
         _current.set(self)
+        self._entered = True
         try:
-            result = await self._run(self.call)
+            result = await self._run(self.call) if self._stop is None else self._cancelled()
         except asyncio.CancelledError:
             result = self._cancelled()
         except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from leonidas_tools.invocation import current
+
 if TYPE_CHECKING:
     from leonidas_tools.calls import Run, ToolCall, ToolResult
 
@@ -50,7 +52,7 @@ class Lane:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.leave(write=write)
-            else:
+            elif ticket in self._waiting:  # else whoever left meanwhile has dropped it
                 self._waiting.remove(ticket)
                 self._admit()
             raise
@@ -113,8 +115,15 @@ class InLane:
         if not lane.enter_now(write=write):
             await lane.enter(write=write)
         _held.set(held | {lane} if held else frozenset((lane,)))
+        places = current().places
+        places.append(self)
         try:
             return await run(call)
         finally:
             _held.set(held)
-            lane.leave(write=write)
+            if places:  # else it was taken away
+                places.pop().leave()
+
+    def leave(self) -> None:
+        """Makes room in the lane."""
+        self.lane.leave(write=self.write)

@@ -92,6 +92,8 @@ class Limit:
         """Runs the call once there is a place."""
         while True:
             await self.limiter.enter(self.priority)
+            places = current().places
+            places.append(self)
             try:
                 if not self.preemptible:
                     return await run(call)
@@ -101,7 +103,12 @@ class Limit:
                     raise
                 current().emit(EventKind.RETRY, attempt=1, delay_seconds=0, error="preempted")
             finally:
-                self.limiter.leave()
+                if places:  # else it was taken away
+                    places.pop().leave()
+
+    def leave(self) -> None:
+        """Gives the place to the next."""
+        self.limiter.leave()
 
     async def _run_preemptibly(self, call: ToolCall, run: Run) -> ToolResult:
         invocation = current()
