@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, replace
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.errors import ToolError
+from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
 
@@ -26,7 +26,9 @@ def may_repeat(result: ToolResult, *, once: bool) -> bool:
     """
     if result.status not in (ResultStatus.FAILED, ResultStatus.UNAVAILABLE, ResultStatus.TIMEOUT):
         return False
-    if once or isinstance(result.error, ToolError) or result.error is None:
+    if once:
+        return isinstance(result.error, RetryableError) and result.retryable
+    if isinstance(result.error, ToolError) or result.error is None:
         return result.retryable
     return isinstance(result.error, Exception) and not isinstance(result.error, _PERMANENT)
 
@@ -53,7 +55,7 @@ class Retry:
         if result.status is ResultStatus.OK:
             return result
         for attempt in range(1, self.attempts + 1):
-            if not self._helps(result):
+            if not self._helps(result) or not current().is_open:
                 return result
             delay = self._delay(attempt)
             current().emit(
