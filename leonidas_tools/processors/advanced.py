@@ -275,6 +275,6 @@ class _InSession(processor.Processor):
         self._session = session
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        stream.use_session(self._session)
-        async for part in self._tools(content):
-            yield part
+        with stream.shared(session=self._session):
+            async for part in self._tools(content):
+                yield part

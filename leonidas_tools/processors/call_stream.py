@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, Any, Protocol
 
 from genai_processors import processor
 
@@ -29,8 +29,8 @@ _SLICE = 32
 """How many parts are handled before the loop gets a turn: a burst must not cost an audio frame."""
 
 
-class Claimant(Protocol):
-    """What a `CallStream` needs of a category."""
+class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
+    """What a `CallStream` needs of a category; it is held while the stream runs."""
 
     def match(self, part: ProcessorPart) -> bool:
         """Whether the part is a call for it."""
@@ -54,6 +54,8 @@ class CallStream(processor.Processor):
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
         async with AsyncExitStack() as resources:
+            for category in self.categories:
+                await resources.enter_async_context(category)
             calls = _Calls(self.categories, resources)
             reading = processor.create_task(calls.read(content))
             try:

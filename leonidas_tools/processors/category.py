@@ -8,7 +8,7 @@ where nothing waits for a tool.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from genai_processors import processor
 
@@ -71,6 +71,13 @@ class CategoryProcessor(processor.PartProcessor):
         intake.registry = self.registry
         call = intake.take(part)
         return None if call is None else (call, self.executor)
+
+    async def __aenter__(self) -> Self:
+        """Holds what the category needs while a stream runs; nothing, unless a subclass says so."""
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Lets it go."""
 
     async def call(self, part: ProcessorPart) -> AsyncIterable[ProcessorPart]:
         """Runs one call and yields its answer."""

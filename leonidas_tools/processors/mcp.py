@@ -12,17 +12,17 @@ from leonidas_tools.tool import ToolCategory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leonidas_tools.registry import AnyTool
+    from leonidas_tools.registry import AnyTool, ToolRegistry
 
 
 class MCPToolProcessor(CategoryProcessor):
-    """Runs the tools of MCP servers, which are connected inside `async with`.
+    """Runs the tools of MCP servers, connected while a stream runs or inside `async with`.
 
-    Behind a registry stage give it `MCPServers(registry, …)` on that stage's registry, where their
-    tools then come and go.
+    Behind a registry stage give it that stage's registry, where the servers' tools come and go.
 
     Args:
         servers: Settings by server name, or servers that somebody else runs.
+        registry: Where the tools are registered; by default a registry of its own.
 
     Raises:
         pydantic.ValidationError: The settings of a server are wrong.
@@ -38,6 +38,8 @@ class MCPToolProcessor(CategoryProcessor):
     def __init__(
         self,
         servers: Mapping[str, MCPServerSettings | Mapping[str, Any]] | MCPServers | None = None,
+        *,
+        registry: ToolRegistry | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(servers, MCPServers):
@@ -45,7 +47,7 @@ class MCPToolProcessor(CategoryProcessor):
                 name: MCPServerSettings.model_validate(value)
                 for name, value in (servers or {}).items()
             }
-            servers = MCPServers(self.registry, settings)
+            servers = MCPServers(registry or self.registry, settings)
         self.servers = servers
 
     @property

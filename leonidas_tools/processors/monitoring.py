@@ -44,16 +44,16 @@ class MonitoringProcessor(processor.Processor):
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
-        stream.add_sink(self.monitor)
-        async for part in content:
-            metadata = part.metadata
-            if TOOL_CALL in metadata:
-                for answer in _unclaimed(metadata[TOOL_CALL], part):
-                    yield answer
-            elif TOOL_REQUEST in metadata:
-                yield await answered(part, self._answers, last=True)
-            else:
-                yield part
+        with stream.shared(sink=self.monitor):
+            async for part in content:
+                metadata = part.metadata
+                if TOOL_CALL in metadata:
+                    for answer in _unclaimed(metadata[TOOL_CALL], part):
+                        yield answer
+                elif TOOL_REQUEST in metadata:
+                    yield await answered(part, self._answers, last=True)
+                else:
+                    yield part
 
 
 def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]:

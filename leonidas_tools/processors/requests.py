@@ -35,7 +35,7 @@ Answer: TypeAlias = Callable[..., Any]
 """Takes the arguments of a request by keyword; returns what to answer."""
 
 
-def tool_request(name: str, **arguments: Any) -> ProcessorPart:
+def tool_request(name: str, /, **arguments: Any) -> ProcessorPart:
     """A part that asks something of the registry, the configuration or the monitoring.
 
     Args:

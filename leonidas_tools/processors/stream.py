@@ -6,12 +6,15 @@ context, so a context variable set by the last stage is seen by all.
 
 from __future__ import annotations
 
+import contextlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import ToolSession
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leonidas_tools.events import Sink
 
 _session: ContextVar[ToolSession | None] = ContextVar("leonidas_tools_session", default=None)
@@ -28,10 +31,25 @@ def session() -> ToolSession:
     return _session.get() or ToolSession()
 
 
-def add_sink(sink: Sink) -> None:
-    """Lets a sink hear of the events of the stream that is read from here on."""
-    if sink not in _sinks.get():
-        _sinks.set((*_sinks.get(), sink))
+@contextlib.contextmanager
+def shared(*, session: ToolSession | None = None, sink: Sink | None = None) -> Iterator[None]:
+    """Gives the streams whose reading begins inside this conversation, and this sink besides."""
+    session_before, sinks_before = _session.get(), _sinks.get()
+    if session is not None:
+        _session.set(session)
+    if sink is not None and sink not in sinks_before:
+        _sinks.set((*sinks_before, sink))
+    try:
+        yield
+    finally:  # by value: a generator may be closed in another context than it began in
+        _session.set(session_before)
+        _sinks.set(sinks_before)
+
+
+def leave() -> None:
+    """Forgets the stream, so that a tool that reads one of its own begins anew."""
+    _session.set(None)
+    _sinks.set(())
 
 
 def sinks() -> tuple[Sink, ...]:

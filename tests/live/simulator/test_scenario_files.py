@@ -179,7 +179,11 @@ def test_a_step_has_the_arguments_of_the_sessions_method(kind):
 
 @pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.yaml")), ids=lambda file: file.stem)
 async def test_a_shipped_scenario_plays_to_its_end(file, connect, reply):
-    results = {"get_current_time": {"datetime": "2030-01-01T09:00:00+09:00"}, "roll_dice": 4}
+    results = {
+        "get_current_time": {"datetime": "2030-01-01T09:00:00+09:00"},
+        "get_weather": {"sky": "sunny", "degrees": 21},
+        "roll_dice": {"total": 4},
+    }
     names = (
         "get_weather roll_dice search_flights think change_state set_speech_rate get_current_time"
     )
