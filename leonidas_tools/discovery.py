@@ -61,8 +61,9 @@ def discover_entry_points(group: str = ENTRY_POINT_GROUP) -> list[AnyTool]:
 def _loaded(point: Any) -> list[AnyTool]:
     try:
         thing = point.load()
-    except (ImportError, AttributeError) as error:
-        raise RegistryError(f"The entry point {point.name!r} cannot be loaded: {error}") from error
+    except Exception as error:  # a module runs when it is imported, and may raise anything
+        why = f"{type(error).__name__}: {error}"
+        raise RegistryError(f"The entry point {point.name!r} cannot be loaded: {why}") from error
     if isinstance(thing, ModuleType):
         return discover(thing)
     things = thing if isinstance(thing, (list, tuple)) else [thing]
@@ -72,8 +73,9 @@ def _loaded(point: Any) -> list[AnyTool]:
 def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        raise RegistryError(f"The toolbox {name!r} cannot be imported: {error}") from error
+    except Exception as error:  # a module runs when it is imported, and may raise anything
+        why = f"{type(error).__name__}: {error}"
+        raise RegistryError(f"The toolbox {name!r} cannot be imported: {why}") from error
 
 
 def _modules(root: ModuleType) -> Iterator[ModuleType]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,6 +13,8 @@ from genai_processors.content_api import ProcessorPart
 from leonidas_tools.calls import ResultStatus, ToolResult
 from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolNotFoundError
 from leonidas_tools.plain import plain
+
+logger = logging.getLogger(__name__)
 
 TOOL_REQUEST = "tool_request"
 TOOL_ANSWER = "tool_answer"
@@ -107,6 +110,14 @@ async def answered(
         return answer_part(request, ToolResult.not_found(str(error), valid_options=options))
     except (LeonidasError, TypeError, ValueError) as error:
         return answer_part(request, _refused(error))
+    except Exception as error:  # noqa: BLE001 - a request never ends the stream
+        logger.warning("The request %r raised %s", request.name, type(error).__name__)
+        refusal = ToolResult(
+            status=ResultStatus.INVALID_ARGUMENT,
+            message=f"The request {request.name!r} cannot be answered with these arguments.",
+            error=error,
+        )
+        return answer_part(request, refusal)
     return answer_part(request, ToolResult(result=value))
 
 

@@ -1,0 +1,3 @@
+"""A module that cannot be imported; asked for by a test."""
+
+raise RuntimeError("it is broken")
