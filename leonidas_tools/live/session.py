@@ -121,21 +121,21 @@ class _Loop:
         self._inbox.end_input()
 
     async def _answer_request(self, part: ProcessorPart) -> None:
-        stream.use_session(self._session)
-        async for answer in self._tools([part]):
-            self._out.put_nowait(answer)
+        with stream.shared(session=self._session):
+            async for answer in self._tools([part]):
+                self._out.put_nowait(answer)
 
     async def _converse(self) -> None:
-        stream.use_session(self._session)
-        async for part in self._tools(self._heard()):
-            response = part.function_response
-            if response is None:
-                self._out.put_nowait(part.metadata.get(_HANDED_ON, part))
-                continue
-            if not part.tool_cancellation:
-                self._inbox.put_answer(part)
-                self._inbox.settled(response.id)
-            self._out.put_nowait(_listed(part))
+        with stream.shared(session=self._session):
+            async for part in self._tools(self._heard()):
+                response = part.function_response
+                if response is None:
+                    self._out.put_nowait(part.metadata.get(_HANDED_ON, part))
+                    continue
+                if not part.tool_cancellation:
+                    self._inbox.put_answer(part)
+                    self._inbox.settled(response.id)
+                self._out.put_nowait(_listed(part))
 
     async def _heard(self) -> AsyncIterator[ProcessorPart]:
         """What the model says; its calls are noted on the way to the tools."""

@@ -102,6 +102,9 @@ class _Calls:
                 self._ready.put(part)
         except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
             self._ready.put(error)
+        except asyncio.CancelledError:
+            self.cancel_all()
+            raise
         finally:
             self._reading = False
             self._close_if_done()
@@ -143,6 +146,7 @@ class _Calls:
         new = sinks is None
         if sinks is None:
             sinks = self._held[executor] = executor.with_sinks(self._sinks)
+            stream.leave()  # a tool may read a stream of its own
         invocation = executor.start(call, self._end, sinks)
         self._under_way[call.id or call.trace_id] = invocation
         return executor if new else None

@@ -48,6 +48,7 @@ class ConfigurationProcessor(processor.Processor):
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
+        sinks = stream.sinks()
         async with self.settings:
             async for part in content:
                 call = attached(part)
@@ -64,7 +65,7 @@ class ConfigurationProcessor(processor.Processor):
                     yield part
                     continue
                 events: list[ProcessorPart] = []
-                executor.settle(pinned, result, (*stream.sinks(), _into(events)))
+                executor.settle(pinned, result, (*sinks, _into(events)))
                 for event in events:
                     yield event
                 yield response_part(pinned, result)

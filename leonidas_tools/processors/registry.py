@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from genai_processors.content_api import ProcessorPart
 
+    from leonidas_tools.events import Sink
+
 
 class ToolRegistryProcessor(processor.Processor):
     """Restores each call's id, drops repeated ones, and attaches the `ToolCall` to the part.
@@ -49,24 +51,26 @@ class ToolRegistryProcessor(processor.Processor):
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
-        intake = Intake(self.registry, stream.session())
+        intake, sinks = Intake(self.registry, stream.session()), stream.sinks()
         async for part in content:
             if TOOL_CALL in part.metadata:
                 yield part
             elif part.function_call is None:
                 yield await answered(part, self._answers) if is_request(part) else part
             else:
-                for output in self._take(part, intake):
+                for output in self._take(part, intake, sinks):
                     yield output
 
-    def _take(self, part: ProcessorPart, intake: Intake) -> tuple[ProcessorPart, ...]:
+    def _take(
+        self, part: ProcessorPart, intake: Intake, sinks: tuple[Sink, ...]
+    ) -> tuple[ProcessorPart, ...]:
         call = intake.take(part)
         if call is None:
             return ()
         if call.tool is not None:
             return (CallPart(part, call, self.executor),)
         events: list[ProcessorPart] = []
-        tell = (*stream.sinks(), lambda event: events.append(EventPart(event)))
+        tell = (*sinks, lambda event: events.append(EventPart(event)))
         result = self.executor.settle_unknown(call, tell)
         return (*events, response_part(call, result))
 
@@ -104,8 +108,8 @@ class ToolRegistryProcessor(processor.Processor):
 
 def _load(target: str) -> Callable[..., Any]:
     """The function that `package.module:name` stands for."""
-    module, _, name = target.partition(":")
     try:
+        module, _, name = target.partition(":")
         return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]  # the caller checks
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # a module runs when it is imported, and may raise anything
         raise RegistryError(f"{target!r} is not a function: give 'package.module:name'") from error
