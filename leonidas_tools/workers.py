@@ -42,6 +42,7 @@ class Workers:
         self._idle = 0
         self._alive = 0
         self._abandoned = 0
+        self._closed = False
         self._processes: ProcessPool | None = None
 
     @property
@@ -49,10 +50,11 @@ class Workers:
         """How many threads are stuck in calls that nobody waits for any more."""
         return self._abandoned
 
-    async def in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def in_thread(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Runs a function in a thread, with the caller's context variables.
 
-        Cancelling stops the waiting; the thread itself cannot be stopped.
+        Cancelling stops the waiting; the thread itself cannot be stopped. What the function raises
+        is raised here too, also a `SystemExit`.
         """
         loop = asyncio.get_running_loop()
         run = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
@@ -63,8 +65,10 @@ class Workers:
         except asyncio.CancelledError:
             self._give_up(job)
             raise
+        except _CarriedError as carried:
+            raise carried.error from None
 
-    async def in_process(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def in_process(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Runs a function in another process; cancelling kills that process."""
         if self._processes is None:
             self._processes = _process_pool(self.processes)
@@ -74,8 +78,8 @@ class Workers:
     def close(self) -> None:
         """Lets idle threads go and ends the processes; a later call starts new ones."""
         with self._changed:
-            self._jobs.extend([_STOP] * self._idle)
-            self._changed.notify(self._idle)
+            self._closed = True
+            self._changed.notify_all()
         if self._processes is not None:
             self._processes.stop()  # type: ignore[no-untyped-call]  # pebble types some only
             self._processes.join()
@@ -83,6 +87,7 @@ class Workers:
 
     def _submit(self, job: _Job) -> None:
         with self._changed:
+            self._closed = False
             self._jobs.append(job)
             if self._idle >= len(self._jobs):
                 self._changed.notify()
@@ -108,20 +113,18 @@ class Workers:
                 job.done = True
                 if job.abandoned:
                     self._abandoned -= 1
-        with self._changed:
-            self._alive -= 1
 
     def _next(self) -> _Job | None:
         with self._changed:
             self._idle += 1
-            try:
-                while not self._jobs:
-                    if not self._changed.wait(_IDLE_SECONDS) and not self._jobs:
-                        return None
-                job = self._jobs.popleft()
-                return None if job is _STOP else job
-            finally:
-                self._idle -= 1
+            waited = True
+            while not self._jobs and waited and not self._closed:
+                waited = self._changed.wait(_IDLE_SECONDS)
+            self._idle -= 1
+            if self._jobs:
+                return self._jobs.popleft()
+            self._alive -= 1  # in the same breath, or a new job would count on this thread
+            return None
 
 
 class _Job:
@@ -129,15 +132,14 @@ class _Job:
 
     __slots__ = ("abandoned", "done", "function", "future", "loop")
 
-    def __init__(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
         self.function = function
         self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future() if loop else None  # type: ignore[assignment]  # only _STOP has no loop
+        self.future: asyncio.Future[Any] = loop.create_future()
         self.done = False
         self.abandoned = False
 
     def run(self) -> None:
-        assert self.loop is not None
         try:
             value, error = self.function(), None
         except BaseException as raised:  # noqa: BLE001 - a SystemExit must not end the thread
@@ -153,25 +155,19 @@ class _Job:
         if error is None:
             self.future.set_result(value)
         else:
-            self.future.set_exception(_Wrapped.of(error))
+            self.future.set_exception(_CarriedError(error))
 
 
-class ToolExitError(Exception):
-    """Stands for an exception that would end the program, such as `SystemExit`, in a thread."""
+class _CarriedError(Exception):
+    """Carries what asyncio does not: a future takes no `StopIteration`, and `SystemExit` ends it.
 
+    Args:
+        error: What the function raised.
+    """
 
-class _Wrapped:
-    @staticmethod
-    def of(error: BaseException) -> BaseException:
-        """The error, as one that asyncio carries: it re-raises a `SystemExit` out of the loop."""
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            return error
-        stand_in = ToolExitError(f"{type(error).__name__} raised in a tool")
-        stand_in.__cause__ = error
-        return stand_in
-
-
-_STOP = _Job(lambda: None, None)
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 def _process_pool(processes: int | None) -> ProcessPool:
