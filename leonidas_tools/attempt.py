@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.context import ToolContext
-from leonidas_tools.errors import ToolError
+from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import Invocation, current, log_failure
 from leonidas_tools.plain import NotPlainError, plain
@@ -58,12 +58,13 @@ class Attempt:
             if invocation.stopping:
                 await self._take_back(call, context)
                 raise
-            _forgive_self_cancellation()
             result = self._failed(call, error)
+        if invocation.cancelled_itself:
+            await invocation.forgive()
         invocation.stoppable = True
         if not result.ok:
             await self._take_back(call, context)
-            invocation.begun = self.once and not result.retryable
+            invocation.begun = self.once and not isinstance(result.error, RetryableError)
         return result
 
     async def _caught(self, call: ToolCall, context: ToolContext | None) -> ToolResult:
@@ -107,12 +108,6 @@ class Attempt:
         for step in steps:
             done = await _shielded(step, self.undo_seconds, call.name)
             _tell_undone(current(), done=done)
-
-
-def _forgive_self_cancellation() -> None:
-    task = asyncio.current_task()
-    while task is not None and task.cancelling():
-        task.uncancel()
 
 
 async def _shielded(step: Callable[[], Any], seconds: float, tool_name: str) -> bool:

@@ -160,6 +160,21 @@ class Invocation:
             self._task.uncancel()
         return True
 
+    @property
+    def cancelled_itself(self) -> bool:
+        """Whether the tool has cancelled the task it runs in, which is for us to do."""
+        return self._stop is None and self._task is not None and self._task.cancelling() > 0
+
+    async def forgive(self) -> None:
+        """Takes back the tool's own cancellation of its task, which may not have struck yet."""
+        while self._task is not None and self._task.cancelling():
+            self._task.uncancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self.stopping:
+                raise
+
     def cancel(self) -> None:
         """Nobody wants the answer any more: stops the call, unless it must run to its end.
 
