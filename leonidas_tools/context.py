@@ -85,7 +85,7 @@ class ToolContext:
         else:
             self._loop.call_soon_threadsafe(self._sink, event)
 
-    def undo(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    def undo(self, step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
         """Registers a step that takes back what the tool has just done.
 
         The steps run in reverse order if the call does not complete.

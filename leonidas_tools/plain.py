@@ -7,6 +7,7 @@ The Live client serialises answers while it sends them, where a set or a NaN end
 from __future__ import annotations
 
 import itertools
+import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +25,8 @@ class NotPlainError(ValueError):
 def plain(value: Any, max_bytes: int) -> tuple[Any, bool]:
     """The value as plain JSON, and whether something had to be cut to keep it small.
 
-    A value that is plain and small already comes back as it is. Looking at it costs no more
-    than `max_bytes` allow, however big it is.
+    What comes back shares nothing with the value. Looking at it costs no more than `max_bytes`
+    allow, however big it is.
 
     Args:
         value: Whatever a tool returned.
@@ -44,10 +45,21 @@ def plain(value: Any, max_bytes: int) -> tuple[Any, bool]:
         return value, False
     try:
         fitting = _fitting(value, max_bytes)
+        copy = _snapshot(fitting)
     except NotPlainError:
         value = _converted(value)
-        fitting = _fitting(value, max_bytes)
-    return fitting, fitting is not value
+        copy = fitting = _fitting(value, max_bytes)
+    return copy, fitting is not value
+
+
+def _snapshot(value: Any) -> Any:
+    """A copy that shares nothing with the tool, which may go on changing what it returned.
+
+    Of plain values `marshal` makes one in a tenth of the time of `copy.deepcopy`. Its version 2
+    knows no shared objects, so that the copy is a tree as JSON is.
+    """
+    kind = type(value)
+    return marshal.loads(marshal.dumps(value, 2)) if kind is dict or kind is list else value  # noqa: S302 - our own bytes
 
 
 def _room_left(items: Iterable[Any], room: int, depth: int) -> int:  # noqa: C901, PLR0912 - below

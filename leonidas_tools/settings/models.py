@@ -167,7 +167,7 @@ class PolicySettings(Model):
     concurrency: OptionalCount = None
     threads: Count = 40
     processes: OptionalCount = None
-    max_result_bytes: Count = 131_072
+    max_result_bytes: Count = 65_536
     default_timeout: Duration = 30.0
 
 
