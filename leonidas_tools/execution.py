@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from leonidas_tools.attempt import Attempt
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
@@ -29,7 +28,7 @@ from leonidas_tools.tool import ToolEffect, ToolPriority, ToolStatus
 from leonidas_tools.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from leonidas_tools.registry import AnyTool, ToolRegistry
 
@@ -163,18 +162,18 @@ class Executor:
         """The longest time the event loop was held while calls were under way."""
         return self._loop_watch.longest_lag_seconds if self._loop_watch is not None else None
 
-    @contextlib.asynccontextmanager
-    async def held(self) -> AsyncIterator[Executor]:
-        """Holds threads and processes; the last to leave ends the calls still under way."""
+    async def __aenter__(self) -> Self:
+        """Holds threads and processes, and watches the loop, until the last user leaves."""
         self._users += 1
         if self._loop_watch is None:
             self._loop_watch = LoopWatch(lambda: bool(self._under_way))
-        try:
-            yield self
-        finally:
-            self._users -= 1
-            if not self._users:
-                await self._close()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Lets go; the last to leave ends the calls still under way."""
+        self._users -= 1
+        if not self._users:
+            await self._close()
 
     def with_sinks(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
         """The executor's sinks and these, each once."""

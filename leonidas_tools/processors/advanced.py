@@ -216,7 +216,7 @@ class AdvancedToolProcessor(processor.Processor):
             stack.callback(self.settings.on_change(self._apply))
             await stack.enter_async_context(self.settings)
             self._apply(self.settings.current)
-            await stack.enter_async_context(self.executor.held())
+            await stack.enter_async_context(self.executor)
             await stack.enter_async_context(self.mcp_servers)
             port = self.settings.current.monitoring.prometheus_port
             if port is not None:

@@ -92,7 +92,7 @@ class _Calls:
                 if TOOL_CALL in part.metadata or part.function_call is not None:
                     executor = self._begin(part)
                     if executor is not None:
-                        await self._resources.enter_async_context(executor.held())
+                        await self._resources.enter_async_context(executor)
                     count += 1
                     if count % _SLICE == 0:
                         await asyncio.sleep(0)

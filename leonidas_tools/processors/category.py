@@ -84,7 +84,7 @@ class CategoryProcessor(processor.PartProcessor):
         recognised = self.recognise(part, Intake(self.registry, stream.session()))
         if recognised is not None:
             call, executor = recognised
-            async with executor.held():
+            async with executor:
                 yield response_part(call, await executor.run(call))
 
     def to_processor(self) -> processor.Processor:

@@ -43,7 +43,7 @@ class Lab:
 
     async def call(self, name):
         executor = Executor(self.registry)
-        async with executor.held(), asyncio.timeout(20):
+        async with executor, asyncio.timeout(20):
             return await executor.run(ToolCall(name=name, tool=self.registry[name]))
 
 

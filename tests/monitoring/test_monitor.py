@@ -177,7 +177,7 @@ async def test_the_calls_of_an_executor_are_accounted_for():
     monitor = Monitor()
     settings = Settings(defaults={"retry_delay": "1ms"})
     executor = Executor(ToolRegistry([fine, down]), settings=settings, sinks=(monitor,))
-    async with executor.held():
+    async with executor:
         for number, name in enumerate(("fine", "down", "fine")):
             call = ToolCall(name=name, tool=executor.registry[name], number=number + 1)
             assert (await executor.run(call)).ok
