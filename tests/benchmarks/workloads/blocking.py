@@ -18,7 +18,7 @@ def block(city: str, day: str, unit: str) -> str:
 
 def measure(adapter: str, quick: bool) -> Figures:
     """Makespan and longest stall in ms, the medians of a few rounds."""
-    return run(_measure(adapter, 2 if quick else 5))
+    return run(_measure(adapter, 2 if quick else 3))
 
 
 async def _measure(name: str, rounds: int) -> Figures:

@@ -25,7 +25,7 @@ async def text(city: str, day: str, unit: str) -> str:
 
 def measure(adapter: str, quick: bool) -> Figures:
     """The median time of a call in ms."""
-    return run(_measure(adapter, 20 if quick else 60))
+    return run(_measure(adapter, 20 if quick else 40))
 
 
 async def _measure(name: str, count: int) -> Figures:
@@ -50,7 +50,7 @@ async def _median_ms(adapter: Adapter, name: str, first: int, count: int) -> flo
 WORKLOAD = Workload(
     title="A result of 1 MB",
     measure=measure,
-    pairs={"ours_whole": 3, "ours_stream": 3, "function_calling": 1, "part_processor": 1},
+    pairs={"ours_whole": 2, "ours_stream": 2, "function_calling": 1, "part_processor": 1},
     shown={"rows": "rows ms", "text": "text ms"},
     goals=[
         Goal(

@@ -46,7 +46,7 @@ async def _measure(name: str, count: int) -> Figures:
 WORKLOAD = Workload(
     title="One call at a time",
     measure=measure,
-    pairs={"ours_execute": 5, "ours_stream": 5, "function_calling": 2, "part_processor": 2},
+    pairs={"ours_execute": 5, "ours_stream": 5, "function_calling": 1, "part_processor": 1},
     shown={"p50": "p50 µs", "p95": "p95 µs", "p99": "p99 µs"},
     goals=[
         Goal(
