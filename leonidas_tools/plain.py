@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import itertools
 import marshal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from json.encoder import encode_basestring_ascii as _as_json
+from typing import TYPE_CHECKING, Any
 
-_LEAVES = frozenset({int, bool, type(None)})
-_INFINITIES = (float("inf"), float("-inf"))
+from leonidas_tools.jsonable import MOST_BITS, Conversion, NotPlainError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["NotPlainError", "plain"]
+
+_LEAVES = frozenset({bool, type(None)})
+_LONG = 1 << 63
 _DEEPEST = 64
 _ELLIPSIS = "…"
 _WORTH_SHOWING = 64
-
-
-class NotPlainError(ValueError):
-    """Raised when a value has no form in JSON, such as one that contains itself."""
 
 
 def plain(value: Any, max_bytes: int) -> tuple[Any, bool]:
@@ -30,10 +33,10 @@ def plain(value: Any, max_bytes: int) -> tuple[Any, bool]:
 
     Args:
         value: Whatever a tool returned.
-        max_bytes: How long its JSON may be, roughly: strings count a byte a character.
+        max_bytes: How long its JSON may be, roughly, with all but ASCII escaped.
 
     Raises:
-        NotPlainError: The value contains itself, or is nested too deeply.
+        NotPlainError: The value contains itself, is nested too deeply, or holds what has no text.
 
     Example:
         >>> plain({"sizes": [1, 2]}, 100)
@@ -41,13 +44,13 @@ def plain(value: Any, max_bytes: int) -> tuple[Any, bool]:
         >>> plain(list(range(100)), 20)
         ([0, 1, 2, 3, '… 96 more'], True)
     """
-    if type(value) is str and len(value) < max_bytes:
+    if type(value) is str and len(value) < max_bytes and value.isascii():
         return value, False
     try:
         fitting = _fitting(value, max_bytes)
         copy = _snapshot(fitting)
     except NotPlainError:
-        value = _converted(value)
+        value = Conversion(max_bytes).of(value)
         copy = fitting = _fitting(value, max_bytes)
     return copy, fitting is not value
 
@@ -74,7 +77,9 @@ def _room_left(items: Iterable[Any], room: int, depth: int) -> int:  # noqa: C90
     for item in items:
         kind = type(item)
         if kind is str:
-            room -= len(item) + 2
+            room -= len(item) + 2 if item.isascii() else len(_as_json(item[:room]))
+        elif kind is int:
+            room -= 4 if -_LONG < item < _LONG else _length_of_integer(item)
         elif kind in _LEAVES:
             room -= 4
         elif kind is float and item - item == 0.0:  # which does not hold for NaN and infinities
@@ -92,45 +97,17 @@ def _room_left(items: Iterable[Any], room: int, depth: int) -> int:  # noqa: C90
 
 def _length_of_keys(value: dict[Any, Any]) -> int:
     try:
-        return 2 + 4 * len(value) + len("".join(value))
+        keys = "".join(value)
     except TypeError:
         raise NotPlainError("a key is not a string") from None
+    return 2 + 4 * len(value) + (len(keys) if keys.isascii() else len(_as_json(keys)))
 
 
-def _converted(value: Any) -> Any:
-    """The value with every part that JSON does not know put into a form that it knows."""
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-    try:
-        jsonable = to_jsonable_python(
-            value, bytes_mode="base64", inf_nan_mode="strings", fallback=_described
-        )
-    except (ValueError, RecursionError, PydanticSerializationError) as error:
-        raise NotPlainError(str(error).splitlines()[0]) from error
-    return _finite(jsonable)
-
-
-def _described(value: Any) -> Any:
-    """An object pydantic does not know, as its own text or, lacking one, its type's name."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (Sequence, Iterator)):
-        return list(value)
-    kind: Any = type(value)
-    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-        return f"<{kind.__name__}>"
-    return str(value)
-
-
-def _finite(value: Any) -> Any:
-    """The value with string keys, and without NaN and infinities, which are not JSON."""
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in _INFINITIES):  # noqa: PLR0124
-        return str(value)
-    return value
+def _length_of_integer(value: int) -> int:
+    bits = value.bit_length()
+    if bits > MOST_BITS:
+        raise NotPlainError("an integer is too long")
+    return bits // 3
 
 
 def _fitting(value: Any, room: int) -> Any:
@@ -140,11 +117,16 @@ def _fitting(value: Any, room: int) -> Any:
         return _fitting_list(value, room)
     if kind is dict:
         return _fitting_dict(value, room)
-    if kind is str and len(value) + 2 > room:
-        kept = max(room - 24, 0)
-        return f"{value[:kept]}{_ELLIPSIS} {len(value) - kept} more characters"
-    _room_left((value,), room, 0)
+    if _room_left((value,), room, 0) < 0 and kind is str:
+        return _begun_text(value, room)
     return value
+
+
+def _begun_text(text: str, room: int) -> str:
+    kept = max(room - 24, 0)
+    while not text[:kept].isascii() and len(_as_json(text[:kept])) > room:
+        kept = kept * 3 // 4
+    return f"{text[:kept]}{_ELLIPSIS} {len(text) - kept} more characters"
 
 
 def _fitting_list(items: list[Any], room: int) -> list[Any]:
