@@ -64,10 +64,10 @@ class Lines:
             return
         who, text = _told(happening, max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT))
         style = _STYLES.get(who) or ("green" if happening.data.get("ok") else "red")
-        self._console.print(
-            Text.assemble((f"{happening.at_seconds:8.2f}  ", "dim"), (f"{who:<12}", style), text),
-            soft_wrap=True,
-        )
+        at = f"{happening.at_seconds:8.2f}  "
+        line = Text.assemble((at, "dim"), (f"{who:<12}", style), text)
+        line.rstrip()
+        self._console.print(line, soft_wrap=True)
 
     def close(self, summary: Summary) -> None:
         """Shows what became of it."""
