@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
+from leonidas_tools.calls import ToolCall, ToolResult
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import Invocation, current, log_failure
-from leonidas_tools.plain import NotPlainError, plain
+from leonidas_tools.sendable import sendable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,31 +69,17 @@ class Attempt:
 
     async def _caught(self, call: ToolCall, context: ToolContext | None) -> ToolResult:
         try:
-            return self._plain(call, await self.function(call, context))
+            value = await self.function(call, context)
+            return ToolResult() if value is None else self._sendable(call, value)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except ToolError as error:
-            return ToolResult.from_error(error)
+            return self._sendable(call, ToolResult.from_error(error))
         except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
             return self._failed(call, error)
 
-    def _plain(self, call: ToolCall, value: Any) -> ToolResult:
-        if value is None:
-            return ToolResult()
-        result = value if isinstance(value, ToolResult) else ToolResult(result=value)
-        try:
-            body, cut = plain(result.result, self.max_bytes)
-        except NotPlainError as error:
-            return ToolResult(
-                status=ResultStatus.FAILED,
-                message=f"The tool {call.name!r} ran, but its result cannot be shown: {error}.",
-                reason_code="unserialisable_result",
-            )
-        if cut:
-            said = f"The result was cut: it is longer than {self.max_bytes} bytes."
-            message = said if result.message is None else f"{result.message} {said}"
-            return replace(result, result=body, message=message)
-        return result if body is result.result else replace(result, result=body)
+    def _sendable(self, call: ToolCall, value: Any) -> ToolResult:
+        return sendable(value, self.max_bytes, tool=call.name)
 
     def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
         log_failure(logger, call.name, error)

@@ -40,6 +40,9 @@ class ResultStatus(StrEnum):
     LIMITED = "limited"
 
 
+_STATUSES: Mapping[str, ResultStatus] = {status.value: status for status in ResultStatus}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Media:
     """A picture or a sound that belongs to a result.
@@ -109,7 +112,7 @@ class ToolResult:
     def from_error(cls, error: ToolError) -> ToolResult:
         """Turns an error whose message is meant for the model into a result."""
         return cls(
-            status=ResultStatus(error.status),
+            status=_STATUSES.get(error.status, ResultStatus.FAILED),
             message=error.message or None,
             retryable=error.retryable,
             retry_hint=error.retry_hint,

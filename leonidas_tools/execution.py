@@ -23,6 +23,7 @@ from leonidas_tools.policies.limit import Limit, Limiter
 from leonidas_tools.policies.retry import Retry, may_repeat
 from leonidas_tools.policies.timeout import Timeout
 from leonidas_tools.policies.validation import Validation
+from leonidas_tools.sendable import sendable
 from leonidas_tools.settings.models import Settings, ToolConfiguration
 from leonidas_tools.tool import ToolEffect, ToolPriority, ToolStatus
 from leonidas_tools.workers import Workers
@@ -192,7 +193,9 @@ class Executor:
         refusal = refused(tool, settings)
         if refusal is not None:
             return partial(_refuse, result=refusal)
-        outer: list[Policy] = [*self.policies, self._validation(tool, settings)]
+        outer: list[Policy] = [self._validation(tool, settings)]
+        if self.policies:
+            outer = [partial(_sent, max_bytes=self._max_bytes(settings)), *self.policies, *outer]
         if tool.metadata.dependencies:
             has_tool = self._has_tool
             outer.append(Dependencies(names=tool.metadata.dependencies, has_tool=has_tool))
@@ -257,11 +260,14 @@ class Executor:
         return Attempt(
             function=caller(tool, self.workers),
             takes_context=takes_context(tool),
-            max_bytes=settings.max_result_bytes or self.settings.policies.max_result_bytes,
+            max_bytes=self._max_bytes(settings),
             once=_effect(tool, settings) is ToolEffect.ONCE,
             undo=tool.undo,
             undo_seconds=self._timeout_seconds(tool, settings),
         )
+
+    def _max_bytes(self, settings: ToolConfiguration) -> int:
+        return settings.max_result_bytes or self.settings.policies.max_result_bytes
 
     def _timeout_seconds(self, tool: AnyTool, settings: ToolConfiguration) -> float:
         asked = _or(settings.timeout, tool.metadata.timeout_seconds)
@@ -294,6 +300,11 @@ def refused(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:
         retryable=maintenance,
         reason_code=status.value if settings.enabled else "disabled",
     )
+
+
+async def _sent(call: ToolCall, run: Run, *, max_bytes: int) -> ToolResult:
+    """A policy of the user may return what a tool may not."""
+    return sendable(await run(call), max_bytes, tool=call.name)
 
 
 async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:

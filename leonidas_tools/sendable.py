@@ -1,0 +1,101 @@
+"""Whatever a tool or a policy made of a call → a result that can be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from leonidas_tools.calls import Media, ResultStatus, ToolResult
+from leonidas_tools.plain import NotPlainError, plain
+
+_LONGEST_TEXT = 4096
+_LONGEST_OPTIONS = 16_384
+_MOST_MEDIA_BYTES = 700_000
+"""As Base64 still less than the 1 MiB that a message of a Live session may hold."""
+
+
+def sendable(value: Any, max_bytes: int, *, tool: str) -> ToolResult:
+    """A result in plain JSON of bounded size, whatever it was made of.
+
+    Args:
+        value: What a tool returned: a value, or a result of its own making.
+        max_bytes: How long the JSON of its value may be.
+        tool: The tool's name, for what is said about it.
+
+    Example:
+        >>> sendable({7}, 100, tool="dice").to_response()
+        {'status': 'ok', 'result': [7], 'retryable': False}
+    """
+    result = _checked(value) if isinstance(value, ToolResult) else ToolResult(result=value)
+    try:
+        body, cut = plain(result.result, max_bytes)
+    except NotPlainError as error:
+        return ToolResult(
+            status=ResultStatus.FAILED,
+            message=f"The tool {tool!r} ran, but its result cannot be shown: {error}.",
+            reason_code="unserialisable_result",
+        )
+    if cut:
+        said = f"The result was cut: it is longer than {max_bytes} bytes."
+        message = said if result.message is None else f"{result.message} {said}"
+        return replace(result, result=body, message=message)
+    return result if body is result.result else replace(result, result=body)
+
+
+def _checked(result: ToolResult) -> ToolResult:
+    """The result with every field of the type that it says."""
+    media = _bounded_media(result.media)
+    message = _text(result.message)
+    if len(media) < len(_listed(result.media) or ()):
+        message = f"{message or ''} A picture or a sound was left out.".strip()
+    return replace(
+        result,
+        status=_status(result.status),
+        message=message,
+        retryable=result.retryable is True,
+        retry_hint=_text(result.retry_hint),
+        reason_code=_text(result.reason_code),
+        valid_options=_options(result.valid_options),
+        media=media,
+    )
+
+
+def _status(value: Any) -> ResultStatus:
+    try:
+        return ResultStatus(value)
+    except ValueError:
+        return ResultStatus.FAILED
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        shown, _ = plain(value, _LONGEST_TEXT)
+    except NotPlainError:
+        return None
+    return shown if isinstance(shown, str) else str(shown)
+
+
+def _options(values: Any) -> list[Any] | None:
+    try:
+        shown, _ = plain(_listed(values), _LONGEST_OPTIONS)
+    except NotPlainError:
+        return None
+    return shown if isinstance(shown, list) else None
+
+
+def _listed(values: Any) -> list[Any] | None:
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else None
+
+
+def _bounded_media(values: Any) -> tuple[Media, ...]:
+    """As many of the pictures and sounds as a message holds."""
+    kept: list[Media] = []
+    room = _MOST_MEDIA_BYTES
+    for media in _listed(values) or ():
+        if isinstance(media, Media) and type(media.data) is bytes and len(media.data) <= room:
+            room -= len(media.data)
+            kept.append(replace(media, mime_type=str(media.mime_type)))
+    return tuple(kept)
