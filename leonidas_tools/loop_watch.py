@@ -7,6 +7,7 @@ import logging
 import sys
 import sysconfig
 import threading
+from contextvars import Context
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,8 @@ class LoopWatch:
         if not self._beating:
             self._beating = True
             self._last_beat = monotonic()
-            self._loop.call_later(_BEAT_SECONDS, self._beat)
+            # In an empty context: that of the call would be kept while others are under way.
+            self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
             self._wanted.set()
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextvars import Context
 from typing import Literal
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
@@ -59,7 +60,8 @@ class Timeout:
         """Sets the timer for the first to run out of time; there is one timer at most."""
         self._loop = loop
         first = next(iter(self._under_way.values()))
-        loop.call_at(first, self._expire, loop)
+        # In an empty context: that of the call would keep its whole stream alive until the timer.
+        loop.call_at(first, self._expire, loop, context=Context())
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()

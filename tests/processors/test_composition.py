@@ -1,7 +1,6 @@
 """The stages alone, side by side, one after another, and among processors from elsewhere."""
 
 import asyncio
-import json
 
 import pytest
 from genai_processors import content_api, processor
@@ -13,31 +12,27 @@ from leonidas_tools import (
     CategoryProcessor,
     ConfigurationProcessor,
     GenericToolProcessor,
-    MCPToolProcessor,
     MonitoringProcessor,
     PythonFunctionProcessor,
     RetryableError,
     SpeechControlProcessor,
     ToolCategory,
-    ToolRegistry,
     ToolRegistryProcessor,
     tool,
     tool_request,
 )
 from tests.faults.play import Script, audio, call, cancellation, play
-
-ADDED = {"status": "ok", "result": 3, "retryable": False}
-
-
-@tool(effect="read")
-async def add(a: int, b: int) -> int:
-    """Adds two numbers."""
-    return a + b
-
-
-@tool(category="data", effect="read")
-async def look_up(key: str) -> str:
-    return key.upper()
+from tests.processors.chains import (
+    ADDED,
+    add,
+    add_part,
+    envelopes,
+    hand_made,
+    kinds,
+    look_up,
+    registry_of,
+    statuses,
+)
 
 
 @processor.processor_function
@@ -57,54 +52,6 @@ async def marking(content):
     async for part in content:
         part.metadata["marked"] = True
         yield part
-
-
-def add_part(call_id="1", **more):
-    return call("add", {"a": 1, "b": 2}, id=call_id, **more)
-
-
-def registry_of(*tools):
-    brought = [
-        *PythonFunctionProcessor([add]).tools,
-        *ActionToolProcessor().tools,
-        *SpeechControlProcessor().tools,
-        look_up,
-        *tools,
-    ]
-    return ToolRegistry(brought)
-
-
-def categories():
-    return (
-        ActionToolProcessor()
-        // SpeechControlProcessor()
-        // PythonFunctionProcessor()
-        // MCPToolProcessor({})
-    )
-
-
-def hand_made(registry=None, config=None, monitoring=None):
-    """The chain as DESIGN writes it."""
-    return (
-        ToolRegistryProcessor(registry_of() if registry is None else registry)
-        + ConfigurationProcessor(config)
-        + categories()
-        + (monitoring or MonitoringProcessor())
-    )
-
-
-def envelopes(heard):
-    """The one envelope of each call."""
-    assert all(len(found) == 1 for found in heard.by_id.values()), heard.by_id
-    return {call_id: found[0] for call_id, found in heard.by_id.items()}
-
-
-def statuses(heard):
-    return {call_id: envelope["status"] for call_id, envelope in envelopes(heard).items()}
-
-
-def kinds(heard, call_id):
-    return [event["event"] for event in heard.events if event["call_id"] == call_id]
 
 
 # --- each stage alone ------------------------------------------------------------------------
@@ -364,34 +311,6 @@ async def test_the_settings_of_the_hand_made_chain_may_be_a_file(tmp_path):
     assert envelopes(heard)["1"]["reason_code"] == "maintenance"
 
 
-def ready_made(registry, monitoring):
-    tools = AdvancedToolProcessor(registry=registry)
-    monitoring.append(tools.monitor)
-    return tools
-
-
-def made_by_hand(registry, monitoring):
-    stage = MonitoringProcessor()
-    monitoring.append(stage.monitor)
-    return hand_made(registry, monitoring=stage)
-
-
-@pytest.fixture(params=[ready_made, made_by_hand])
-def chain_of(request):
-    """Makes a chain of a registry; its monitor is `chain_of.monitor` then."""
-
-    class Maker:
-        def __call__(self, *tools):
-            monitors = []
-            made = request.param(registry_of(*tools) if self.with_own else None, monitors)
-            self.monitor = monitors[0]
-            return made
-
-        with_own = True
-
-    return Maker()
-
-
 async def test_each_call_is_counted_once_whatever_becomes_of_it(chain_of):
     tries, begun = [], asyncio.Event()
 
@@ -601,145 +520,3 @@ async def test_a_call_behind_a_plain_upstream_processor_still_holds_back_nothing
         assert (heard.frames, heard.answers) == (list(range(20)), [])
         go_on.set()
         await script.until_answered("1")
-
-
-# --- requests --------------------------------------------------------------------------------
-
-
-async def asked(chain, *requests):
-    """The answers to requests, in order."""
-    heard = await play(chain, [*requests, audio(1)])
-    assert heard.frames == [1], "the stream goes on after a request"
-    found = [part for part in heard.parts if "frame" not in part.metadata]
-    assert [part.role for part in found] == ["user"] * len(requests)
-    assert [part.mimetype for part in found] == ["application/json"] * len(requests)
-    bodies = [json.loads(part.text) for part in found]
-    assert [part.metadata["tool_answer"] for part in found] == [b["request"] for b in bodies]
-    return bodies
-
-
-async def test_every_stage_answers_its_requests(chain_of):
-    names = [
-        "list_tools", "get_configuration", "reload_configuration",
-        "get_metrics", "get_history", "get_health", "get_alerts",
-    ]  # fmt: skip
-    bodies = await asked(chain_of(), *(tool_request(name) for name in names))
-    assert [(body["request"], body["status"]) for body in bodies] == [(n, "ok") for n in names]
-
-
-async def test_the_registry_lists_tools_by_category_and_in_total(chain_of):
-    (body,) = await asked(chain_of(), tool_request("list_tools", category="data"))
-    listed = body["result"]
-    assert [one["name"] for one in listed["tools"]] == ["look_up"]
-    assert listed["available"] == ["look_up"]
-    assert listed["by_category"] == {"python": 1, "action": 4, "speech": 6, "data": 1}
-    assert listed["total"] == 12
-
-
-async def test_the_metadata_of_one_tool_can_be_asked_for(chain_of):
-    (body,) = await asked(chain_of(), tool_request("get_tool", name="add"))
-    described = body["result"]
-    assert (described["name"], described["category"], described["effect"]) == (
-        "add", "python", "read",
-    )  # fmt: skip
-    assert described["parameters"]["required"] == ["a", "b"]
-    assert described["available"] is True
-
-
-async def test_a_tool_registered_by_a_request_can_be_called_and_taken_out_again(chain_of):
-    async def subtract(a: int, b: int) -> int:
-        return a - b
-
-    chain = chain_of()
-    heard = await play(
-        chain,
-        [
-            tool_request("register_tool", tool=subtract),
-            call("subtract", {"a": 3, "b": 1}, id="1"),
-        ],
-    )
-    assert envelopes(heard) == {"1": {"status": "ok", "result": 2, "retryable": False}}
-    heard = await play(
-        chain, [tool_request("unregister_tool", name="subtract"), call("subtract", {}, id="1")]
-    )
-    assert statuses(heard) == {"1": "not_found"}
-
-
-async def test_a_tool_can_be_registered_by_where_it_stands(chain_of):
-    chain = chain_of()
-    (body,) = await asked(
-        chain, tool_request("register_tool", target="leonidas_tools.toolboxes.demo:roll_dice")
-    )
-    assert body["result"]["name"] == "roll_dice"
-    heard = await play(chain, [call("roll_dice", {"sides": 2}, id="1")])
-    assert statuses(heard) == {"1": "ok"}
-
-
-async def test_settings_changed_by_a_request_hold_for_the_next_call(chain_of):
-    heard = await play(
-        chain_of(),
-        [
-            add_part("before"),
-            tool_request("update_configuration", changes={"tools.add.enabled": False}),
-            add_part("after"),
-        ],
-    )
-    assert statuses(heard) == {"before": "ok", "after": "disabled"}
-
-
-@pytest.mark.parametrize(
-    ("request_part", "status"),
-    [
-        (tool_request("no_such_request"), "not_found"),
-        (tool_request("get_tool", name="ad"), "not_found"),
-        (tool_request("get_tool", name=["add"]), "invalid_argument"),
-        (tool_request("get_tool"), "invalid_argument"),
-        (tool_request("get_tool", nome="add"), "invalid_argument"),
-        (tool_request("list_tools", query=5), "invalid_argument"),
-        (tool_request("list_tools", category="none"), "ok"),
-        (tool_request("unregister_tool", name="nobody"), "not_found"),
-        (tool_request("register_tool"), "invalid_argument"),
-        (tool_request("register_tool", tool=5), "invalid_argument"),
-        (tool_request("register_tool", tool=add), "invalid_argument"),
-        (tool_request("register_tool", target="no.such.module:f"), "invalid_argument"),
-        (tool_request("register_tool", target="json"), "invalid_argument"),
-        (tool_request("register_tool", target="json:nothing"), "invalid_argument"),
-        (tool_request("register_tool", target="tests.processors.broken:f"), "invalid_argument"),
-        (tool_request("register_tool", target=7), "invalid_argument"),
-        (tool_request("update_configuration", changes="tools"), "invalid_argument"),
-        (tool_request("update_configuration", changes={"tolls": 1}), "invalid_argument"),
-        (tool_request("update_configuration", changes=None), "invalid_argument"),
-        (tool_request("get_configuration", tool=["x"]), "invalid_argument"),
-        (tool_request("get_metrics", tool=["x"]), "invalid_argument"),
-        (tool_request("get_history", limit=-1), "invalid_argument"),
-        (tool_request("get_health", all=True), "invalid_argument"),
-    ],
-)
-async def test_a_bad_request_is_answered_and_the_stream_goes_on(chain_of, request_part, status):
-    (body,) = await asked(chain_of(), request_part)
-    assert body["status"] == status, body
-    if status != "ok":
-        assert body["message"]
-
-
-def json_request(text):
-    return ProcessorPart(text, mimetype="application/json", metadata={"tool_request": True})
-
-
-async def test_a_request_may_come_as_json(chain_of):
-    (body,) = await asked(chain_of(), json_request('{"request": "get_tool", "name": "add"}'))
-    assert body["result"]["name"] == "add"
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "5", "null", '{"name": "add"}', '{"request": null}', '{"request": {}}']
-)
-async def test_json_that_is_no_request_is_answered(chain_of, text):
-    (body,) = await asked(chain_of(), json_request(text))
-    assert body["status"] == "not_found"
-
-
-async def test_a_request_mark_on_a_part_without_text_is_answered(chain_of):
-    part = ProcessorPart(b"\0", mimetype="audio/pcm", metadata={"tool_request": True})
-    (body,) = await asked(chain_of(), part)
-    assert body["status"] == "not_found"
