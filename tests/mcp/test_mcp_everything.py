@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import SCRIPTS
 
 from leonidas_tools.errors import ToolError
+from tests.mcp.conftest import SCRIPTS
 
 PACKAGE = "@modelcontextprotocol/server-everything"
 VERSION = "2026.8.31"

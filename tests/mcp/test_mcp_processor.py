@@ -3,7 +3,6 @@ import subprocess
 import sys
 
 import pytest
-from conftest import script
 from genai_processors import content_api, streams
 
 from leonidas_tools import (
@@ -16,6 +15,7 @@ from leonidas_tools import (
 )
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.settings.models import MCPServerSettings
+from tests.mcp.conftest import script
 
 
 def call_part(name, call_id="1", **arguments):

@@ -1,8 +1,8 @@
 import pytest
-from conftest import script
 
 from leonidas_tools.calls import Media, ResultStatus, ToolResult
 from leonidas_tools.errors import ToolError
+from tests.mcp.conftest import script
 
 LINK = {
     "type": "resource_link",

@@ -1,13 +1,13 @@
 import asyncio
 
 import pytest
-from conftest import script
 
 from leonidas_tools.calls import ToolCall
 from leonidas_tools.execution import Executor
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.registry import ToolRegistry
 from leonidas_tools.settings.models import MCPServerSettings
+from tests.mcp.conftest import script
 
 
 class Lab:

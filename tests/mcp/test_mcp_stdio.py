@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import script
 
 from leonidas_tools.calls import ToolResult
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.mcp.server import ServerState
 from leonidas_tools.tool import ToolCategory, ToolEffect
+from tests.mcp.conftest import script
 
 
 def refusal(error):
