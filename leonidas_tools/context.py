@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.errors import ToolCancelledError
 from leonidas_tools.events import EventKind, Sink, ToolEvent
+from leonidas_tools.plain import NotPlainError, plain
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import ToolCall, ToolSession
+
+_MOST_BYTES = 4096
+_MOST_WAITING = 64
+_LONGEST_WAIT_SECONDS = 1.0
 
 UndoStep: TypeAlias = Callable[[], Any]
 
@@ -21,6 +28,15 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _shown(data: Mapping[str, Any]) -> dict[str, Any]:
+    """As much of the data as is plain JSON and short."""
+    shown: dict[str, Any] = {}
+    for key, value in data.items():
+        with contextlib.suppress(NotPlainError):
+            shown[key], _ = plain(value, _MOST_BYTES)
+    return shown
 
 
 class ToolContext:
@@ -38,7 +54,7 @@ class ToolContext:
         ...     return f"booked for {ctx.session.id}"
     """
 
-    __slots__ = ("_loop", "_sink", "_undo", "call", "cancelled")
+    __slots__ = ("_loop", "_room", "_sink", "_undo", "call", "cancelled")
 
     def __init__(self, call: ToolCall, sink: Sink | None = None) -> None:
         self.call = call
@@ -46,6 +62,7 @@ class ToolContext:
         """Becomes true when the call was cancelled or ran out of time: a loop should look at it."""
         self._sink = sink
         self._loop = _running_loop()
+        self._room: threading.Semaphore | None = None
         self._undo: list[UndoStep] = []
 
     @property
@@ -67,13 +84,13 @@ class ToolContext:
         Args:
             message: A sentence for a person.
             fraction: How much is done, from 0 to 1.
-            data: Anything else that is plain JSON.
+            data: Anything else; what has no form in JSON is left out.
         """
         if message is not None:
             data["message"] = message
         if fraction is not None:
             data["fraction"] = fraction
-        self.emit(EventKind.PROGRESS, data)
+        self.emit(EventKind.PROGRESS, _shown(data))
 
     def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         """Sends an event of this call, from whatever thread."""
@@ -83,7 +100,22 @@ class ToolContext:
         if self._loop is None or _running_loop() is self._loop:
             self._sink(event)
         else:
-            self._loop.call_soon_threadsafe(self._sink, event)
+            self._send(event, self._loop)
+
+    def _send(self, event: ToolEvent, loop: asyncio.AbstractEventLoop) -> None:
+        """Sends an event from a thread, which waits where it is faster than the loop."""
+        if self._room is None:
+            self._room = threading.Semaphore(_MOST_WAITING)
+        room, sink = self._room, self._sink
+        assert sink is not None
+        if not room.acquire(timeout=_LONGEST_WAIT_SECONDS):
+            return  # the loop is held: nobody could hear of it
+
+        def arrive() -> None:
+            room.release()
+            sink(event)
+
+        loop.call_soon_threadsafe(arrive)
 
     def undo(self, step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
         """Registers a step that takes back what the tool has just done.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls import ToolCall
 from leonidas_tools.context import ToolContext
-from leonidas_tools.events import EventKind
-from leonidas_tools.plain import plain
 
 if TYPE_CHECKING:
     from leonidas_tools.tool import Tool
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 Call: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any]]
 """Runs a tool's function with a call's arguments."""
 
-_PROGRESS_BYTES = 4096
+_MOST_ITEMS = 100_000
+"""More would be cut from an answer anyway, and an iterator may never end."""
 
 
 def caller(tool: Tool[..., Any], workers: Workers) -> Call:
@@ -86,10 +87,16 @@ def _calling(function: Callable[..., Any], bind: Bind) -> Call:
 def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Workers) -> Call:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
-        value = await workers.in_thread(function, *args, **kwargs)
+        value = await workers.in_thread(_call, function, args, kwargs)
         return await value if inspect.isawaitable(value) else value
 
     return run
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Calls a function, and in the same thread goes through the iterator it may return."""
+    value = function(*args, **kwargs)
+    return list(itertools.islice(value, _MOST_ITEMS)) if isinstance(value, Iterator) else value
 
 
 def _calling_in_process(function: Callable[..., Any], bind: Bind, workers: Workers) -> Call:
@@ -111,6 +118,7 @@ def _streaming(function: Callable[..., AsyncIterator[Any]], bind: Bind) -> Call:
             async for value in stream:
                 if not first:
                     _tell(context, last)
+                    await asyncio.sleep(0)  # it may never wait by itself
                 last, first = value, False
         finally:
             if inspect.isasyncgen(stream):
@@ -153,11 +161,7 @@ def _drain(
 
 def _tell(context: ToolContext, value: Any) -> None:
     """Reports a value that a generator has yielded before its last."""
-    shown, _ = plain(value, _PROGRESS_BYTES)
-    if isinstance(shown, str):
-        context.emit(EventKind.PROGRESS, {"message": shown})
-    else:
-        context.emit(EventKind.PROGRESS, {"value": shown})
+    context.progress(**{"message" if isinstance(value, str) else "value": value})
 
 
 def takes_context(tool: Tool[..., Any]) -> bool:
