@@ -47,7 +47,9 @@ class AgentState:
         'idle'
     """
 
-    STATES = ("idle", "listening", "thinking", "speaking", "working", "waiting", "shutting_down")
+    STATES = ("idle", "listening", "thinking", "speaking", "working", "waiting")
+    SHUTTING_DOWN = "shutting_down"
+    """Where `shut_down` leads from every state, and no other change."""
 
     def __init__(
         self,
@@ -68,7 +70,7 @@ class AgentState:
     @property
     def shutdown_requested(self) -> bool:
         """Whether the agent was asked to end."""
-        return self.current == "shutting_down"
+        return self.current == self.SHUTTING_DOWN
 
     def reachable(self) -> list[str]:
         """Where it may go from here."""
@@ -87,10 +89,11 @@ class AgentState:
                 reason_code="not_an_option",
                 valid_options=self.reachable(),
             )
-        change = StateChange(previous=self.current, new=new, reason=reason)
-        self.current = new
-        self._remember(change)
-        return change
+        return self._go(new, reason)
+
+    def shut_down(self, reason: str) -> StateChange:
+        """Asks the agent to end, whatever it is doing."""
+        return self._go(self.SHUTTING_DOWN, reason)
 
     def roll_back(self) -> StateChange:
         """Goes back to the state before the last change.
@@ -111,9 +114,12 @@ class AgentState:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _remember(self, change: StateChange) -> None:
+    def _go(self, new: str, reason: str) -> StateChange:
+        change = StateChange(previous=self.current, new=new, reason=reason)
+        self.current = new
         self._history.append(change)
         self._tell(change)
+        return change
 
     def _tell(self, change: StateChange) -> None:
         for listener in tuple(self._listeners):

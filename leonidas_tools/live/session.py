@@ -154,7 +154,7 @@ class _Loop:
             yield part
 
     def _on_state(self, change: StateChange) -> None:
-        if change.new == "shutting_down":
+        if change.new == AgentState.SHUTTING_DOWN:
             self._inbox.end_input()
 
 

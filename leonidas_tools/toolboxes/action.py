@@ -72,8 +72,7 @@ async def shutdown_system(reason: str, ctx: ToolContext) -> dict[str, Any]:
     Args:
         reason: Why the session ends.
     """
-    state = ctx.session.get(AgentState)
-    change = state.change("shutting_down", reason)
+    change = ctx.session.get(AgentState).shut_down(reason)
     return {"previous_state": change.previous, "new_state": change.new, "reason": reason}
 
 
