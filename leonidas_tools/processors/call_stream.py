@@ -165,6 +165,8 @@ class _Calls:
         invocation = self._under_way.get(call_id)
         if invocation is not None:
             invocation.cancel()
+        else:
+            self._intake.cancel(call_id)
 
     def _end(self, invocation: Invocation, result: ToolResult) -> None:
         call = invocation.call

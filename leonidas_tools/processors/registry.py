@@ -56,6 +56,8 @@ class ToolRegistryProcessor(processor.Processor):
             if TOOL_CALL in part.metadata:
                 yield part
             elif part.function_call is None:
+                if part.function_response is not None and part.tool_cancellation:
+                    intake.cancel(part.tool_cancellation)
                 yield await answered(part, self._answers) if is_request(part) else part
             else:
                 for output in self._take(part, intake, sinks):
