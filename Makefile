@@ -7,6 +7,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+NODE_SERVER := @modelcontextprotocol/server-everything
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,8 +15,13 @@ help:  ## this list
 install: $(READY)  ## sets up .venv with all that the other targets need
 	@echo "Installed in $(VENV); the program is $(BIN)/leonidas"
 
+# Where there is Node, a second scenario is played with an MCP server written for it.
 run: $(READY)  ## a session with tools: simulated, or real with GEMINI_API_KEY
-	@$(BIN)/leonidas run
+	@if [ -z "$$GEMINI_API_KEY$$GOOGLE_API_KEY" ] && [ ! -f .env ] && command -v npx >/dev/null 2>&1 \
+		&& echo "Fetching $(NODE_SERVER), since there is Node" \
+		&& npx --yes --package $(NODE_SERVER) true 2>/dev/null; \
+	then LEONIDAS_EVERYTHING=true $(BIN)/leonidas run demo everything; \
+	else $(BIN)/leonidas run; fi
 
 test: $(READY)  ## all tests, with the examples of README, docstrings and notebooks
 	$(BIN)/pytest
