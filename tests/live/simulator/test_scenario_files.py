@@ -185,7 +185,8 @@ async def test_a_shipped_scenario_plays_to_its_end(file, connect, reply):
         "roll_dice": {"total": 4},
     }
     names = (
-        "get_weather roll_dice search_flights think change_state set_speech_rate get_current_time"
+        "get_weather roll_dice search_flights think change_state set_speech_rate get_current_time "
+        "get-sum echo get-tiny-image trigger-long-running-operation"
     )
     async with LiveSimulator(file, speed=math.inf) as simulator:
         ended = False
