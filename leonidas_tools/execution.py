@@ -17,7 +17,7 @@ from leonidas_tools.lanes import lane_key
 from leonidas_tools.loop_watch import LoopWatch
 from leonidas_tools.policies.base import Policy, compose
 from leonidas_tools.policies.dependencies import Dependencies
-from leonidas_tools.policies.fallback import Fallback
+from leonidas_tools.policies.fallback import Fallback, Helps
 from leonidas_tools.policies.lane import InLane, Lanes
 from leonidas_tools.policies.limit import Limit, Limiter
 from leonidas_tools.policies.retry import Retry, may_repeat
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from leonidas_tools.registry import AnyTool, ToolRegistry
 
 _USUAL_RETRIES = 2
+_USUAL_DELAY_SECONDS = 0.1
 
 
 class Executor:
@@ -204,12 +205,8 @@ class Executor:
             outer.append(Timeout(seconds=deadline, covers="call"))
         fallbacks = _or(settings.fallback_tools, tool.metadata.fallback_tools) or ()
         if fallbacks:
-            once = _effect(tool, settings) is ToolEffect.ONCE
-            outer.append(
-                Fallback(
-                    names=fallbacks, resolve=self._resolve, helps=partial(may_repeat, once=once)
-                )
-            )
+            helps = _helps(tool, settings)
+            outer.append(Fallback(names=fallbacks, resolve=self._resolve, helps=helps))
         return compose([*outer, *self._inner(tool, settings)], self._attempt(tool, settings))
 
     def _inner(self, tool: AnyTool, settings: ToolConfiguration) -> list[Policy]:
@@ -227,7 +224,7 @@ class Executor:
             policies.append(
                 Retry(
                     attempts=attempts,
-                    delay_seconds=settings.retry_delay or 0.1,
+                    delay_seconds=_or(settings.retry_delay, _USUAL_DELAY_SECONDS),
                     once=once,
                     timeouts=asked is not None,
                 )
@@ -273,14 +270,15 @@ class Executor:
         asked = _or(settings.timeout, tool.metadata.timeout_seconds)
         return self.settings.policies.default_timeout if asked is None else asked
 
-    def _resolve(self, name: str, call: ToolCall) -> tuple[ToolCall, Run] | None:
+    def _resolve(self, name: str, call: ToolCall) -> tuple[ToolCall, Run, Helps] | None:
         """A tool that stands in for another, with all its own policies but its own fallbacks."""
         tool = self.registry.get(name)
         if tool is None:
             return None
         settings = self.settings.for_tool(name)
         alone = settings.model_copy(update={"fallback_tools": ()})
-        return replace(call, name=name, tool=tool, settings=settings), self._compile(tool, alone)
+        other = replace(call, name=name, tool=tool, settings=settings)
+        return other, self._compile(tool, alone), _helps(tool, settings)
 
     def _has_tool(self, name: str) -> bool:
         tool = self.registry.get(name)
@@ -313,6 +311,11 @@ async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:
 
 def _effect(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
     return settings.effect or tool.metadata.effect
+
+
+def _helps(tool: AnyTool, settings: ToolConfiguration) -> Helps:
+    """Whether another tool may do the work after a result of this one."""
+    return partial(may_repeat, once=_effect(tool, settings) is ToolEffect.ONCE)
 
 
 def _or(setting: Any, own: Any) -> Any:

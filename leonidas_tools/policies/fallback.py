@@ -6,12 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from leonidas_tools.calls import Run, ToolCall, ToolResult
+from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
 
-Resolve: TypeAlias = Callable[[str, ToolCall], "tuple[ToolCall, Run] | None"]
+Helps: TypeAlias = Callable[[ToolResult], bool]
+"""Whether another tool may do the work after this result."""
+Resolve: TypeAlias = Callable[[str, ToolCall], "tuple[ToolCall, Run, Helps] | None"]
 """Name of a tool, a call → the call addressed to that tool, and what runs it with its policies."""
+
+_DID_NOTHING = frozenset(
+    {
+        ResultStatus.INVALID_ARGUMENT,
+        ResultStatus.DISABLED,
+        ResultStatus.DENIED,
+        ResultStatus.LOOP,
+        ResultStatus.LIMITED,
+        ResultStatus.UNAVAILABLE,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,26 +34,28 @@ class Fallback:
     Args:
         names: The tools to try.
         resolve: Finds them.
-        helps: Whether another tool may do the work after this result.
+        helps: Whether another tool may do the work after this one's result.
     """
 
     names: Sequence[str]
     resolve: Resolve
-    helps: Callable[[ToolResult], bool]
+    helps: Helps
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call, and others in its place while it fails."""
-        result = first = await run(call)
+        first = await run(call)
+        if not self.helps(first):
+            return first
         for name in self.names:
-            if not self.helps(result):
-                return result
             found = self.resolve(name, call)
-            if found is None:
+            if found is None or not current().is_open:
                 continue
-            current().emit(EventKind.FALLBACK, to=name, error=result.status.value)
-            other, run_other = found
+            other, run_other, helps = found
+            current().emit(EventKind.FALLBACK, to=name, error=first.status.value)
             result = await run_other(other)
             if result.ok:
                 said = f"{name!r} stood in for {call.name!r}."
                 return replace(result, message=result.message or said)
-        return first if self.helps(result) else result
+            if result.status not in _DID_NOTHING and not helps(result):
+                return result
+        return first
