@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.benchmarks import suite
-from tests.benchmarks.pairs import ROOT, Pair, plan, run_pair
+from tests.benchmarks.pairs import ROOT, FailedRunError, Pair, plan, run_pair
 from tests.benchmarks.report import judge, to_json, to_markdown
 
 _BEGIN, _END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
@@ -19,14 +19,17 @@ _BEGIN, _END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
 def main() -> int:
     """Runs what was asked for."""
     options = _options()
-    results = _run(options.workloads or suite.NAMES, options.adapters, options.quick)
+    results, failures = _run(options.workloads or suite.NAMES, options.adapters, options.quick)
     table = to_markdown(results)
     print(table)
     if options.json:
         Path(options.json).write_text(json.dumps(to_json(results), indent=1) + "\n")
     if options.write:
         _write(ROOT / "README.md", table)
-    return int(options.strict and not all(verdict.met for verdict in judge(results)))
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    missed = options.strict and not all(verdict.met for verdict in judge(results))
+    return int(missed or bool(failures))
 
 
 def _options() -> argparse.Namespace:
@@ -44,9 +47,12 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _run(names: Sequence[str], adapters: list[str] | None, quick: bool) -> dict[str, list[Pair]]:
+def _run(
+    names: Sequence[str], adapters: list[str] | None, quick: bool
+) -> tuple[dict[str, list[Pair]], list[FailedRunError]]:
     pairs = [pair for pair in plan(names, quick) if not adapters or pair[1] in adapters]
     results: dict[str, list[Pair]] = {}
+    failures: list[FailedRunError] = []
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.completed}/{task.total}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.description}"), console=console) as progress:
@@ -55,10 +61,13 @@ def _run(names: Sequence[str], adapters: list[str] | None, quick: bool) -> dict[
             progress.update(task, description=f"{name}: {adapter}")
             if not console.is_terminal:
                 progress.console.print(f"{name}: {adapter}")
-            pair = run_pair(name, adapter, quick, progress.console.print)
-            results.setdefault(name, []).append(pair)
+            try:
+                pair = run_pair(name, adapter, quick, progress.console.print)
+                results.setdefault(name, []).append(pair)
+            except FailedRunError as failure:  # the others still tell something
+                failures.append(failure)
             progress.advance(task)
-    return results
+    return results, failures
 
 
 def _write(readme: Path, table: str) -> None:

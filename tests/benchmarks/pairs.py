@@ -31,6 +31,10 @@ class Pair:
     fair: bool
 
 
+class FailedRunError(Exception):
+    """A process ended without figures."""
+
+
 Results: TypeAlias = Mapping[str, Sequence[Pair]]
 """The pairs of each workload, by its name."""
 
@@ -72,6 +76,6 @@ def _run_child(workload: str, adapter: str, quick: bool) -> Figures:
         timeout=180,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{workload!r} with {adapter!r} failed:\n{done.stderr[-3000:]}")
+        raise FailedRunError(f"{workload!r} with {adapter!r} failed:\n{done.stderr[-3000:]}")
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures

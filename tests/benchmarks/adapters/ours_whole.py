@@ -1,4 +1,4 @@
-"""Ours as a stream, with room for answers of 2 MB; by default an answer is cut at 256 KiB."""
+"""Ours as a stream, with room for answers of 2 MB; by default a long answer is cut."""
 
 from tests.benchmarks.adapter import Functions
 from tests.benchmarks.adapters.ours_stream import OursStream
