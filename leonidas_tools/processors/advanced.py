@@ -11,7 +11,6 @@ from genai_processors import processor
 
 from leonidas_tools import exports
 from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
-from leonidas_tools.discovery import discover
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.execution import Executor, refused
 from leonidas_tools.json_schema import parse_arguments
@@ -28,6 +27,7 @@ from leonidas_tools.processors.monitoring import MonitoringProcessor
 from leonidas_tools.processors.python import PythonFunctionProcessor
 from leonidas_tools.processors.registry import ToolRegistryProcessor
 from leonidas_tools.processors.speech import SpeechControlProcessor
+from leonidas_tools.processors.toolboxes import Toolboxes
 from leonidas_tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.settings.check import check_against
 from leonidas_tools.settings.watch import WatchedSettings
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
     from google.genai import types
 
+    from leonidas_tools.errors import RegistryError
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.models import Settings
 
@@ -115,9 +116,11 @@ class AdvancedToolProcessor(processor.Processor):
         )
         self._users = 0
         self._held: AsyncExitStack | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
-        self._toolboxes: dict[str, list[str]] = {}
-        self._apply(self.settings.current)
+        self._toolboxes = Toolboxes(self.registry)
+        for problem in self._apply(self.settings.current):
+            raise problem
         for finding in check_against(self.settings.current, self.registry.by_name):
             logger.warning("In the settings, %s", finding)
 
@@ -193,10 +196,10 @@ class AdvancedToolProcessor(processor.Processor):
         return await self.mcp_servers.ready(timeout_seconds)
 
     async def __aenter__(self) -> Self:
-        async with self._lock:
-            self._users += 1
-            if self._users == 1:
+        async with self._entrance():
+            if self._users == 0:
                 self._held = await self._hold()
+            self._users += 1
         return self
 
     async def __aexit__(
@@ -205,17 +208,24 @@ class AdvancedToolProcessor(processor.Processor):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        async with self._lock:
+        async with self._entrance():
             self._users -= 1
             if self._users == 0 and self._held is not None:
                 held, self._held = self._held, None
                 await held.aclose()
 
+    def _entrance(self) -> asyncio.Lock:
+        """One comes or goes at a time; a lock serves the event loop it was first waited for in."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._lock = loop, asyncio.Lock()
+        return self._lock
+
     async def _hold(self) -> AsyncExitStack:
         async with AsyncExitStack() as stack:
-            stack.callback(self.settings.on_change(self._apply))
+            stack.callback(self.settings.on_change(self._follow))
             await stack.enter_async_context(self.settings)
-            self._apply(self.settings.current)
+            self._follow(self.settings.current)
             await stack.enter_async_context(self.executor)
             await stack.enter_async_context(self.mcp_servers)
             port = self.settings.current.monitoring.prometheus_port
@@ -232,22 +242,20 @@ class AdvancedToolProcessor(processor.Processor):
             for tool in (*action.TOOLS, *speech.TOOLS):
                 self.registry.register(tool, builtin=True)
 
-    def _apply(self, settings: Settings) -> None:
+    def _apply(self, settings: Settings) -> list[RegistryError]:
+        self._applied = settings
         self.executor.apply(settings)
         self.monitor.configure(
             history_size=settings.monitoring.history_size, alerts=settings.monitoring.alerts
         )
         self.mcp_servers.configure(settings.mcp_servers)
-        self._load_toolboxes(settings.toolboxes)
+        return self._toolboxes.load(settings.toolboxes)
 
-    def _load_toolboxes(self, wanted: Sequence[str]) -> None:
-        for module in self._toolboxes.keys() - set(wanted):
-            for name in self._toolboxes.pop(module):
-                self.registry.unregister(name)
-        for module in wanted:
-            if module not in self._toolboxes:
-                found = [self.registry.register(tool) for tool in discover(module)]
-                self._toolboxes[module] = [tool.name for tool in found]
+    def _follow(self, settings: Settings) -> None:
+        """Applies settings while sessions may run: what is wrong with them ends none."""
+        if settings is not self._applied:
+            for problem in self._apply(settings):
+                logger.warning("The settings are not fully in force: %s", problem)
 
     def _settings_error(self) -> str | None:
         return None if self.settings.last_error is None else str(self.settings.last_error)
