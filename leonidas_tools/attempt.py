@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ from leonidas_tools.calls import ToolCall, ToolResult
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import Invocation, current, log_failure
+from leonidas_tools.invocation import current, log_failure
 from leonidas_tools.sendable import sendable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from leonidas_tools.functions import Call
 
@@ -32,16 +33,18 @@ class Attempt:
         takes_context: Whether that needs a `ToolContext`.
         max_bytes: How big the result may be.
         once: Whether the effect must not happen twice.
-        undo: Takes the call's arguments by keyword and takes back what was half done.
-        undo_seconds: How long undoing may take.
+        undo: Takes back what a call has half done.
+        undo_seconds: How long each step of undoing may take.
+        in_thread: Runs what undoes in a thread, where the tool runs in one.
     """
 
     function: Call
     takes_context: bool
     max_bytes: int
     once: bool
-    undo: Callable[..., Any] | None = None
+    undo: Callable[[ToolCall], Any] | None = None
     undo_seconds: float = 30.0
+    in_thread: Callable[..., Awaitable[Any]] | None = None
 
     async def __call__(self, call: ToolCall) -> ToolResult:
         """Runs the function; only cancellation that is ours leaves here."""
@@ -86,28 +89,31 @@ class Attempt:
         return ToolResult.failed(f"The tool {call.name!r} failed.", error=error)
 
     async def _take_back(self, call: ToolCall, context: ToolContext | None) -> None:
-        """Runs the steps that undo what was half done, last first; none stops the others."""
+        """Undoes what was half done, to the end: whoever stops the call waits for this too."""
         steps = context.take_undo_steps() if context is not None else []
         undo = self.undo
         if undo is not None:
-            steps.append(lambda: undo(**call.arguments))
+            steps.append(lambda: undo(call))
+        if not steps:
+            return
+        undoing = asyncio.get_running_loop().create_task(self._undo_all(steps, call.name))
+        while not undoing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([undoing])
+
+    async def _undo_all(self, steps: list[Callable[[], Any]], tool: str) -> None:
+        """Runs the steps one after another; none stops the others."""
         for step in steps:
-            done = await _shielded(step, self.undo_seconds, call.name)
-            _tell_undone(current(), done=done)
+            done = True
+            try:
+                async with asyncio.timeout(self.undo_seconds):
+                    await self._undo(step)
+            except BaseException as error:  # noqa: BLE001 - the edge: this is the tool's code too
+                log_failure(logger, tool, error)
+                done = False
+            current().emit(EventKind.UNDO, done=done)
 
-
-async def _shielded(step: Callable[[], Any], seconds: float, tool_name: str) -> bool:
-    """Runs one undo step; says whether it worked."""
-    try:
-        async with asyncio.timeout(seconds):
-            outcome = step()
-            if inspect.isawaitable(outcome):
-                await outcome
-    except Exception as error:  # noqa: BLE001 - the edge: undo steps are the tool's code too
-        log_failure(logger, tool_name, error)
-        return False
-    return True
-
-
-def _tell_undone(invocation: Invocation, *, done: bool) -> None:
-    invocation.emit(EventKind.UNDO, done=done)
+    async def _undo(self, step: Callable[[], Any]) -> None:
+        outcome = step() if self.in_thread is None else await self.in_thread(step)
+        if inspect.isawaitable(outcome):
+            await outcome

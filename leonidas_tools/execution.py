@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from leonidas_tools.attempt import Attempt
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.events import EventKind, Sink, ToolEvent
-from leonidas_tools.functions import caller, takes_context
+from leonidas_tools.functions import caller, runs_in_thread, takes_context, undoing
 from leonidas_tools.invocation import Invocation, OnEnd, ending_kind
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.lanes import lane_key
@@ -239,7 +239,7 @@ class Executor:
         limiters: list[Limiter] = []
         if settings.concurrency is not None:
             own = self._limiters.setdefault(tool.name, Limiter(settings.concurrency))
-            own.places = settings.concurrency
+            own.resize(settings.concurrency)
             limiters.append(own)
         if self._limiter is not None:
             limiters.append(self._limiter)
@@ -259,8 +259,9 @@ class Executor:
             takes_context=takes_context(tool),
             max_bytes=self._max_bytes(settings),
             once=_effect(tool, settings) is ToolEffect.ONCE,
-            undo=tool.undo,
+            undo=undoing(tool),
             undo_seconds=self._timeout_seconds(tool, settings),
+            in_thread=self.workers.in_thread if runs_in_thread(tool) else None,
         )
 
     def _max_bytes(self, settings: ToolConfiguration) -> int:

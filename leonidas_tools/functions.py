@@ -60,9 +60,9 @@ def kind_of(function: Callable[..., Any]) -> str:
 Bind: TypeAlias = Callable[[ToolCall, ToolContext | None], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
-def _binder(tool: Tool[..., Any]) -> Bind:
+def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
     signature = tool.signature
-    convert, injected = signature.convert, signature.context_parameter
+    convert, injected = signature.convert, signature.context_parameter if inject else None
     positional = signature.positional
 
     def bind(call: ToolCall, context: ToolContext | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -162,6 +162,25 @@ def _drain(
 def _tell(context: ToolContext, value: Any) -> None:
     """Reports a value that a generator has yielded before its last."""
     context.progress(**{"message" if isinstance(value, str) else "value": value})
+
+
+def undoing(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
+    """What takes back a call of the tool, given the same arguments, if there is anything."""
+    undo = tool.undo
+    if undo is None:
+        return None
+    bind = _binder(tool, inject=False)
+
+    def take_back(call: ToolCall) -> Any:
+        args, kwargs = bind(call, None)
+        return undo(*args, **kwargs)
+
+    return take_back
+
+
+def runs_in_thread(tool: Tool[..., Any]) -> bool:
+    """Whether the tool's code is made for a thread, and would hold the loop."""
+    return kind_of(tool.function) in ("sync", "generator")
 
 
 def takes_context(tool: Tool[..., Any]) -> bool:
