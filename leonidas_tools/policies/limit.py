@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from leonidas_tools.calls import Run, ToolCall, ToolResult
 
 _CRITICAL = 1
+_NONE: frozenset[Limiter] = frozenset()
+_inside: ContextVar[frozenset[Limiter]] = ContextVar("leonidas_tools_limiters", default=_NONE)
 
 
 class Limiter:
@@ -59,6 +62,14 @@ class Limiter:
     def leave(self) -> None:
         """Gives the place to the next."""
         self.taken -= 1
+        self._admit()
+
+    def resize(self, places: int) -> None:
+        """Has so many places from now on."""
+        self.places = places
+        self._admit()
+
+    def _admit(self) -> None:
         while self._waiting and self.taken < self.places:
             _, _, turn = heapq.heappop(self._waiting)
             if not turn.done():
@@ -78,6 +89,8 @@ class Limiter:
 class Limit:
     """Runs a call when a limiter has a place for it.
 
+    A tool that calls another shares its place with it, and does not wait for itself.
+
     Args:
         limiter: Where the places are.
         priority: 1 (critical) to 5 (background).
@@ -90,6 +103,16 @@ class Limit:
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call once there is a place."""
+        inside = _inside.get()
+        if self.limiter in inside:
+            return await run(call)
+        _inside.set(inside | {self.limiter})
+        try:
+            return await self._run(call, run)
+        finally:
+            _inside.set(inside)
+
+    async def _run(self, call: ToolCall, run: Run) -> ToolResult:
         while True:
             await self.limiter.enter(self.priority)
             places = current().places
