@@ -96,6 +96,8 @@ class _Conversation:
                 async for part in agent(user):
                     for happening in self._listener.hear(part):
                         self._tell(happening)
+        except BrokenPipeError:  # nobody reads what is shown
+            raise
         except (APIError, OSError, WebSocketException) as error:
             self.errors.append(f"the connection was lost: {error}")
             self._tell(self._listener.happening("lost", text=str(error)))

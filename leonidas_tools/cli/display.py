@@ -63,7 +63,7 @@ class Lines:
         if happening.kind == "turn_complete":
             return
         who, text = _told(happening, max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT))
-        style = _STYLES.get(who) or ("green" if happening.data.get("ok") else "red")
+        style = _STYLES.get(who) or _style_of(happening.data)
         at = f"{happening.at_seconds:8.2f}  "
         line = Text.assemble((at, "dim"), (f"{who:<12}", style), text)
         line.rstrip()
@@ -89,6 +89,12 @@ class Lines:
         for problem in summary.problems:
             console.print(Text(f"✗ {problem}", "bold red"))
         console.print(Text(summary.verdict, "bold green" if summary.ok else "bold red"))
+
+
+def _style_of(data: Mapping[str, Any]) -> str:
+    """Whether an answer is good news; all else that has no style of its own is."""
+    status = data.get("response", {}).get("status", "ok")
+    return "green" if status in ("ok", "no_results") else "red"
 
 
 def _told(happening: Happening, width: int) -> tuple[str, str]:

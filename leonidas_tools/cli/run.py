@@ -102,4 +102,4 @@ async def _play(
 def _announce(display: "Display", text: str, **data: str) -> None:
     from leonidas_tools.cli.happenings import Happening
 
-    display.show(Happening(kind="session", at_seconds=0.0, data={"ok": True, "text": text, **data}))
+    display.show(Happening(kind="session", at_seconds=0.0, data={"text": text, **data}))

@@ -55,12 +55,13 @@ class Summary:
     @property
     def verdict(self) -> str:
         """All in one sentence."""
-        cancelled = sum(call.status == "cancelled" for call in self.calls)
-        answered = sum(call.ok for call in self.calls) - cancelled
-        told = f"{len(self.calls)} calls: {answered} answered once, {cancelled} cancelled"
-        wrong = sum(not call.ok for call in self.calls)
-        told += f", {wrong} wrong" if wrong else ""
-        return f"{told}; {'interrupted' if self.interrupted else 'played to the end'}"
+        right = [call for call in self.calls if call.ok]
+        cancelled = sum(call.status == "cancelled" for call in right)
+        told = [f"{len(right) - cancelled} answered once", f"{cancelled} cancelled"]
+        if wrong := len(self.calls) - len(right):
+            told.append(f"{wrong} wrong")
+        end = "interrupted" if self.interrupted else "all is well" if self.ok else "failed"
+        return f"{len(self.calls)} calls: {', '.join(told)}; {end}"
 
     def to_json(self) -> dict[str, Any]:
         """As the last object of `--json`."""
