@@ -11,6 +11,7 @@ from typing import TypeAlias
 from tests.benchmarks.suite import load
 from tests.benchmarks.workload import FLOOR, Figures, Workload
 
+_LONGEST_SECONDS = 120
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -67,15 +68,20 @@ def _run_once(name: str, workload: Workload, adapter: str, quick: bool) -> Pair:
 
 def _run_child(workload: str, adapter: str, quick: bool) -> Figures:
     command = [sys.executable, "-m", "tests.benchmarks.child", workload, adapter]
-    done = subprocess.run(
-        [*command, "--quick"] if quick else command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
-    if done.returncode != 0:
-        raise FailedRunError(f"{workload!r} with {adapter!r} failed:\n{done.stderr[-3000:]}")
+    try:
+        done = subprocess.run(
+            [*command, "--quick"] if quick else command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_LONGEST_SECONDS,
+        )
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr[-3000:]
+        raise FailedRunError(f"{workload!r} with {adapter!r} failed:\n{reason}") from error
+    except subprocess.TimeoutExpired as error:
+        reason = f"took longer than {_LONGEST_SECONDS} s"
+        raise FailedRunError(f"{workload!r} with {adapter!r} {reason}") from error
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures
