@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls import ToolCall
@@ -100,11 +102,40 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
 
 
 def _calling_in_process(function: Callable[..., Any], bind: Bind, workers: Workers) -> Call:
+    function = _portable(function)
+
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         return await workers.in_process(function, *args, **kwargs)
 
     return run
+
+
+def _portable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as another process finds it: under a decorated one's name stands its tool."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module is None or name is None:
+        return function
+    found = _found(module, name)
+    return _ByName(module, name) if getattr(found, "function", None) is function else function
+
+
+def _found(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for step in name.split("."):
+        found = getattr(found, step, None)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _ByName:
+    """The function of the tool that has this name in this module, in whatever process."""
+
+    module: str
+    name: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _found(self.module, self.name).function(*args, **kwargs)
 
 
 def _streaming(function: Callable[..., AsyncIterator[Any]], bind: Bind) -> Call:
