@@ -43,6 +43,11 @@ _LAST_WORDS = ("cancel", "stop")
 class Place(Protocol):
     """What a call holds while it runs: a lane, a place among so many."""
 
+    @property
+    def room(self) -> object:
+        """Where the place is."""
+        ...
+
     def leave(self) -> None:
         """Gives it to the next."""
         ...
@@ -82,7 +87,7 @@ class Invocation:
 
     __slots__ = (
         "_entered", "_on_end", "_owner", "_run", "_sinks", "_started", "_stop", "_task",
-        "begun", "call", "context", "ended", "places", "stoppable", "wanted",
+        "begun", "call", "context", "ended", "outer", "places", "stoppable", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +105,8 @@ class Invocation:
         self.ended = False
         self.places: list[Place] = []
         """What it holds, the innermost last; who holds a place leaves it and takes it off."""
+        self.outer = _current.get(None)
+        """The call that made this one, while this one runs."""
         self._entered = False
         self._owner: set[Invocation] = set()
         self._run = run
@@ -145,6 +152,19 @@ class Invocation:
     def is_open(self) -> bool:
         """Whether somebody still waits for an answer: else nothing more may be tried."""
         return self.wanted and not self.ended
+
+    def is_inside(self, room: object) -> bool:
+        """Whether the call that made this one has a place there: to wait for it would be for ever.
+
+        Args:
+            room: What places are in.
+        """
+        outer = self.outer
+        while outer is not None:
+            if any(place.room is room for place in outer.places):
+                return True
+            outer = outer.outer
+        return False
 
     @property
     def stopping(self) -> bool:
@@ -235,6 +255,7 @@ class Invocation:
             log_failure(logger, self.call.name, error)
             result = ToolResult.failed(f"The tool {self.call.name!r} failed.", error=error)
         self.end(result)
+        self.outer = None  # or calls that tasks of calls make would hold each other, for ever
         self._owner.discard(self)
 
     def _cancelled(self) -> ToolResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -13,9 +12,6 @@ from leonidas_tools.invocation import current
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import Run, ToolCall, ToolResult
-
-_NONE: frozenset[Lane] = frozenset()
-_held: ContextVar[frozenset[Lane]] = ContextVar("leonidas_tools_lanes", default=_NONE)
 
 
 class Lane:
@@ -109,20 +105,23 @@ class InLane:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call in its turn."""
         lane, write = self.lane, self.write
-        held = _held.get()
-        if lane in held:
+        invocation = current()
+        if invocation.is_inside(lane):
             return await run(call)
         if not lane.enter_now(write=write):
             await lane.enter(write=write)
-        _held.set(held | {lane} if held else frozenset((lane,)))
-        places = current().places
+        places = invocation.places
         places.append(self)
         try:
             return await run(call)
         finally:
-            _held.set(held)
             if places:  # else it was taken away
                 places.pop().leave()
+
+    @property
+    def room(self) -> Lane:
+        """The lane."""
+        return self.lane
 
     def leave(self) -> None:
         """Makes room in the lane."""
