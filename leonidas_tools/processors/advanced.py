@@ -230,7 +230,10 @@ class AdvancedToolProcessor(processor.Processor):
             await stack.enter_async_context(self.mcp_servers)
             port = self.settings.current.monitoring.prometheus_port
             if port is not None:
-                stack.enter_context(self.monitor.prometheus().serve(port))
+                # In a thread: the server's thread takes half a second to end.
+                serving = self.monitor.prometheus().serve(port)
+                await asyncio.to_thread(serving.__enter__)
+                stack.push_async_callback(asyncio.to_thread, serving.__exit__, None, None, None)
             return stack.pop_all()
 
     def _register(

@@ -354,6 +354,7 @@ async def test_figures_are_served_for_prometheus_while_the_tools_are_held():
     tools = alone(get_weather, monitoring={"prometheus_port": port})
     async with tools:
         await tools.execute("get_weather", {"city": "Lisbon"})
+        tools.monitor.metrics()  # a page is a moment behind; who reads a figure is not
         text = await asyncio.to_thread(page, port)
     assert 'tool="get_weather"' in text
     with pytest.raises(OSError, match="refused"):
