@@ -111,8 +111,8 @@ class ToolMetadata:
         dependencies: What it needs: names of tools, `module:NAME` or `command:NAME`.
         tags: Words to find it by.
         lane: Which lane it shares; by default that of its module or object.
-        cache_seconds: How long a result may be reused.
-        requires_approval: Whether a person is asked first.
+        cache_seconds: How long a result may be reused; for a policy to act on.
+        requires_approval: Whether a person is to be asked first; for a policy to act on.
         behavior: Whether the model waits for it.
         scheduling: When the model speaks of its answer, where it did not wait.
         cpu_bound: Whether it runs in a process of its own.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]
 
+_IDLE = ("requires_approval", "cache_seconds", "tags")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
@@ -62,6 +64,7 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
             findings += names.unknown(key, name)
             continue
         findings += _parameters(key, configuration, tool)
+        findings += _idle(key, configuration)
         findings += _contradictions(key, name, settings, tool)
     findings += _servers(settings, known_tools)
     for index, rule in enumerate(settings.monitoring.alerts):
@@ -118,6 +121,15 @@ def _parameters(
             yield Finding(
                 severity="error", key=f"{layer}.custom_parameters.{name}", message=message
             )
+
+
+def _idle(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
+    """What is kept and shown, while nothing acts on it yet."""
+    for layer, overrides in _layers(key, configuration):
+        for name in _IDLE:
+            if getattr(overrides, name) is not None:
+                message = "nothing acts on it yet: do not rely on it"
+                yield Finding(severity="warning", key=f"{layer}.{name}", message=message)
 
 
 def _contradictions(

@@ -130,3 +130,17 @@ def test_the_demos_settings_are_all_of_use():
 
     tools = {t.name: t for box in (action, demo, speech) for t in box.TOOLS}
     assert check_against(load(CONFIG / "tools.yaml"), tools) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("requires_approval", True), ("cache_seconds", 60), ("tags", ["trip"])]
+)
+def test_what_nothing_acts_on_is_said(name, value):
+    settings = load({"tools": {"search": {name: value}}})
+    assert check_against(settings, {"search": Tool(lambda query: query, name="search")}) == [
+        Finding(
+            severity="warning",
+            key=f"tools.search.{name}",
+            message="nothing acts on it yet: do not rely on it",
+        )
+    ]
