@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from leonidas_tools.calls import Run, ToolCall, ToolResult
 
 _CRITICAL = 1
-_NONE: frozenset[Limiter] = frozenset()
-_inside: ContextVar[frozenset[Limiter]] = ContextVar("leonidas_tools_limiters", default=_NONE)
 
 
 class Limiter:
@@ -103,31 +100,29 @@ class Limit:
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call once there is a place."""
-        inside = _inside.get()
-        if self.limiter in inside:
+        invocation = current()
+        if invocation.is_inside(self.limiter):
             return await run(call)
-        _inside.set(inside | {self.limiter})
-        try:
-            return await self._run(call, run)
-        finally:
-            _inside.set(inside)
-
-    async def _run(self, call: ToolCall, run: Run) -> ToolResult:
         while True:
             await self.limiter.enter(self.priority)
-            places = current().places
+            places = invocation.places
             places.append(self)
             try:
                 if not self.preemptible:
                     return await run(call)
                 return await self._run_preemptibly(call, run)
             except asyncio.CancelledError:
-                if not current().taken("preempt"):
+                if not invocation.taken("preempt"):
                     raise
-                current().emit(EventKind.RETRY, attempt=1, delay_seconds=0, error="preempted")
+                invocation.emit(EventKind.RETRY, attempt=1, delay_seconds=0, error="preempted")
             finally:
                 if places:  # else it was taken away
                     places.pop().leave()
+
+    @property
+    def room(self) -> Limiter:
+        """The limiter."""
+        return self.limiter
 
     def leave(self) -> None:
         """Gives the place to the next."""

@@ -20,14 +20,14 @@ class Bench:
     def __init__(
         self,
         *tools: Tool[..., Any] | Callable[..., Any],
-        policies: Sequence[Policy] = (),
+        around: Sequence[Policy] = (),
         **settings: Any,
     ) -> None:
         self.events: list[ToolEvent] = []
         self.executor = Executor(
             ToolRegistry(tools),
             settings=Settings(**settings),
-            policies=policies,
+            policies=around,
             sinks=(self.events.append,),
         )
 
