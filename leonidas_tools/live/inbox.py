@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from genai_processors.content_api import ProcessorPart
+
+_REMEMBERED_IDS = 4096
 
 
 class Inbox:
@@ -25,6 +27,7 @@ class Inbox:
     def __init__(self, settle_seconds: float) -> None:
         self.pending: set[str] = set()
         """Ids of the calls that have no answer yet."""
+        self._settled: OrderedDict[str, None] = OrderedDict()
         self._answers: deque[ProcessorPart] = deque()
         self._input: deque[ProcessorPart] = deque()
         self._changed = asyncio.Event()
@@ -38,19 +41,26 @@ class Inbox:
             self._input.append(part)
             self._changed.set()
 
-    def put_answer(self, part: ProcessorPart) -> None:
-        """Takes in the answer to a call."""
+    def put_answer(self, call_id: str, part: ProcessorPart) -> bool:
+        """Takes in an answer to a call; says whether the model still wants it."""
+        if call_id in self._settled:
+            return False
+        response = part.function_response
+        if response is None or not response.will_continue:
+            self._settle(call_id)
         self._answers.append(part)
         self._changed.set()
+        return True
 
-    def asked(self, call_id: str | None) -> None:
-        """The model has made a call."""
-        if call_id is not None:
+    def asked(self, call_id: str) -> None:
+        """The model has made a call, or made it once more."""
+        if call_id not in self._settled:
             self.pending.add(call_id)
 
-    def settled(self, call_id: str | None) -> None:
-        """A call was answered or cancelled."""
-        self.pending.discard(call_id or "")
+    def cancelled(self, call_id: str) -> None:
+        """The model has taken a call back: an answer that waits or comes is not for it any more."""
+        self._settle(call_id)
+        self._answers = deque(part for part in self._answers if _answers(part) != call_id)
         self._changed.set()
 
     def turn_ended(self) -> None:
@@ -76,6 +86,12 @@ class Inbox:
             else:
                 await self._changed.wait()
 
+    def _settle(self, call_id: str) -> None:
+        self.pending.discard(call_id)
+        self._settled[call_id] = None
+        if len(self._settled) > _REMEMBERED_IDS:
+            self._settled.popitem(last=False)
+
     def _next(self) -> ProcessorPart | None:
         self._changed.clear()
         if self._answers:
@@ -95,3 +111,9 @@ class Inbox:
         except TimeoutError:
             return False
         return True
+
+
+def _answers(part: ProcessorPart) -> str | None:
+    """The id of the call that a part answers."""
+    response = part.function_response
+    return response.id if response is not None else None

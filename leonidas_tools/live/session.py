@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import TYPE_CHECKING
 
 from genai_processors import processor
@@ -132,23 +133,22 @@ class _Loop:
                 if response is None:
                     self._out.put_nowait(part.metadata.get(_HANDED_ON, part))
                     continue
-                if not part.tool_cancellation:
-                    self._inbox.put_answer(part)
-                    self._inbox.settled(response.id)
-                self._out.put_nowait(_listed(part))
+                if part.tool_cancellation or self._inbox.put_answer(response.id or "", part):
+                    self._out.put_nowait(_listed(part))
 
     async def _heard(self) -> AsyncIterator[ProcessorPart]:
         """What the model says; its calls are noted on the way to the tools."""
         async for part in self._model(self._inbox.parts()):
             inner = part.part
             if inner.function_call is not None:
-                identifier = call_id(part)
+                # The client takes no answer without an id, so a call without one is given one.
+                identifier = call_id(part) or uuid.uuid4().hex
                 self._inbox.asked(identifier)
+                part = _with_id(part, identifier)  # noqa: PLW2901 - the same call
                 # Through the tools as well, so that the listener hears of it in its turn.
-                copy = _listed(_with_id(part, identifier))
-                yield ProcessorPart("", metadata={_HANDED_ON: copy})
+                yield ProcessorPart("", metadata={_HANDED_ON: _listed(part)})
             elif inner.function_response is not None and part.tool_cancellation:
-                self._inbox.settled(part.tool_cancellation)
+                self._inbox.cancelled(part.tool_cancellation)
             elif part.get_metadata("turn_complete"):
                 self._inbox.turn_ended()
             yield part
