@@ -18,19 +18,17 @@ def measure(adapter: str, quick: bool) -> Figures:
 
 
 async def _measure(name: str, warm_up: int, count: int) -> Figures:
+    tracemalloc.start()  # before all else: what replaces an untraced object would look kept
     async with open_adapter(name, {"look_up": look_up}) as adapter:
         await _answer(adapter, 0, warm_up)
-        resident = resident_kib()
-        await _answer(adapter, warm_up, count)
-        growth = resident_kib() - resident
-        # A new warm-up: what a bounded history held so far was not traced.
-        tracemalloc.start()
-        await _answer(adapter, warm_up + count, warm_up)
         traced = traced_bytes()
-        await _answer(adapter, 2 * warm_up + count, count)
+        await _answer(adapter, warm_up, count)
         kept = (traced_bytes() - traced) / count
         tracemalloc.stop()
-    return {"growth": growth, "kept": kept}
+        await _answer(adapter, warm_up + count, warm_up)
+        resident = resident_kib()
+        await _answer(adapter, 2 * warm_up + count, count)
+        return {"kept": kept, "growth": resident_kib() - resident}
 
 
 async def _answer(adapter: Adapter, first: int, count: int) -> None:
