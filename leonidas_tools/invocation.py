@@ -113,7 +113,7 @@ class Invocation:
         self._on_end = on_end
         self._sinks = sinks
         self._started = perf_counter()
-        self._stop: str | None = None
+        self._stop: object = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self, owner: set[Invocation]) -> None:
@@ -137,8 +137,12 @@ class Invocation:
         self.interrupt("stop")
         return self._task
 
-    def interrupt(self, reason: str) -> None:
-        """Stops the task for a reason that a policy knows how to take."""
+    def interrupt(self, reason: object) -> None:
+        """Stops the task.
+
+        Args:
+            reason: The policy that stops it and takes it from there, or one of the last words.
+        """
         if self._task is None or self._task.done():
             return
         if self._stop not in _LAST_WORDS:
@@ -171,9 +175,9 @@ class Invocation:
         """Whether a `CancelledError` in the task is ours, and not the tool's own doing."""
         return self._stop is not None
 
-    def taken(self, reason: str) -> bool:
+    def taken(self, reason: object) -> bool:
         """Whether the `CancelledError` just caught is that interruption; if so it is over."""
-        if self._stop != reason:
+        if self._stop is not reason:
             return False
         self._stop = None
         if self._task is not None:

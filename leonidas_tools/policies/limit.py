@@ -112,7 +112,7 @@ class Limit:
                     return await run(call)
                 return await self._run_preemptibly(call, run)
             except asyncio.CancelledError:
-                if not invocation.taken("preempt"):
+                if not invocation.taken(self):
                     raise
                 invocation.emit(EventKind.RETRY, attempt=1, delay_seconds=0, error="preempted")
             finally:
@@ -130,7 +130,7 @@ class Limit:
 
     async def _run_preemptibly(self, call: ToolCall, run: Run) -> ToolResult:
         invocation = current()
-        self.limiter.allow_preemption(id(invocation), lambda: invocation.interrupt("preempt"))
+        self.limiter.allow_preemption(id(invocation), lambda: invocation.interrupt(self))
         try:
             return await run(call)
         finally:

@@ -46,14 +46,14 @@ class Timeout:
         try:
             result = await run(call)
         except asyncio.CancelledError:
-            if not invocation.taken(self.covers):
+            if not invocation.taken(self):
                 raise
             return self._late(invocation)
         finally:
             self._under_way.pop(invocation, None)
             if self._grace:
                 self._let_be(invocation)
-        invocation.taken(self.covers)
+        invocation.taken(self)
         return result
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -71,7 +71,7 @@ class Timeout:
                 break
             del self._under_way[invocation]
             late = self._late(invocation)
-            invocation.interrupt(self.covers)
+            invocation.interrupt(self)
             timer = loop.call_later(_GRACE_SECONDS, invocation.abandon, late)
             self._grace[invocation] = timer
         self._loop = None
