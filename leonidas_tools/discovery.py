@@ -62,7 +62,7 @@ def _loaded(point: Any) -> list[AnyTool]:
     try:
         thing = point.load()
     except Exception as error:  # a module runs when it is imported, and may raise anything
-        why = f"{type(error).__name__}: {error}"
+        why = _reason(error)
         raise RegistryError(f"The entry point {point.name!r} cannot be loaded: {why}") from error
     if isinstance(thing, ModuleType):
         return discover(thing)
@@ -74,8 +74,14 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:  # a module runs when it is imported, and may raise anything
-        why = f"{type(error).__name__}: {error}"
-        raise RegistryError(f"The toolbox {name!r} cannot be imported: {why}") from error
+        raise RegistryError(f"The toolbox {name!r} cannot be imported: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What Python itself has to say; a module's own words may hold a secret."""
+    if isinstance(error, (ImportError, SyntaxError, AttributeError)):
+        return str(error)
+    return f"it raised {type(error).__name__}"
 
 
 def _modules(root: ModuleType) -> Iterator[ModuleType]:

@@ -22,7 +22,7 @@ from leonidas_tools.policies.lane import InLane, Lanes
 from leonidas_tools.policies.limit import Limit, Limiter
 from leonidas_tools.policies.retry import Retry, may_repeat
 from leonidas_tools.policies.timeout import Timeout
-from leonidas_tools.policies.validation import Validation
+from leonidas_tools.policies.validation import Validation, fitting_presets
 from leonidas_tools.sendable import sendable
 from leonidas_tools.settings.models import Settings, ToolConfiguration
 from leonidas_tools.tool import ToolEffect, ToolPriority, ToolStatus
@@ -249,9 +249,9 @@ class Executor:
         ]
 
     def _validation(self, tool: AnyTool, settings: ToolConfiguration) -> Validation:
-        known = tool.metadata.parameters.get("properties", {})
-        presets = {k: v for k, v in settings.custom_parameters.items() if k in known}
-        return Validation(validator=ArgumentValidator(tool.metadata.parameters), presets=presets)
+        parameters = tool.metadata.parameters
+        presets = fitting_presets(tool.name, parameters, settings.custom_parameters)
+        return Validation(validator=ArgumentValidator(parameters), presets=presets)
 
     def _attempt(self, tool: AnyTool, settings: ToolConfiguration) -> Attempt:
         return Attempt(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolValidationError
+from leonidas_tools.json_schema import ArgumentValidator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+logger = logging.getLogger(__name__)
+
+_SAYS_WHAT_FITS = ("$schema", "$id", "$defs", "definitions", "properties")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,3 +42,29 @@ class Validation:
         if valid is not call.arguments:
             call = call.with_arguments(valid)
         return await run(call)
+
+
+def fitting_presets(
+    tool_name: str, parameters: Mapping[str, Any], presets: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The presets that stand for parameters and fit them.
+
+    One that does not fit is left out: the model could not mend it, and is not to read it either.
+
+    Args:
+        tool_name: The tool they are for.
+        parameters: Its schema.
+        presets: The values, by name.
+    """
+    schema = {key: parameters[key] for key in _SAYS_WHAT_FITS if key in parameters}
+    known = {k: v for k, v in presets.items() if k in parameters.get("properties", {})}
+    fitting = {}
+    for name, value in known.items():
+        try:
+            ArgumentValidator(schema)({name: value})
+        except ToolValidationError:
+            where = f"custom_parameters.{name}"
+            logger.warning("The value of %s of %r does not fit: it is not used", where, tool_name)
+        else:
+            fitting[name] = value
+    return fitting
