@@ -1,0 +1,41 @@
+"""Tools that another process runs: it imports this module by itself."""
+
+import os
+import time
+from pathlib import Path
+
+from leonidas_tools import Tool, tool
+
+
+@tool(cpu_bound=True, effect="read", retry_attempts=0)
+def which_process() -> int:
+    return os.getpid()
+
+
+def _add(a: int, b: int) -> int:
+    return a + b
+
+
+add = Tool(_add, name="add", cpu_bound=True)
+
+
+@tool(cpu_bound=True, effect="read", retry_attempts=0)
+def fails() -> None:
+    raise ValueError("hunter2")
+
+
+@tool(cpu_bound=True, effect="read", retry_attempts=0)
+def exits() -> None:
+    os._exit(3)
+
+
+@tool(cpu_bound=True, effect="read", retry_attempts=0)
+def computes_for_ever(file: str) -> None:
+    Path(file).write_text(str(os.getpid()), encoding="utf-8")
+    while True:
+        time.sleep(0.01)
+
+
+@tool(cpu_bound=True, effect="read", retry_attempts=0)
+def returns_what_cannot_be_sent() -> object:
+    return lambda: None
