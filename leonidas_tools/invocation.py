@@ -259,7 +259,9 @@ class Invocation:
             log_failure(logger, self.call.name, error)
             result = ToolResult.failed(f"The tool {self.call.name!r} failed.", error=error)
         self.end(result)
-        self.outer = None  # or calls that tasks of calls make would hold each other, for ever
+        # The task's context holds this, and calls that tasks of calls make hold each other: what
+        # is no longer needed must not wait for the collector, or for ever.
+        self.outer = self.context = self._on_end = self._task = None
         self._owner.discard(self)
 
     def _cancelled(self) -> ToolResult:

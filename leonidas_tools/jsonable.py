@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import numbers
 from collections.abc import (
     Awaitable,
     Coroutine,
@@ -97,6 +98,10 @@ class Conversion:
             if isinstance(value, Coroutine):
                 value.close()  # else Python warns that nobody awaits it
             raise NotPlainError(f"a {type(value).__name__} has no form in JSON: await it")
+        if isinstance(value, numbers.Integral):
+            return int(value)
+        if isinstance(value, numbers.Real):
+            return float(value)
         if isinstance(value, _TEXTS) and not isinstance(value, str):
             value = bytes(value[: self._room])
         return to_jsonable_python(value, bytes_mode="base64", fallback=self._described)

@@ -84,9 +84,9 @@ class Session:
 def answer(call: FunctionCall, value: Any) -> Part:
     """The answer to expect: the value as plain JSON in the envelope, `None` left out.
 
-    A few results hold a number of `mpmath`, which JSON does not know: it is told as text.
+    A few results hold a number of `mpmath`, which JSON does not know: it is told as a float.
     """
-    result = {} if value is None else {"result": json.loads(json.dumps(value, default=str))}
+    result = {} if value is None else {"result": json.loads(json.dumps(value, default=float))}
     return response(call, {"status": "ok", **result, "retryable": False})
 
 
