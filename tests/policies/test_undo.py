@@ -114,6 +114,7 @@ async def test_undoing_goes_on_to_its_end_while_the_call_is_stopped_again(stoppi
             invocation.cancel()
         for _ in range(5):
             await asyncio.sleep(0)
+        assert tools.monitor.ledger.in_flight == 1, "it ends when all is undone"
         go_on.set()
         await undone.wait()
 
