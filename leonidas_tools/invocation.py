@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from time import perf_counter
@@ -60,8 +59,10 @@ def current() -> Invocation:
 
 def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> None:
     """Logs where a tool failed, but not the exception's text: that may hold a secret."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    place = f" at {last.tb_frame.f_code.co_filename}:{last.tb_lineno}" if last is not None else ""
     log.warning("The tool %r raised %s%s", tool_name, type(error).__name__, place)
 
 
