@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from genai_processors import processor
+from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.events import ToolEvent
 from leonidas_tools.mailbox import Mailbox
@@ -17,8 +18,6 @@ from leonidas_tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Sequence
-
-    from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.calls import ToolCall, ToolResult
     from leonidas_tools.events import Sink
@@ -41,6 +40,9 @@ class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
         ...
 
 
+_Made: TypeAlias = "ToolEvent | tuple[ToolCall, ToolResult] | BaseException"
+
+
 class CallStream(processor.Processor):
     """Runs the calls that its categories claim; every other part passes at once, in order.
 
@@ -58,13 +60,29 @@ class CallStream(processor.Processor):
                 await resources.enter_async_context(category)
             calls = _Calls(self.categories, resources)
             reading = processor.create_task(calls.read(content))
+            made = 0
             try:
-                async for part in calls.outputs():
-                    yield part
+                while (item := await calls.ready.get()) is not None:
+                    if isinstance(item, ProcessorPart):
+                        yield item
+                        continue
+                    yield _part(item)
+                    made += 1
+                    if made % _SLICE == 0:
+                        await asyncio.sleep(0)
             finally:
                 calls.cancel_all()
                 reading.cancel()
                 await asyncio.wait([reading])  # the stages it reads can be closed only then
+
+
+def _part(made: _Made) -> ProcessorPart:
+    """The part that an event or an answer becomes; here, where it is sliced."""
+    if isinstance(made, ToolEvent):
+        return EventPart(made)
+    if isinstance(made, BaseException):
+        raise made
+    return response_part(*made)
 
 
 class _Calls:
@@ -75,12 +93,11 @@ class _Calls:
         self._resources = resources
         self._held: dict[Executor, tuple[Sink, ...]] = {}
         self._claimants: dict[AnyTool, Claimant | None] = {}
-        self._ready: Mailbox[
-            ProcessorPart | ToolEvent | tuple[ToolCall, ToolResult] | BaseException | None
-        ] = Mailbox()
+        self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox()
+        """What leaves the stream, and `None` when its input has ended and every call has."""
         self._under_way: dict[str, Invocation] = {}
         self._reading = True
-        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._ready.put)
+        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self.ready.put)
         self._intake = Intake(ToolRegistry(), stream.session())
 
     async def read(self, content: processor.ProcessorStream) -> None:
@@ -99,33 +116,15 @@ class _Calls:
                     continue
                 if part.function_response is not None and part.tool_cancellation:
                     self._cancel(part.tool_cancellation)
-                self._ready.put(part)
+                self.ready.put(part)
         except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
-            self._ready.put(error)
+            self.ready.put(error)
         except asyncio.CancelledError:
             self.cancel_all()
             raise
         finally:
             self._reading = False
             self._close_if_done()
-
-    async def outputs(self) -> AsyncIterable[ProcessorPart]:
-        """What leaves the stream, until its input has ended and every call has."""
-        ready = self._ready
-        count = 0
-        while (item := await ready.get()) is not None:
-            if isinstance(item, ToolEvent):
-                yield EventPart(item)
-            elif isinstance(item, tuple):
-                yield response_part(*item)
-            elif isinstance(item, BaseException):
-                raise item
-            else:
-                yield item
-                continue
-            count += 1
-            if count % _SLICE == 0:
-                await asyncio.sleep(0)
 
     def cancel_all(self) -> None:
         """Nobody reads any more: stops what may be stopped."""
@@ -136,7 +135,7 @@ class _Calls:
         """Begins the call of a part; returns its executor where this stream does not hold it."""
         category = self._claimant(part)
         if category is None:
-            self._ready.put(part)
+            self.ready.put(part)
             return None
         recognised = category.recognise(part, self._intake)
         if recognised is None:
@@ -172,9 +171,9 @@ class _Calls:
         call = invocation.call
         self._under_way.pop(call.id or call.trace_id, None)
         if invocation.wanted:
-            self._ready.put((call, result))
+            self.ready.put((call, result))
         self._close_if_done()
 
     def _close_if_done(self) -> None:
         if not self._reading and not self._under_way:
-            self._ready.put(None)
+            self.ready.put(None)
