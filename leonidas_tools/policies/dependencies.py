@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,9 @@ class Dependencies:
 
 
 def _has_module(name: str) -> bool:
+    if name in sys.modules:
+        return True
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
+    except Exception:  # noqa: BLE001 - the packages it is in are imported, and may raise anything
         return False
