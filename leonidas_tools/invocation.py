@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -10,8 +11,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.errors import ToolError
 from leonidas_tools.events import EventKind, Sink, ToolEvent
 from leonidas_tools.loop_watch import TASK_PREFIX
+from leonidas_tools.sendable import sendable
 
 if TYPE_CHECKING:
     from leonidas_tools.context import ToolContext
@@ -257,13 +260,20 @@ class Invocation:
         except asyncio.CancelledError:
             result = self._cancelled()
         except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises
-            log_failure(logger, self.call.name, error)
-            result = ToolResult.failed(f"The tool {self.call.name!r} failed.", error=error)
+            result = self._failed(error)
         self.end(result)
         # The task's context holds this, and calls that tasks of calls make hold each other: what
         # is no longer needed must not wait for the collector, or for ever.
         self.outer = self.context = self._on_end = self._task = None
         self._owner.discard(self)
+
+    def _failed(self, error: BaseException) -> ToolResult:
+        """What a policy means by what it raised; what a tool raises does not come here."""
+        if isinstance(error, ToolError):
+            with contextlib.suppress(Exception):  # an error is made by others, and may be odd
+                return sendable(ToolResult.from_error(error), 0, tool=self.call.name)
+        log_failure(logger, self.call.name, error)
+        return ToolResult.failed(f"The tool {self.call.name!r} failed.", error=error)
 
     def _cancelled(self) -> ToolResult:
         while self._task is not None and self._task.cancelling():
