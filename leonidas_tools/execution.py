@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from leonidas_tools.attempt import Attempt
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
@@ -15,6 +15,7 @@ from leonidas_tools.invocation import Invocation, OnEnd, ending_kind
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.lanes import lane_key
 from leonidas_tools.loop_watch import LoopWatch
+from leonidas_tools.overrides import effect_of, either, refused
 from leonidas_tools.policies.base import Policy, compose
 from leonidas_tools.policies.dependencies import Dependencies
 from leonidas_tools.policies.fallback import Fallback, Helps
@@ -25,7 +26,7 @@ from leonidas_tools.policies.timeout import Timeout
 from leonidas_tools.policies.validation import Validation, fitting_presets
 from leonidas_tools.sendable import sendable
 from leonidas_tools.settings.models import Settings, ToolConfiguration
-from leonidas_tools.tool import ToolEffect, ToolPriority, ToolStatus
+from leonidas_tools.tool import ToolEffect, ToolPriority
 from leonidas_tools.workers import Workers
 
 if TYPE_CHECKING:
@@ -198,33 +199,32 @@ class Executor:
         if self.policies:
             outer = [partial(_sent, max_bytes=self._max_bytes(settings)), *self.policies, *outer]
         if tool.metadata.dependencies:
-            has_tool = self._has_tool
-            outer.append(Dependencies(names=tool.metadata.dependencies, has_tool=has_tool))
-        deadline = _or(settings.deadline, tool.metadata.deadline_seconds)
+            needs = tool.metadata.dependencies
+            outer.append(Dependencies(names=needs, has_tool=self._has_tool))
+        deadline = either(settings.deadline, tool.metadata.deadline_seconds)
         if deadline is not None:
             outer.append(Timeout(seconds=deadline, covers="call"))
-        fallbacks = _or(settings.fallback_tools, tool.metadata.fallback_tools) or ()
-        if fallbacks:
-            helps = _helps(tool, settings)
-            outer.append(Fallback(names=fallbacks, resolve=self._resolve, helps=helps))
+        names = either(settings.fallback_tools, tool.metadata.fallback_tools)
+        if names:
+            outer.append(Fallback(names=names, resolve=self._resolve, helps=_helps(tool, settings)))
         return compose([*outer, *self._inner(tool, settings)], self._attempt(tool, settings))
 
     def _inner(self, tool: AnyTool, settings: ToolConfiguration) -> list[Policy]:
         """The policies that a tool keeps also when it stands in for another."""
-        effect = _effect(tool, settings)
+        effect = effect_of(tool, settings)
         once = effect is ToolEffect.ONCE
-        key = _or(settings.lane, tool.metadata.lane) or lane_key(tool.function)
+        key = either(settings.lane, tool.metadata.lane) or lane_key(tool.function)
         policies: list[Policy] = [
             InLane(lane=self._lanes.lane(key), write=effect is not ToolEffect.READ),
             *self._limit(tool, settings),
         ]
-        asked = _or(settings.retry_attempts, tool.metadata.retry_attempts)
+        asked = either(settings.retry_attempts, tool.metadata.retry_attempts)
         attempts = _USUAL_RETRIES if asked is None else asked
         if attempts:
             policies.append(
                 Retry(
                     attempts=attempts,
-                    delay_seconds=_or(settings.retry_delay, _USUAL_DELAY_SECONDS),
+                    delay_seconds=either(settings.retry_delay, _USUAL_DELAY_SECONDS),
                     once=once,
                     timeouts=asked is not None,
                 )
@@ -233,9 +233,9 @@ class Executor:
         return policies
 
     def _limit(self, tool: AnyTool, settings: ToolConfiguration) -> list[Policy]:
-        priority = _or(settings.priority, tool.metadata.priority) or ToolPriority.NORMAL
-        effect = _effect(tool, settings)
-        preemptible = priority is ToolPriority.BACKGROUND and effect is ToolEffect.READ
+        priority = either(settings.priority, tool.metadata.priority)
+        is_read = effect_of(tool, settings) is ToolEffect.READ
+        preemptible = priority is ToolPriority.BACKGROUND and is_read
         limiters: list[Limiter] = []
         if settings.concurrency is not None:
             own = self._limiters.setdefault(tool.name, Limiter(settings.concurrency))
@@ -258,7 +258,7 @@ class Executor:
             function=caller(tool, self.workers),
             takes_context=takes_context(tool),
             max_bytes=self._max_bytes(settings),
-            once=_effect(tool, settings) is ToolEffect.ONCE,
+            once=effect_of(tool, settings) is ToolEffect.ONCE,
             undo=undoing(tool),
             undo_seconds=self._timeout_seconds(tool, settings),
             in_thread=self.workers.in_thread if runs_in_thread(tool) else None,
@@ -268,7 +268,7 @@ class Executor:
         return settings.max_result_bytes or self.settings.policies.max_result_bytes
 
     def _timeout_seconds(self, tool: AnyTool, settings: ToolConfiguration) -> float:
-        asked = _or(settings.timeout, tool.metadata.timeout_seconds)
+        asked = either(settings.timeout, tool.metadata.timeout_seconds)
         return self.settings.policies.default_timeout if asked is None else asked
 
     def _resolve(self, name: str, call: ToolCall) -> tuple[ToolCall, Run, Helps] | None:
@@ -286,21 +286,6 @@ class Executor:
         return tool is not None and refused(tool, self.settings.for_tool(name)) is None
 
 
-def refused(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:
-    """What a tool answers that is switched off; `None` for one that is not."""
-    status = _or(settings.status, tool.metadata.status)
-    if settings.enabled and status is ToolStatus.ACTIVE:
-        return None
-    maintenance = settings.enabled and status is ToolStatus.MAINTENANCE
-    why = "under maintenance: try later" if maintenance else "switched off: do without it"
-    return ToolResult(
-        status=ResultStatus.DISABLED,
-        message=f"The tool {tool.name!r} is {why}.",
-        retryable=maintenance,
-        reason_code=status.value if settings.enabled else "disabled",
-    )
-
-
 async def _sent(call: ToolCall, run: Run, *, max_bytes: int) -> ToolResult:
     """A policy of the user may return what a tool may not."""
     return sendable(await run(call), max_bytes, tool=call.name)
@@ -310,15 +295,6 @@ async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:
     return result
 
 
-def _effect(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
-    return settings.effect or tool.metadata.effect
-
-
 def _helps(tool: AnyTool, settings: ToolConfiguration) -> Helps:
     """Whether another tool may do the work after a result of this one."""
-    return partial(may_repeat, once=_effect(tool, settings) is ToolEffect.ONCE)
-
-
-def _or(setting: Any, own: Any) -> Any:
-    """The setting if there is one, else the tool's own value."""
-    return own if setting is None else setting
+    return partial(may_repeat, once=effect_of(tool, settings) is ToolEffect.ONCE)

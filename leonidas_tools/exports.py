@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.names import undotted_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -32,7 +34,7 @@ def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:
 
 
 def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[str, Any]]:
-    """Tool definitions in OpenAI's form.
+    """Tool definitions in OpenAI's form; `openai_names` leads back from their names.
 
     Source: https://platform.openai.com/docs/guides/function-calling, whose names take letters,
     digits, underscores and dashes only.
@@ -41,17 +43,29 @@ def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[
         registry: Knows the names.
         tools: The tools to define.
     """
+    own_names = openai_names(registry)
+    names = {own: name for name, own in own_names.items()}
     return [
         {
             "type": "function",
             "function": {
-                "name": registry.declared_name(tool.name).replace(".", "_"),
+                "name": names[tool.name],
                 "description": tool.metadata.description,
                 "parameters": dict(tool.declared_parameters[0]),
             },
         }
         for tool in tools
     ]
+
+
+def openai_names(registry: ToolRegistry) -> dict[str, str]:
+    """The tools' own names, by those in the definitions for OpenAI.
+
+    Args:
+        registry: Knows the names.
+    """
+    own = {registry.declared_name(tool.name): tool.name for tool in registry}
+    return {name: own[declared] for declared, name in undotted_names(own).items()}
 
 
 def prompt_text(registry: ToolRegistry, tools: Iterable[AnyTool]) -> str:

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 MAX_LENGTH: Final = 64
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
+_UNDOTTED_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _PARAMETER_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 _NOT_IN_TOOL_NAME: Final = re.compile(r"[^a-zA-Z0-9_.-]")
+_NOT_IN_UNDOTTED_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NOT_IN_PARAMETER_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 _DIGEST_LENGTH: Final = 6
 
@@ -60,6 +62,21 @@ def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) ->
         {'weather.get': 'weather.get', 'wetter/heute': 'wetter_heute'}
     """
     return _legal(names, known or {}, _TOOL_NAME, illegal=_NOT_IN_TOOL_NAME)
+
+
+def undotted_names(names: Iterable[str]) -> dict[str, str]:
+    """Names that OpenAI takes for tools, unique, by the names they stand for.
+
+    It takes what Gemini does, but no dots.
+
+    Args:
+        names: Names that are legal for Gemini.
+
+    Example:
+        >>> undotted_names(["weather.get", "weather_get"])["weather_get"]
+        'weather_get'
+    """
+    return _legal(names, {}, _UNDOTTED_NAME, illegal=_NOT_IN_UNDOTTED_NAME)
 
 
 def _legal(

@@ -12,11 +12,12 @@ from genai_processors import processor
 from leonidas_tools import exports
 from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.execution import Executor, refused
+from leonidas_tools.execution import Executor
 from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.monitoring.health import Vitals
 from leonidas_tools.monitoring.monitor import Monitor
+from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.action import ActionToolProcessor
 from leonidas_tools.processors.configuration import ConfigurationProcessor
@@ -101,19 +102,7 @@ class AdvancedToolProcessor(processor.Processor):
         )
         self._register(tools, builtin_tools=builtin_tools)
         self.mcp_servers = MCPServers(self.registry, self.settings.current.mcp_servers)
-        categories = (
-            ActionToolProcessor()
-            // SpeechControlProcessor()
-            // PythonFunctionProcessor()
-            // MCPToolProcessor(self.mcp_servers)
-            // GenericToolProcessor()
-        )
-        self._stages: tuple[Any, ...] = (
-            ToolRegistryProcessor(executor=self.executor),
-            ConfigurationProcessor(self.settings),
-            categories.to_processor(),
-            MonitoringProcessor(self.monitor),
-        )
+        self._stages = self._made_stages()
         self._users = 0
         self._held: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -146,14 +135,14 @@ class AdvancedToolProcessor(processor.Processor):
         """Runs one call without a stream, under the same policies.
 
         Args:
-            name: The tool's own name.
+            name: The tool's own name, or one it is declared with.
             arguments: By parameter name, or a JSON text of that.
             session: The conversation it belongs to.
             call_id: An id for the call, for logs and events.
         """
         session = session or self.session
         parsed, refusal = _parsed(arguments)
-        tool = self.registry.get(name) or self.registry.find(name)
+        tool = self.registry.get(name) or self.registry.find(name) or self._for_openai(name)
         call = ToolCall(
             name=name if tool is None else tool.name,
             arguments=parsed,
@@ -236,6 +225,21 @@ class AdvancedToolProcessor(processor.Processor):
                 stack.push_async_callback(asyncio.to_thread, serving.__exit__, None, None, None)
             return stack.pop_all()
 
+    def _made_stages(self) -> tuple[Any, ...]:
+        categories = (
+            ActionToolProcessor()
+            // SpeechControlProcessor()
+            // PythonFunctionProcessor()
+            // MCPToolProcessor(self.mcp_servers)
+            // GenericToolProcessor()
+        )
+        return (
+            ToolRegistryProcessor(executor=self.executor),
+            ConfigurationProcessor(self.settings),
+            categories.to_processor(),
+            MonitoringProcessor(self.monitor),
+        )
+
     def _register(
         self, tools: Iterable[AnyTool | Callable[..., Any]], *, builtin_tools: bool
     ) -> None:
@@ -259,6 +263,9 @@ class AdvancedToolProcessor(processor.Processor):
         if settings is not self._applied:
             for problem in self._apply(settings):
                 logger.warning("The settings are not fully in force: %s", problem)
+
+    def _for_openai(self, name: str) -> AnyTool | None:
+        return self.registry.get(exports.openai_names(self.registry).get(name, ""))
 
     def _settings_error(self) -> str | None:
         return None if self.settings.last_error is None else str(self.settings.last_error)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from genai_processors import processor
 
-from leonidas_tools.execution import Executor, refused
+from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     TOOL_EXECUTOR,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from genai_processors.content_api import ProcessorPart
 
+    from leonidas_tools.execution import Executor
     from leonidas_tools.settings.models import Settings
 
 

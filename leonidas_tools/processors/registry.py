@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from genai_processors import processor
 
 from leonidas_tools.errors import RegistryError
-from leonidas_tools.execution import Executor, refused
+from leonidas_tools.execution import Executor
 from leonidas_tools.exports import describe
+from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake
 from leonidas_tools.processors.parts import TOOL_CALL, CallPart, EventPart, response_part
