@@ -7,12 +7,11 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
-from leonidas_tools.mcp.server import MCPServer, ServerState
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leonidas_tools.mcp.definitions import AnyTool
+    from leonidas_tools.mcp.server import MCPServer
     from leonidas_tools.registry import ToolRegistry
     from leonidas_tools.settings.models import MCPServerSettings
 
@@ -97,6 +96,8 @@ class MCPServers:
         Args:
             timeout_seconds: How long to wait at most.
         """
+        from leonidas_tools.mcp.server import ServerState
+
         servers = list(self._servers.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
@@ -112,6 +113,8 @@ class MCPServers:
         ]
 
     def _begin(self, name: str, settings: MCPServerSettings) -> None:
+        from leonidas_tools.mcp.server import MCPServer
+
         tools = self._tools.setdefault(name, _ServerTools(name, self.registry))
 
         def on_tools(listed: list[AnyTool]) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _STRATEGIES = frozenset({"retry", "fallback", "similar_tool"})
-_KIND = re.compile(r"[A-Za-z_][\w.]{0,63}", re.ASCII)
+_KIND = r"[A-Za-z_][A-Za-z0-9_.]{0,63}"
 _OTHER_KIND = "(other)"
 _MOST_KINDS = 64
 
@@ -34,7 +34,7 @@ def recovery_key(event: ToolEvent) -> RecoveryKey:
     kind = type(error).__name__ if isinstance(error, BaseException) else str(error)
     return (
         strategy if strategy in _STRATEGIES else default,
-        kind if _KIND.fullmatch(kind) else _OTHER_KIND,
+        kind if re.fullmatch(_KIND, kind) else _OTHER_KIND,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leonidas_tools.discovery import discover
 from leonidas_tools.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ class Toolboxes:
         return problems
 
     def _load(self, module: str) -> list[str]:
+        from leonidas_tools.discovery import discover
+
         names: list[str] = []
         try:
             for tool in discover(module):

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_REST = re.compile(
-    r"^\s*:(?:param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?)\b"
-)
-_NUMPY = re.compile(r"^\s*-{3,}\s*$")
-_GOOGLE = re.compile(
+_REST = r"^\s*:(?:param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?)\b"
+_GOOGLE = (
     r"^(?:Args|Arguments|Parameters|Params|Attributes|Returns?|Yields?|Raises|Examples?|Notes?"
     r"|Warnings?|See Also|References|Todo):\s*$"
 )
@@ -58,13 +55,17 @@ def read_docstring(text: str | None) -> Docstring:
 def _first_section(lines: list[str]) -> tuple[int, str | None]:
     """Where the first section begins, and in which style it is written."""
     for number, line in enumerate(lines):
-        if line.startswith(":") and _REST.match(line):
+        if line.startswith(":") and re.match(_REST, line):
             return number, "REST"
-        if line.startswith("---") and number and lines[number - 1].strip() and _NUMPY.match(line):
+        if number and lines[number - 1].strip() and _is_underline(line):
             return number - 1, "NUMPYDOC"
-        if line.endswith(":") and _GOOGLE.match(line):
+        if line.endswith(":") and re.match(_GOOGLE, line):
             return number, "GOOGLE"
     return len(lines), None
+
+
+def _is_underline(line: str) -> bool:
+    return line.startswith("---") and not line.rstrip().strip("-")
 
 
 def _parameters(text: str, style: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ if typing.TYPE_CHECKING:
     from collections.abc import Callable
 
 _EMPTY = inspect.Parameter.empty
-_CONTEXT_NAME = re.compile(r"\bToolContext\b")
+_CONTEXT_NAME = r"\bToolContext\b"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +155,7 @@ def _parameter(raw: inspect.Parameter, annotation: Any) -> Parameter:
 def _is_context(annotation: Any) -> bool:
     """Whether a type is `ToolContext`, or a union or an unreadable text that names it."""
     if isinstance(annotation, str):
-        return _CONTEXT_NAME.search(annotation) is not None
+        return re.search(_CONTEXT_NAME, annotation) is not None
     if isinstance(annotation, type):
         return issubclass(annotation, ToolContext)
     if get_origin(annotation) in (Union, types.UnionType, Annotated):

@@ -3,58 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import yaml
 
+from leonidas_tools.settings.problem import Document, DocumentError, KeyPath, Problem
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-KeyPath: TypeAlias = tuple[str | int, ...]
 
 _MAX_DEPTH = 50
 _MAX_VALUES = 500_000
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong, and where.
-
-    Args:
-        message: What is wrong and what to do about it.
-        path: The keys that lead to it.
-        line: The line, counted from 1.
-    """
-
-    message: str
-    path: KeyPath = ()
-    line: int | None = None
-
-
-class DocumentError(Exception):
-    """Raised when a text is not YAML that could hold settings; carries the problem."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message)
-        self.problem = Problem(message, line=line)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
-    """What a YAML text holds.
-
-    Args:
-        data: Plain data: mappings with text for keys, lists, text, numbers, booleans, `None`.
-        lines: The line of every key and list item, counted from 1.
-        problems: Keys that stand twice, values of unknown kinds.
-    """
-
-    data: Any = None
-    lines: dict[KeyPath, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
 
 
 Resolvers: TypeAlias = dict[str, list[tuple[str, re.Pattern[str]]]]

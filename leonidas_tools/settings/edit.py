@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import yaml
 
-from leonidas_tools.settings.document import DocumentError, KeyPath, Loader, Resolvers, compose
+from leonidas_tools.settings.document import Loader, Resolvers, compose
+from leonidas_tools.settings.problem import DocumentError, KeyPath
 
 _ALIAS = re.compile(r"\s*:\s+(\*[^\s,\[\]{}]+)")
 _STEP = 2

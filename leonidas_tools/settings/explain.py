@@ -7,11 +7,9 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
-from rapidfuzz import process
-from rapidfuzz.distance import JaroWinkler
 
-from leonidas_tools.settings.document import KeyPath, Problem
 from leonidas_tools.settings.models import Settings
+from leonidas_tools.settings.problem import KeyPath, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -45,6 +43,9 @@ def closest(word: str, options: Collection[str]) -> str | None:
         >>> closest("tiemout", ["timeout", "deadline"])
         'timeout'
     """
+    from rapidfuzz import process
+    from rapidfuzz.distance import JaroWinkler
+
     found = process.extractOne(
         word, options, scorer=JaroWinkler.similarity, score_cutoff=_LEAST_LIKENESS
     )

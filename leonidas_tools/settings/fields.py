@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Enum)
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?\s*", re.ASCII)
+_DURATION = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?\s*"
 _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NULLS = frozenset({"", "~", "null"})
 _VARIABLE = r"\$\{.+\}"
@@ -49,7 +49,7 @@ def seconds(value: Any) -> Any:
     value = unset(value)
     if not isinstance(value, str):
         return value
-    match = _DURATION.fullmatch(value)
+    match = re.fullmatch(_DURATION, value, re.ASCII)
     if match is None:
         raise ValueError("is not a duration: give seconds, or text such as '500ms', '2s', '1m'")
     return float(match[1]) * _SECONDS[match[2]]

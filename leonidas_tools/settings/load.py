@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.settings.document import Document, DocumentError, Problem, read_document
 from leonidas_tools.settings.explain import explain, place
 from leonidas_tools.settings.models import Settings
+from leonidas_tools.settings.problem import Document, DocumentError, Problem
 from leonidas_tools.settings.variables import Expansion
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Settings | None
@@ -88,6 +88,8 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
     Raises:
         ConfigurationError: Something is wrong with it.
     """
+    from leonidas_tools.settings.document import read_document
+
     try:
         document = read_document(text)
     except DocumentError as error:

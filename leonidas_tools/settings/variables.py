@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from leonidas_tools.settings.document import KeyPath, Problem
+from leonidas_tools.settings.problem import KeyPath, Problem
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
+_VARIABLE = r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?"
 
 
 class Expansion:
@@ -61,7 +61,7 @@ class Expansion:
                 )
             return value or ""
 
-        return _VARIABLE.sub(replace, text)
+        return re.sub(_VARIABLE, replace, text)
 
     def _refuse(self, message: str, path: KeyPath) -> None:
         self.problems.append(Problem(message, path))

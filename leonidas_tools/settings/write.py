@@ -16,9 +16,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.settings.document import DocumentError, KeyPath, read_document
+from leonidas_tools.settings.document import read_document
 from leonidas_tools.settings.edit import EditError, delete_key, set_key
 from leonidas_tools.settings.load import read_settings, read_text
+from leonidas_tools.settings.problem import DocumentError, KeyPath
 
 _BOM = b"\xef\xbb\xbf"
 
