@@ -14,7 +14,17 @@ import pytest
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools import AdvancedToolProcessor, Tool, ToolContext, ToolSession, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    RetryableError,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    ToolSession,
+    tool,
+)
+from leonidas_tools.calls import Media
 from tests.faults import tools as faults
 from tests.faults.play import (
     Heard,
@@ -392,8 +402,6 @@ async def test_a_result_of_any_size_is_cut_to_what_is_allowed(make: Any) -> None
     ],
 )
 async def test_a_result_of_a_tools_own_making_never_harms_the_stream(make: Any) -> None:
-    from leonidas_tools import ToolError, ToolResult
-
     @tool(name="faulty", lane="faulty", retry_attempts=0)
     async def faulty() -> Any:
         made = make(ToolResult, ToolError)
@@ -404,6 +412,24 @@ async def test_a_result_of_a_tools_own_making_never_harms_the_stream(make: Any) 
     answer = await through_stream(advanced(faulty))
     assert len(str(answer)) < 150_000
     assert isinstance(answer.get("message", ""), str)
+
+
+async def test_pictures_that_no_message_holds_are_left_out_and_that_is_said() -> None:
+    small = Media(mime_type="image/png", data=b"p" * 1000)
+    large = Media(mime_type="image/png", data=b"P" * 2_000_000)
+
+    @tool(name="faulty", lane="faulty")
+    async def faulty() -> ToolResult:
+        return ToolResult(result="two pictures", media=[large, small])
+
+    tools = advanced(faulty)
+    assert await both_ways(tools) == {
+        "status": "ok",
+        "result": "two pictures",
+        "message": "A picture or a sound was left out.",
+        "retryable": False,
+    }
+    assert (await tools.execute("faulty")).media == (small,)
 
 
 # --- time ------------------------------------------------------------------------------------
@@ -650,8 +676,6 @@ async def test_a_cancellation_after_the_answer_changes_nothing() -> None:
 
 
 async def test_a_cancelled_call_is_not_tried_again() -> None:
-    from leonidas_tools import RetryableError
-
     begun, go_on = asyncio.Event(), asyncio.Event()
     ran: list[int] = []
 
