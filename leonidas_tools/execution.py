@@ -69,6 +69,9 @@ class Executor:
         self.registry = registry
         self.settings = settings or Settings()
         self.policies = tuple(policies)
+        for policy in self.policies:
+            if not callable(policy):
+                raise TypeError(f"{policy!r} is not a policy: give `async (call, run) -> result`")
         self.sinks = tuple(sinks)
         limits = self.settings.policies
         self.workers = Workers(threads=limits.threads, processes=limits.processes)

@@ -196,3 +196,8 @@ async def test_a_call_is_cancelled_while_a_hook_waits() -> None:
     while not bench.ends:
         await asyncio.sleep(0)
     assert (order.given, bench.ends) == ([], [("order", "tool_cancel")])
+
+
+def test_what_is_no_policy_is_refused_before_any_call():
+    with pytest.raises(TypeError, match="1 is not a policy"):
+        AdvancedToolProcessor(policies=[1])
