@@ -59,7 +59,8 @@ class Workers:
         loop = asyncio.get_running_loop()
         run = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
         job = _Job(run, loop)
-        self._submit(job)
+        if self._submit(job):
+            self._start_thread()
         try:
             return await job.future  # type: ignore[no-any-return]  # what `function` returns
         except asyncio.CancelledError:
@@ -73,7 +74,15 @@ class Workers:
         if self._processes is None:
             self._processes = _process_pool(self.processes)
         future = self._processes.schedule(function, args=list(args), kwargs=kwargs)
-        return await asyncio.wrap_future(future)
+        job = _Job(future.result, asyncio.get_running_loop())
+        future.add_done_callback(lambda _: job.run())
+        try:
+            return await job.future  # type: ignore[no-any-return]  # what `function` returns
+        except asyncio.CancelledError:
+            future.cancel()  # type: ignore[no-untyped-call]  # pebble types some only
+            raise
+        except _CarriedError as carried:
+            raise carried.error from None
 
     def close(self) -> None:
         """Lets idle threads go and ends the processes; a later call starts new ones."""
@@ -85,18 +94,13 @@ class Workers:
             self._processes.join()
             self._processes = None
 
-    def _submit(self, job: _Job) -> None:
+    def _submit(self, job: _Job) -> bool:
+        """Puts a job in line; says whether to start a thread for it."""
         with self._changed:
             self._closed = False
             self._jobs.append(job)
-            if self._idle >= len(self._jobs):
-                self._changed.notify()
-                return
-            room = self.threads + min(self._abandoned, self.threads * _SPARE)
-            if self._alive >= room:
-                return
-            self._alive += 1
-        threading.Thread(target=self._work, name="leonidas-tool", daemon=True).start()
+            self._changed.notify()
+            return self._one_more()
 
     def _give_up(self, job: _Job) -> None:
         with self._changed:
@@ -105,6 +109,20 @@ class Workers:
             elif not job.done:
                 job.abandoned = True
                 self._abandoned += 1
+            replace = self._one_more()  # for those who wait for the thread that is stuck
+        if replace:
+            self._start_thread()
+
+    def _one_more(self) -> bool:
+        """Whether another thread has work and room; if so it counts from now on."""
+        room = self.threads + min(self._abandoned, self.threads * _SPARE)
+        if self._idle >= len(self._jobs) or self._alive >= room:
+            return False
+        self._alive += 1
+        return True
+
+    def _start_thread(self) -> None:
+        threading.Thread(target=self._work, name="leonidas-tool", daemon=True).start()
 
     def _work(self) -> None:
         while (job := self._next()) is not None:

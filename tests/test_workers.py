@@ -100,6 +100,26 @@ async def test_a_thread_that_is_stuck_is_replaced_and_counted() -> None:
         await until(lambda: tools.executor.workers.abandoned == 0)
 
 
+async def test_who_waits_for_a_thread_that_is_stuck_gets_another() -> None:
+    go_on = threading.Event()
+
+    def stuck() -> None:
+        go_on.wait(20)
+
+    def quick(n: int) -> int:
+        return n
+
+    async with tools_of(
+        Tool(stuck, effect="read", timeout_seconds=0.02, retry_attempts=0),
+        Tool(quick, lane="quick", effect="read"),
+        policies={"threads": 1},
+    ) as tools:
+        calls = [begin(tools, "stuck"), *(begin(tools, "quick", n=n) for n in range(3))]
+        assert await ended(*calls[1:]) == [0, 1, 2]
+        assert (await calls[0]).status == "timeout"
+        go_on.set()
+
+
 async def test_a_call_that_is_cancelled_before_a_thread_is_free_never_runs() -> None:
     inside, go_on = threading.Event(), threading.Event()
     ran: list[str] = []
@@ -203,6 +223,7 @@ def processes() -> AdvancedToolProcessor:
         slow_sums.add,
         slow_sums.fails,
         slow_sums.exits,
+        slow_sums.stops,
         slow_sums.computes_for_ever,
         slow_sums.returns_what_cannot_be_sent,
         policies={"processes": 1},
@@ -223,6 +244,12 @@ async def test_what_goes_wrong_in_another_process_is_one_failed_answer() -> None
             answer = (await tools.execute(name)).to_response()
             assert answer == {**FAILED, "message": f"The tool {name!r} failed."}
         assert (await tools.execute("add", {"a": 1, "b": 2})).result == 3
+
+
+async def test_what_a_future_cannot_carry_is_one_failed_answer() -> None:
+    async with processes() as tools, asyncio.timeout(20):
+        answer = (await tools.execute("stops")).to_response()
+    assert answer == {**FAILED, "message": "The tool 'stops' failed."}
 
 
 async def test_cancelling_kills_the_process(tmp_path: Path) -> None:

@@ -30,6 +30,11 @@ def exits() -> None:
 
 
 @tool(cpu_bound=True, effect="read", retry_attempts=0)
+def stops() -> None:
+    raise StopIteration
+
+
+@tool(cpu_bound=True, effect="read", retry_attempts=0)
 def computes_for_ever(file: str) -> None:
     Path(file).write_text(str(os.getpid()), encoding="utf-8")
     while True:
