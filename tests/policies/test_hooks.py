@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from leonidas_tools import ResultStatus, Tool, ToolCall, ToolError, ToolResult
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    ResultStatus,
+    Tool,
+    ToolCall,
+    ToolError,
+    ToolResult,
+)
 from leonidas_tools.calls import Run
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.policies.hooks import After, Before
