@@ -15,6 +15,7 @@ from leonidas_tools.live.inbox import Inbox
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import call_id
 from leonidas_tools.processors.requests import is_request
+from leonidas_tools.processors.stage import Stage
 from leonidas_tools.state import AgentState, StateChange
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _NORMAL_CLOSURE = 1000
 _HANDED_ON = "handed_on"
 
 
-class LiveToolSession(processor.Processor):
+class LiveToolSession(Stage):
     """A live model with hands: microphone in, speech out, and calls answered on the way.
 
     The model reads the input merged with the answers; its output passes through the tools. Calls,

@@ -28,6 +28,7 @@ from leonidas_tools.processors.monitoring import MonitoringProcessor
 from leonidas_tools.processors.python import PythonFunctionProcessor
 from leonidas_tools.processors.registry import ToolRegistryProcessor
 from leonidas_tools.processors.speech import SpeechControlProcessor
+from leonidas_tools.processors.stage import Stage
 from leonidas_tools.processors.toolboxes import Toolboxes
 from leonidas_tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.settings.check import check_against
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.models import Settings
 
 
-class AdvancedToolProcessor(processor.Processor):
+class AdvancedToolProcessor(Stage):
     """Turns function-call parts into function-response parts; all other parts pass at once.
 
     One instance serves many streams at a time. `async with` holds what they share: the watcher

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from genai_processors import processor
-
 from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
@@ -16,19 +14,21 @@ from leonidas_tools.processors.parts import (
     response_part,
 )
 from leonidas_tools.processors.requests import Answer, answered, is_request
+from leonidas_tools.processors.stage import Stage
 from leonidas_tools.settings.watch import WatchedSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Mapping
     from pathlib import Path
 
+    from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.execution import Executor
     from leonidas_tools.settings.models import Settings
 
 
-class ConfigurationProcessor(processor.Processor):
+class ConfigurationProcessor(Stage):
     """Pins the settings in force to each call, so that an edit never reaches one under way.
 
     A tool that is switched off is answered for at once. The file is watched while a stream runs.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genai_processors import processor
-
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.processors import stream
@@ -17,14 +15,16 @@ from leonidas_tools.processors.parts import (
     without_call,
 )
 from leonidas_tools.processors.requests import TOOL_REQUEST, Answer, answered
+from leonidas_tools.processors.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
+    from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
 
-class MonitoringProcessor(processor.Processor):
+class MonitoringProcessor(Stage):
     """Keeps the ledger of the stream it reads, and answers requests for figures.
 
     A call that no category has claimed is answered here, so that none stays without an answer.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from genai_processors import processor
-
 from leonidas_tools.errors import RegistryError
 from leonidas_tools.execution import Executor
 from leonidas_tools.exports import describe
@@ -15,17 +13,19 @@ from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake
 from leonidas_tools.processors.parts import TOOL_CALL, CallPart, EventPart, response_part
 from leonidas_tools.processors.requests import Answer, answered, is_request
+from leonidas_tools.processors.stage import Stage
 from leonidas_tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable
 
+    from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.events import Sink
 
 
-class ToolRegistryProcessor(processor.Processor):
+class ToolRegistryProcessor(Stage):
     """Restores each call's id, drops repeated ones, and attaches the `ToolCall` to the part.
 
     A call of an unknown tool is answered at once, with the closest names. All other parts pass.
