@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from leonidas_tools.monitoring.vitals import Vitals
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -70,25 +72,6 @@ class FiringAlert(Protocol):
     @property
     def sentence(self) -> str:
         """What happened, for a person."""
-
-
-def _none() -> None:
-    return None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Vitals:
-    """What others know of the system's health; each is asked when a report is made.
-
-    Args:
-        abandoned_threads: How many threads run on whose call has ended.
-        settings_error: What is wrong with the settings file, if anything.
-        loop_lag_seconds: How late the event loop runs what is due, where that is measured.
-    """
-
-    abandoned_threads: Callable[[], int] = int
-    settings_error: Callable[[], str | None] = _none
-    loop_lag_seconds: Callable[[], float | None] = _none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

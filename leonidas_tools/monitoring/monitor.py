@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.events import EventKind
 from leonidas_tools.monitoring.alerts import Alert, Alerts, Rule
-from leonidas_tools.monitoring.health import Health, Vitals
 from leonidas_tools.monitoring.history import History
 from leonidas_tools.monitoring.ledger import Ledger
 from leonidas_tools.monitoring.metrics import Metrics
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls import ResultStatus
     from leonidas_tools.events import Sink, ToolEvent
     from leonidas_tools.monitoring.prometheus import PrometheusExporter
+    from leonidas_tools.monitoring.vitals import Vitals
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Monitor:
         self._metrics = Metrics(active=self._ledger.active, most_tools=most_tools)
         self._history = History(history_size)
         self._alerts = Alerts(self._metrics, alerts)
-        self._health = Health(self._metrics, self._ledger, self._alerts.firing, vitals)
+        self._vitals = vitals
         self._subscribers: tuple[Sink, ...] = ()
         self._waiting: deque[ToolEvent] = deque()
 
@@ -126,9 +126,12 @@ class Monitor:
 
     def health(self) -> dict[str, Any]:
         """Whether all is well, and if not, why, as plain JSON."""
+        from leonidas_tools.monitoring.health import Health
+
         self._count()
         self._alerts.evaluate()
-        return self._health.report().to_json()
+        health = Health(self._metrics, self._ledger, self._alerts.firing, self._vitals)
+        return health.report().to_json()
 
     def alerts(self) -> list[dict[str, Any]]:
         """The alerts that fire now, as plain JSON."""

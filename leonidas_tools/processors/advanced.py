@@ -15,8 +15,8 @@ from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.execution import Executor
 from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.mcp.servers import MCPServers
-from leonidas_tools.monitoring.health import Vitals
 from leonidas_tools.monitoring.monitor import Monitor
+from leonidas_tools.monitoring.vitals import Vitals
 from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.action import ActionToolProcessor

@@ -197,14 +197,18 @@ class Settings(Model):
 
     version: Literal[1] = 1
     environment: Name = "development"
-    defaults: Annotated[ToolConfiguration, BeforeValidator(mapping)] = ToolConfiguration()
+    defaults: Annotated[ToolConfiguration, BeforeValidator(mapping)] = (
+        ToolConfiguration.model_construct()
+    )
     tools: ToolConfigurations = Field(default_factory=dict)
     toolboxes: Names = ()
     mcp_servers: Annotated[dict[str, MCPServerSettings], BeforeValidator(mapping)] = Field(
         default_factory=dict
     )
-    monitoring: Annotated[MonitoringSettings, BeforeValidator(mapping)] = MonitoringSettings()
-    policies: Annotated[PolicySettings, BeforeValidator(mapping)] = PolicySettings()
+    monitoring: Annotated[MonitoringSettings, BeforeValidator(mapping)] = (
+        MonitoringSettings.model_construct()
+    )
+    policies: Annotated[PolicySettings, BeforeValidator(mapping)] = PolicySettings.model_construct()
 
     def for_tool(self, name: str) -> ToolConfiguration:
         """What holds for a tool in the active environment; the identical object each time.

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 class Model(BaseModel):
     """Settings: frozen, and an unknown key is an error that never shows a value."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Deferred: the validators are built with the first settings, not by the import.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
 
 class ToolOverrides(Model):

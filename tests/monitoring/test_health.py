@@ -3,7 +3,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from leonidas_tools.monitoring.health import Health, HealthReport, ToolHealth, Vitals
+from leonidas_tools.monitoring.health import Health, HealthReport, ToolHealth
+from leonidas_tools.monitoring.vitals import Vitals
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,28 @@
+"""What the monitor is told of the system's health by others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _none() -> None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vitals:
+    """What others know of the system's health; each is asked when a report is made.
+
+    Args:
+        abandoned_threads: How many threads run on whose call has ended.
+        settings_error: What is wrong with the settings file, if anything.
+        loop_lag_seconds: How late the event loop runs what is due, where that is measured.
+    """
+
+    abandoned_threads: Callable[[], int] = int
+    settings_error: Callable[[], str | None] = _none
+    loop_lag_seconds: Callable[[], float | None] = _none
