@@ -15,6 +15,7 @@ from typing import Any
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
+from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ class Step:
     name: str = ""
     id: str | None = None
     door: int = 0
+    fits: bool = True
 
 
 def steps() -> st.SearchStrategy[list[Step]]:
@@ -88,8 +90,9 @@ def steps() -> st.SearchStrategy[list[Step]]:
         Step,
         what=st.just("call"),
         name=st.sampled_from(NAMES),
-        id=st.sampled_from(_IDS),
+        id=st.sampled_from(_IDS) | st.none(),
         door=st.integers(0, _DOORS - 1),
+        fits=st.sampled_from([True, True, True, False]),
     )
     cancels = st.builds(Step, what=st.just("cancel"), id=st.sampled_from(_IDS))
     opens = st.builds(Step, what=st.just("open"), door=st.integers(0, _DOORS - 1))
@@ -130,10 +133,11 @@ class Session:
     def _part(self, step: Step, number: int) -> ProcessorPart:
         if step.what == "audio":
             return audio(number)
-        assert step.id is not None
         if step.what == "cancel":
+            assert step.id is not None
             return cancellation(step.id)
-        return call(step.name, {"tag": step.id, "door": step.door}, id=step.id)
+        door = step.door if step.fits else "no number"
+        return call(step.name, {"tag": step.id or f"{number}", "door": door}, id=step.id)
 
     def check(self) -> None:
         self._passed_in_order()
@@ -146,26 +150,30 @@ class Session:
         assert all(one is other for one, other in zip(passed, self.heard.passed, strict=True))
 
     def _answered_once(self) -> None:
-        asked: dict[str, str] = {}
+        asked: dict[str, types.FunctionCall] = {}
         cancelled: set[str] = set()
         never: set[str] = set()
+        without_id: list[str | None] = []
         for part in self.said:
             if part.function_call is not None:
-                identifier = part.metadata["id"]
-                if identifier not in asked:
-                    asked[identifier] = part.function_call.name or ""
+                identifier = part.metadata.get("id")
+                if identifier is None:
+                    without_id.append(part.function_call.name)
+                elif identifier not in asked:
+                    asked[identifier] = part.function_call
                     never |= {identifier} & cancelled
             elif part.tool_cancellation:
                 cancelled.add(part.tool_cancellation)
-        found = Counter(identifier for identifier, _, _ in self.heard.answers)
+        assert Counter(n for i, n, _ in self.heard.answers if i is None) == Counter(without_id)
+        found = Counter(i for i, _, _ in self.heard.answers if i is not None)
         assert set(found) <= set(asked) - never
         for identifier in set(asked) - cancelled:
             assert found[identifier] == 1, identifier
         assert not [identifier for identifier, times in found.items() if times > 1]
         for identifier, name, body in self.heard.answers:
-            assert name == asked[identifier or ""]
-            if body["status"] == "ok":
-                assert body["result"] == identifier
+            if identifier is not None:
+                assert name == asked[identifier].name
+                _check(asked[identifier], body)
         self._nothing_after_a_cancellation()
 
     def _nothing_after_a_cancellation(self) -> None:
@@ -179,12 +187,31 @@ class Session:
                 assert part.function_response.id not in cancelled
 
     def _took_effect_once(self) -> None:
-        kind: dict[str, str] = {}
+        first: dict[str, types.FunctionCall] = {}
         for part in self.said:
             if part.function_call is not None:
-                kind.setdefault(part.metadata["id"], part.function_call.name or "")
-        for identifier, times in self.own.get(Play).ran.items():
-            assert times <= (2 if kind[identifier] == "retries" else 1)
+                first.setdefault((part.function_call.args or {})["tag"], part.function_call)
+        for tag, times in self.own.get(Play).ran.items():
+            assert _fits(first[tag])
+            assert times <= (2 if first[tag].name == "retries" else 1)
+
+
+def _fits(asked: types.FunctionCall) -> bool:
+    return isinstance((asked.args or {})["door"], int)
+
+
+def _check(asked: types.FunctionCall, body: dict[str, Any]) -> None:
+    """Whether the answer is the one this call must get."""
+    match asked.name:
+        case "there_is_no_such_tool":
+            assert body["reason_code"] == "unknown_tool"
+        case _ if not _fits(asked):
+            assert (body["status"], body["reason_code"]) == ("invalid_argument", "wrong_type")
+        case "breaks":
+            assert body["message"] == "The tool 'breaks' failed."
+        case _:
+            expected = {"status": "ok", "result": (asked.args or {})["tag"], "retryable": False}
+            assert body == expected
 
 
 async def _play(*scripts: list[Step]) -> None:
@@ -226,7 +253,7 @@ def test_nothing_is_left_of_a_session_that_is_broken_off(script: list[Step], tur
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-        found = Counter(identifier for identifier, _, _ in session.heard.answers)
+        found = Counter(identifier for identifier, _, _ in session.heard.answers if identifier)
         assert all(times == 1 for times in found.values())
         assert tools.monitor.ledger.in_flight == 0
         assert other_tasks() == set()
