@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from leonidas_tools.attempt import Attempt
-from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.events import EventKind, Sink, ToolEvent
 from leonidas_tools.functions import caller, runs_in_thread, takes_context, undoing
-from leonidas_tools.invocation import Invocation, OnEnd, ending_kind
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.lanes import lane_key
-from leonidas_tools.loop_watch import LoopWatch
 from leonidas_tools.overrides import effect_of, either, refused
 from leonidas_tools.policies.base import Policy, compose
 from leonidas_tools.policies.dependencies import Dependencies
@@ -25,63 +20,50 @@ from leonidas_tools.policies.retry import Retry, may_repeat
 from leonidas_tools.policies.timeout import Timeout
 from leonidas_tools.policies.validation import Validation, fitting_presets
 from leonidas_tools.sendable import sendable
-from leonidas_tools.settings.models import Settings, ToolConfiguration
 from leonidas_tools.tool import ToolEffect, ToolPriority
-from leonidas_tools.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leonidas_tools.calls import Run, ToolCall, ToolResult
     from leonidas_tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.settings.models import Settings, ToolConfiguration
+    from leonidas_tools.workers import Workers
 
 _USUAL_RETRIES = 2
 _USUAL_DELAY_SECONDS = 0.1
 
 
-class Executor:
-    """Runs calls: every call, of whatever stream or caller, passes through here and only here.
+class Compiler:
+    """Knows what runs a call, and keeps what the calls of all tools share: lanes and limits.
 
     Args:
         registry: Where fallback tools and dependencies are found.
         settings: What holds for each tool, and for all together.
         policies: Policies of the user, outside all others.
-        sinks: Who hears of every event.
-
-    Example:
-        >>> from leonidas_tools.registry import ToolRegistry
-        >>> def add(a: int, b: int) -> int:
-        ...     return a + b
-        >>> registry = ToolRegistry([add])
-        >>> executor = Executor(registry)
-        >>> call = ToolCall(name="add", arguments={"a": 1, "b": 2}, tool=registry["add"])
-        >>> asyncio.run(executor.run(call)).result
-        3
+        workers: Where functions run that are not coroutines.
     """
 
     def __init__(
         self,
         registry: ToolRegistry,
         *,
-        settings: Settings | None = None,
-        policies: Sequence[Policy] = (),
-        sinks: Sequence[Sink] = (),
+        settings: Settings,
+        policies: Sequence[Policy],
+        workers: Workers,
     ) -> None:
         self.registry = registry
-        self.settings = settings or Settings()
+        self.settings = settings
         self.policies = tuple(policies)
         for policy in self.policies:
             if not callable(policy):
                 raise TypeError(f"{policy!r} is not a policy: give `async (call, run) -> result`")
-        self.sinks = tuple(sinks)
-        limits = self.settings.policies
-        self.workers = Workers(threads=limits.threads, processes=limits.processes)
+        self.workers = workers
+        limits = settings.policies
         self._lanes = Lanes()
         self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
         self._limiters: dict[str, Limiter] = {}
         self._plans: dict[str, tuple[AnyTool, ToolConfiguration, Run]] = {}
-        self._under_way: set[Invocation] = set()
-        self._users = 0
-        self._loop_watch: LoopWatch | None = None
 
     def apply(self, settings: Settings) -> None:
         """Puts other settings in force for the calls that begin from now on."""
@@ -95,61 +77,6 @@ class Executor:
         self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
         self._plans.clear()
 
-    def start(
-        self, call: ToolCall, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
-    ) -> Invocation:
-        """Begins a call in a task of its own.
-
-        Args:
-            call: A call whose tool is known.
-            on_end: Called once with the result, also when nobody wants it any more.
-            sinks: Who hears of its events; by default those of the executor.
-        """
-        invocation = Invocation(call, self.plan(call), on_end, sinks or self.sinks)
-        invocation.start(self._under_way)
-        if self._loop_watch is not None:
-            self._loop_watch.wake()
-        return invocation
-
-    def settle(self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()) -> None:
-        """Tells of a call that ends without having begun: unknown, or switched off."""
-        event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
-        for sink in self.with_sinks(sinks):
-            sink(event)
-
-    def settle_unknown(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
-        """Answers a call of a tool that does not exist, with the closest names."""
-        closest = self.registry.suggestions(call.name)
-        hint = f" Call one of the valid options instead, such as {closest[0]!r}." if closest else ""
-        result = ToolResult(
-            status=ResultStatus.NOT_FOUND,
-            message=f"There is no tool {call.name!r}.{hint}",
-            reason_code="unknown_tool",
-            valid_options=closest or None,
-        )
-        if closest:
-            tried = {"strategy": "similar_tool", "error": "unknown_tool", "to": closest[0]}
-            suggested = ToolEvent(kind=EventKind.FALLBACK, call=call, data=tried)
-            for sink in self.with_sinks(sinks):
-                sink(suggested)
-        self.settle(call, result, sinks)
-        return result
-
-    async def run(self, call: ToolCall) -> ToolResult:
-        """Runs one call to its end; cancelling this cancels the call."""
-        ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
-
-        def on_end(_: Invocation, result: ToolResult) -> None:
-            if not ended.done():
-                ended.set_result(result)
-
-        invocation = self.start(call, on_end)
-        try:
-            return await ended
-        except asyncio.CancelledError:
-            invocation.cancel()
-            raise
-
     def plan(self, call: ToolCall) -> Run:
         """What runs a call: its tool under the settings it is pinned to, compiled once."""
         tool, settings = call.tool, call.settings
@@ -162,37 +89,6 @@ class Executor:
         run = self._compile(tool, settings)
         self._plans[call.name] = (tool, settings, run)
         return run
-
-    @property
-    def loop_lag_seconds(self) -> float | None:
-        """The longest time the event loop was held while calls were under way."""
-        return self._loop_watch.longest_lag_seconds if self._loop_watch is not None else None
-
-    async def __aenter__(self) -> Self:
-        """Holds threads and processes, and watches the loop, until the last user leaves."""
-        self._users += 1
-        if self._loop_watch is None:
-            self._loop_watch = LoopWatch(lambda: bool(self._under_way))
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Lets go; the last to leave ends the calls still under way."""
-        self._users -= 1
-        if not self._users:
-            await self._close()
-
-    def with_sinks(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
-        """The executor's sinks and these, each once."""
-        return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
-
-    async def _close(self) -> None:
-        tasks = [task for invocation in tuple(self._under_way) if (task := invocation.stop())]
-        if tasks:
-            await asyncio.wait(tasks, timeout=1.0)
-        if self._loop_watch is not None:
-            self._loop_watch.stop()
-            self._loop_watch = None
-        self.workers.close()
 
     def _compile(self, tool: AnyTool, settings: ToolConfiguration) -> Run:
         refusal = refused(tool, settings)

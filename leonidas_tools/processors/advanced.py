@@ -12,7 +12,7 @@ from genai_processors import processor
 from leonidas_tools import exports
 from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.execution import Executor
+from leonidas_tools.executor import Executor
 from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.monitoring.monitor import Monitor

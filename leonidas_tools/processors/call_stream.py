@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls import ToolCall, ToolResult
     from leonidas_tools.events import Sink
-    from leonidas_tools.execution import Executor
+    from leonidas_tools.executor import Executor
     from leonidas_tools.invocation import Invocation
 
 _SLICE = 32

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from genai_processors import processor
 
-from leonidas_tools.execution import Executor
+from leonidas_tools.executor import Executor
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.call_stream import CallStream
 from leonidas_tools.processors.intake import Intake

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.execution import Executor
+    from leonidas_tools.executor import Executor
     from leonidas_tools.settings.models import Settings
 
 

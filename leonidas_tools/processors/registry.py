@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.errors import RegistryError
-from leonidas_tools.execution import Executor
+from leonidas_tools.executor import Executor
 from leonidas_tools.exports import describe
 from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from leonidas_tools.calls import ToolCall
-from leonidas_tools.execution import Executor
+from leonidas_tools.executor import Executor
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.registry import ToolRegistry
 from leonidas_tools.settings.models import MCPServerSettings

@@ -6,7 +6,7 @@ import tracemalloc
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.execution import Executor
+from leonidas_tools.executor import Executor
 from leonidas_tools.monitoring import Monitor, Vitals
 from leonidas_tools.registry import ToolRegistry
 from leonidas_tools.settings.models import AlertRule, Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 from leonidas_tools import Settings, Tool, ToolCall, ToolRegistry, ToolResult, tool
 from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.execution import Executor
+from leonidas_tools.executor import Executor
 from leonidas_tools.policies.base import Policy
 
 _ENDS = {EventKind.COMPLETE, EventKind.ERROR, EventKind.FAILED, EventKind.CANCEL}
