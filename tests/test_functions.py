@@ -163,6 +163,26 @@ async def test_a_stream_that_is_cancelled_is_closed() -> None:
     assert (closed, bench.ends) == (["closed"], [("endless", "tool_cancel")])
 
 
+async def test_a_stream_that_never_waits_is_closed_before_its_call_ends() -> None:
+    ended_before: list[bool] = []
+
+    async def endless() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            ended_before.append(bool(bench.ends))
+
+    bench = Bench(Tool(endless, effect="read"))
+    call = bench.start("endless")
+    while len(bench.told("tool_progress")) < 3:
+        await asyncio.sleep(0)
+    call.cancel()
+    while not bench.ends:
+        await asyncio.sleep(0)
+    assert ended_before == [False]
+
+
 @in_no_time
 async def test_a_stream_that_takes_too_long_is_closed() -> None:
     closed: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -142,6 +143,50 @@ async def test_who_has_ended_is_not_preempted() -> None:
     assert (await normal).ok
 
 
+async def test_who_has_ended_is_not_preempted_in_the_place_of_who_has_not() -> None:
+    steps = Steps()
+    made = bench(steps, policies={"concurrency": 2})
+    first = made.start("background", step="a")
+    await quiet()
+    steps.finish("b")
+    await made.run("background", step="b")
+    calls = [first, made.start("normal", step="c"), made.start("critical", step="d")]
+    await quiet()
+    assert steps.log == ["+a", "+b", "-b", "+c", "+d", "!a"]
+    steps.finish("a", "c", "d")
+    await asyncio.gather(*calls)
+
+
+async def test_a_cancelled_call_that_is_still_tidying_up_does_not_run_again_when_preempted() -> (
+    None
+):
+    ran: list[str] = []
+    tidied = asyncio.Event()
+
+    @tool(effect="read", priority="background", lane="tidies")
+    async def tidies() -> None:
+        ran.append("tidies")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            while not tidied.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await tidied.wait()
+
+    steps = Steps()
+    critical = steps.tool("critical", priority="critical", lane="critical")
+    made = Bench(tidies, critical, policies={"concurrency": 1})
+    background = made.start("tidies")
+    await quiet()
+    background.cancel()
+    await quiet()
+    steps.finish("urgent")
+    await made.run("critical", step="urgent")
+    tidied.set()
+    await quiet()
+    assert (ran, made.ends[1:]) == (["tidies"], [("tidies", "tool_cancel")])
+
+
 async def test_a_preempted_call_that_is_cancelled_does_not_run_again() -> None:
     steps = Steps()
     made = bench(steps, policies={"concurrency": 1})
@@ -273,7 +318,7 @@ async def test_whoever_fails_gives_the_place_back() -> None:
     ops=st.lists(
         st.one_of(
             st.tuples(st.just("come"), st.integers(1, 5)),
-            st.tuples(st.sampled_from(["leave", "cancel"]), st.integers(0, 20)),
+            st.tuples(st.sampled_from(["leave", "cancel", "both"]), st.integers(0, 20)),
         ),
         max_size=40,
     ),
@@ -295,13 +340,15 @@ async def _compare(places: int, ops: list[tuple[str, int]]) -> None:
                 inside.add(number)
             else:
                 model_waiting.append((value, number))
-        elif op == "leave" and inside:
+        if op in ("leave", "both") and inside:
             gone = sorted(inside)[value % len(inside)]
             inside.remove(gone)
             del waiting[gone]
             limiter.leave()
-        elif op == "cancel" and model_waiting:
-            _, gone = model_waiting.pop(value % len(model_waiting))
+        if op in ("cancel", "both") and model_waiting:
+            # With `both`, the first in line is cancelled at the moment when its turn has come.
+            which = model_waiting.index(min(model_waiting)) if op == "both" else value
+            _, gone = model_waiting.pop(which % len(model_waiting))
             waiting.pop(gone).cancel()
         while model_waiting and len(inside) < places:
             inside.add(min(model_waiting)[1])
