@@ -7,8 +7,19 @@ from typing import Any
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, RetryableError, Tool, ToolError, ToolResult
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    ResultStatus,
+    RetryableError,
+    Tool,
+    ToolCall,
+    ToolError,
+    ToolResult,
+)
 from leonidas_tools.events import EventKind
+from leonidas_tools.policies.hooks import Before
+from tests.policies.bench import Bench, Steps, quiet
+from tests.policies.clock import in_no_time, now
 from tests.policies.runs import Told, tools_of
 
 DOWN = {"status": "failed", "message": "The tool 'main' failed.", "retryable": False}
@@ -58,12 +69,15 @@ async def test_no_fallback_runs_when_the_tool_has_an_answer(good: Any) -> None:
 
 
 async def test_fallbacks_are_tried_in_turn_past_those_that_did_nothing() -> None:
+    async def shaped(other: str) -> str:
+        return other
+
     ran: list[str] = []
     tools = chain(
         ValueError,
         tool_that("switched_off", lambda: ran.append("off"), status="disabled"),
         tool_that("lacking", lambda: ran.append("lacking"), dependencies=["nobody"]),
-        Tool(lambda other: other, name="of_another_shape", effect="read"),
+        Tool(shaped, name="of_another_shape", effect="read"),
         tool_that("failing", ValueError),
         tool_that("spare", 7),
     )
@@ -154,3 +168,75 @@ async def test_nothing_stands_in_for_a_call_that_nobody_waits_for() -> None:
         while tools.monitor.ledger.in_flight:
             await asyncio.sleep(0)
     assert ran == []
+
+
+@in_no_time
+async def test_a_fallback_has_its_own_time() -> None:
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    def hanging(name: str, seconds: float, **more: Any) -> Tool[..., Any]:
+        return Tool(hangs, name=name, effect="read", timeout_seconds=seconds, **more)
+
+    bench = Bench(hanging("main", 2, fallback_tools=["spare"]), hanging("spare", 7))
+    result = await bench.run("main")
+    assert (result.message, now()) == ("The tool 'main' did not finish within 2 seconds.", 9)
+
+
+async def test_a_fallback_waits_in_its_own_lane() -> None:
+    steps = Steps()
+
+    async def fails(step: str) -> None:
+        raise OSError(step)
+
+    bench = Bench(
+        Tool(fails, name="main", effect="read", fallback_tools=["write"], retry_attempts=0),
+        steps.tool("write", lane="shared"),
+    )
+    calls = [bench.start("write", step="holds"), bench.start("main", step="waits")]
+    await quiet()
+    assert steps.log == ["+holds"]
+    steps.finish("holds", "waits")
+    await asyncio.gather(*calls)
+    assert steps.log == ["+holds", "-holds", "+waits", "-waits"]
+
+
+async def test_the_policies_of_the_user_hold_for_a_fallback_too() -> None:
+    def refuse(call: ToolCall) -> ToolResult | None:
+        seen.append(call.name)
+        denied = ToolResult(status=ResultStatus.DENIED, message="No.")
+        return denied if call.name == "forbidden" else None
+
+    seen: list[str] = []
+    bench = Bench(
+        tool_that("main", OSError, fallback_tools=["forbidden", "spare"]),
+        tool_that("forbidden", AssertionError),
+        tool_that("spare", 7),
+        around=[Before(refuse)],
+    )
+    assert (await bench.run("main", n=1)).result == 7
+    assert seen == ["main", "forbidden", "spare"]
+
+
+async def test_the_settings_name_other_fallbacks_or_none() -> None:
+    made = (tool_that("main", OSError, fallback_tools=["own"]), tool_that("own", 1))
+    other = Bench(*made, tool_that("set", 2), tools={"main": {"fallback_tools": ["set"]}})
+    none = Bench(*made, tools={"main": {"fallback_tools": []}})
+    assert (await other.run("main", n=1)).result == 2
+    assert (await none.run("main", n=1)).to_response() == DOWN
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [OSError("perhaps"), ToolError("Declined.", retryable=True), ToolResult.failed("Busy.")],
+    ids=repr,
+)
+async def test_no_fallback_follows_a_side_effect_that_does_not_say_that_nothing_happened(
+    outcome: Any,
+) -> None:
+    bench = Bench(
+        tool_that("main", outcome, fallback_tools=["spare"], effect="once"),
+        tool_that("spare", AssertionError),
+    )
+    assert (await bench.run("main", n=1)).status == "failed"
+    assert bench.told("tool_fallback") == []
