@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_IDLE_SECONDS = 30.0
+_IDLE_SECONDS = 2.0
 _SPARE = 4
 
 
