@@ -74,6 +74,7 @@ class Compiler:
         if limits == before:
             return
         self.workers.threads = limits.threads
+        self.workers.processes = limits.processes  # for the pool that starts next
         self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
         self._plans.clear()
 

@@ -153,4 +153,4 @@ class Executor:
         if self._loop_watch is not None:
             self._loop_watch.stop()
             self._loop_watch = None
-        self.workers.close()
+        await self.workers.close()

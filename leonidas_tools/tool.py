@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from leonidas_tools.errors import SchemaError
@@ -39,6 +40,25 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _check_cpu_bound(name: str, function: Callable[..., Any], signature: Signature) -> None:
+    """Refuses what cannot run in another process."""
+    if signature.context_parameter:
+        raise SchemaError(
+            f"{name!r} is cpu_bound and runs in another process, where no ToolContext reaches: "
+            f"drop its parameter {signature.context_parameter!r}"
+        )
+    kinds = (
+        inspect.iscoroutinefunction,
+        inspect.isasyncgenfunction,
+        inspect.isgeneratorfunction,
+    )
+    if any(is_kind(function) for is_kind in kinds):
+        raise SchemaError(
+            f"{name!r} is cpu_bound, which only a plain function can be: "
+            f"neither a coroutine nor a generator runs in another process"
+        )
 
 
 class Tool(Generic[P, R]):
@@ -117,11 +137,8 @@ class Tool(Generic[P, R]):
             "description": signature.description,
             **{key: value for key, value in self._options.items() if value is not None},
         }
-        if options.get("cpu_bound") and signature.context_parameter:
-            raise SchemaError(
-                f"{options['name']!r} is cpu_bound and runs in another process, where no "
-                f"ToolContext reaches: drop its parameter {signature.context_parameter!r}"
-            )
+        if options.get("cpu_bound"):
+            _check_cpu_bound(options["name"], self.function, signature)
         return ToolMetadata(parameters=signature.parameters, **options)
 
     @functools.cached_property

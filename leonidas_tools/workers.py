@@ -84,15 +84,15 @@ class Workers:
         except _CarriedError as carried:
             raise carried.error from None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Lets idle threads go and ends the processes; a later call starts new ones."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         if self._processes is not None:
-            self._processes.stop()  # type: ignore[no-untyped-call]  # pebble types some only
-            self._processes.join()
-            self._processes = None
+            processes, self._processes = self._processes, None
+            processes.stop()  # type: ignore[no-untyped-call]  # pebble types some only
+            await asyncio.to_thread(processes.join)  # which takes a while, for others to go on in
 
     def _submit(self, job: _Job) -> bool:
         """Puts a job in line; says whether to start a thread for it."""

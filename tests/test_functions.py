@@ -82,7 +82,7 @@ async def test_a_function_of_any_kind_is_run(function: Any, kind: str, result: A
     bench = Bench(Tool(function, name="function"))
     assert kind_of(function) == kind
     assert (await bench.run("function", n=7)).result == result
-    bench.executor.workers.close()
+    await bench.executor.workers.close()
 
 
 async def test_a_coroutine_runs_on_the_loop_and_a_sync_function_beside_it() -> None:
@@ -94,7 +94,7 @@ async def test_a_coroutine_runs_on_the_loop_and_a_sync_function_beside_it() -> N
 
     bench = Bench(here, there)
     assert [(await bench.run(name)).result for name in ("here", "there")] == [True, False]
-    bench.executor.workers.close()
+    await bench.executor.workers.close()
 
 
 async def stream(n: int) -> AsyncIterator[Any]:
@@ -118,7 +118,7 @@ async def test_what_a_generator_yields_is_progress_and_last_its_result(function:
     assert [event.kind.value for event in bench.events] == [
         "tool_start", *["tool_progress"] * 4, "tool_complete",
     ]  # fmt: skip
-    bench.executor.workers.close()
+    await bench.executor.workers.close()
 
 
 @pytest.mark.parametrize("function", [stream, walk])
@@ -129,7 +129,7 @@ async def test_a_generator_that_yields_little_tells_nothing_before(
     bench = Bench(Tool(function, name="tells"))
     assert (await bench.run("tells", n=n)).result == result
     assert bench.told("tool_progress") == []
-    bench.executor.workers.close()
+    await bench.executor.workers.close()
 
 
 async def test_a_generator_may_take_a_context_too() -> None:
@@ -223,4 +223,4 @@ async def test_a_generator_in_a_thread_is_closed_once_nobody_wants_it() -> None:
     async with asyncio.timeout(20):
         await closed.wait()
     assert bench.ends == [("endless", "tool_cancel")]
-    bench.executor.workers.close()
+    await bench.executor.workers.close()

@@ -265,3 +265,22 @@ def test_a_context_is_hidden_from_the_schema():
     assert list(greet.metadata.parameters["properties"]) == ["name"]
     assert greet.signature.context_parameter == "ctx"
     assert list(inspect.signature(greet.function).parameters) == ["ctx", "name"]
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "generator", "async generator"])
+def test_only_a_plain_function_can_be_cpu_bound(kind):
+    async def coroutine() -> None: ...
+
+    def generator():
+        yield 1
+
+    async def async_generator():
+        yield 1
+
+    functions = {
+        "coroutine": coroutine,
+        "generator": generator,
+        "async generator": async_generator,
+    }
+    with pytest.raises(SchemaError, match="only a plain function can be"):
+        _ = Tool(functions[kind], cpu_bound=True).metadata

@@ -211,7 +211,7 @@ async def test_a_job_that_comes_as_the_threads_are_let_go_is_done() -> None:
     workers = Workers(threads=1)
     for n in range(200):
         assert await asyncio.wait_for(workers.in_thread(abs, -n), 20) == n
-        workers.close()
+        await workers.close()
 
 
 # --- processes -------------------------------------------------------------------------------

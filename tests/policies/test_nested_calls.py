@@ -53,7 +53,7 @@ async def test_a_sync_tool_may_call_others_from_its_thread() -> None:
     made = Bench(outer, inner, policies={"concurrency": 1})
     async with asyncio.timeout(5):
         assert (await made.run("outer")).result == "inside"
-    made.executor.workers.close()
+    await made.executor.workers.close()
 
 
 async def test_what_a_tool_leaves_running_waits_for_a_place_like_others() -> None:
