@@ -47,12 +47,13 @@ def plain(value: Any, max_bytes: int) -> tuple[Any, bool]:
     if type(value) is str and len(value) < max_bytes and value.isascii():
         return value, False
     try:
-        fitting = _fitting(value, max_bytes)
-        copy = _snapshot(fitting)
+        left = _room_left((value,), max_bytes, 0)
     except NotPlainError:
         value = Conversion(max_bytes).of(value)
-        copy = fitting = _fitting(value, max_bytes)
-    return copy, fitting is not value
+        left = _room_left((value,), max_bytes, 0)
+    if left < 0:
+        return _snapshot(_fitting(value, max_bytes)), True
+    return _snapshot(value), False
 
 
 def _snapshot(value: Any) -> Any:

@@ -27,20 +27,22 @@ def sendable(value: Any, max_bytes: int, *, tool: str) -> ToolResult:
         >>> sendable({7}, 100, tool="dice").to_response()
         {'status': 'ok', 'result': [7], 'retryable': False}
     """
-    result = _checked(value) if isinstance(value, ToolResult) else ToolResult(result=value)
+    own = _checked(value) if isinstance(value, ToolResult) else None
     try:
-        body, cut = plain(result.result, max_bytes)
+        body, cut = plain(value if own is None else own.result, max_bytes)
     except NotPlainError as error:
         return ToolResult(
             status=ResultStatus.FAILED,
             message=f"The tool {tool!r} ran, but its result cannot be shown: {error}.",
             reason_code="unserialisable_result",
         )
+    message = None if own is None else own.message
     if cut:
         said = f"The result was cut: it is longer than {max_bytes} bytes."
-        message = said if result.message is None else f"{result.message} {said}"
-        return replace(result, result=body, message=message)
-    return result if body is result.result else replace(result, result=body)
+        message = said if message is None else f"{message} {said}"
+    if own is None:
+        return ToolResult(result=body, message=message)
+    return replace(own, result=body, message=message)
 
 
 def _checked(result: ToolResult) -> ToolResult:
