@@ -51,9 +51,8 @@ def plain(value: Any, max_bytes: int) -> tuple[Any, bool]:
     except NotPlainError:
         value = Conversion(max_bytes).of(value)
         left = _room_left((value,), max_bytes, 0)
-    if left < 0:
-        return _snapshot(_fitting(value, max_bytes)), True
-    return _snapshot(value), False
+    fitting = value if left >= 0 else _fitting(value, max_bytes)
+    return _snapshot(fitting), fitting is not value
 
 
 def _snapshot(value: Any) -> Any:

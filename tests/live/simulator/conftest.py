@@ -105,6 +105,6 @@ def reply_to_all():
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
-    before = threading.enumerate()
+    before = set(threading.enumerate())
     yield
-    assert threading.enumerate() == before
+    assert set(threading.enumerate()) - before == set()
