@@ -1,5 +1,6 @@
 """An adapter over a stream of parts: calls are put in, answers are read out."""
 
+import abc
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any, Self
@@ -15,7 +16,7 @@ def is_answer(part: Part) -> bool:
     return response is not None and not response.will_continue
 
 
-class StreamAdapter:
+class StreamAdapter(abc.ABC):
     """Drives `stream` by a queue, with nothing between the queue and the reader.
 
     Upstream's processors need a `context` around: `workload.run` opens one.
@@ -34,9 +35,9 @@ class StreamAdapter:
         async for _ in self._output:
             pass
 
+    @abc.abstractmethod
     def stream(self, parts: AsyncIterable[Part]) -> AsyncIterable[Part]:
         """A session: parts in, parts and answers out."""
-        raise NotImplementedError
 
     async def answer(self, calls: Sequence[Part]) -> Sequence[Any]:
         """Sends the calls at once and returns when all are answered."""
