@@ -1,12 +1,13 @@
 # Everything here needs only make and a Python from 3.11 on: `make PYTHON=/path/to/python3`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install run test check lint format types contracts docs bench clean
+.PHONY: help install run test check lint format types contracts docs bench voice clean
 
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+VOICE_READY := $(VENV)/.installed-voice
 NODE_SERVER := @modelcontextprotocol/server-everything
 
 help:  ## this list
@@ -20,7 +21,7 @@ run: $(READY)  ## a session with tools: simulated, or real with GEMINI_API_KEY
 	@if [ -z "$$GEMINI_API_KEY$$GOOGLE_API_KEY" ] && [ ! -f .env ] && command -v npx >/dev/null 2>&1 \
 		&& echo "Fetching $(NODE_SERVER), since there is Node" \
 		&& npx --yes --package $(NODE_SERVER) true 2>/dev/null; \
-	then LEONIDAS_EVERYTHING=true $(BIN)/leonidas run demo everything; \
+	then LEONIDAS_EVERYTHING=true $(BIN)/leonidas run demo tools_change everything; \
 	else $(BIN)/leonidas run; fi
 
 test: $(READY)  ## all tests, with the examples of README, docstrings and notebooks
@@ -47,6 +48,9 @@ docs: $(READY)  ## only the examples of README, docstrings and notebooks
 
 bench: $(READY)  ## what a call costs; writes the table of the README
 	$(BIN)/python -m tests.benchmarks --write
+
+voice: $(VOICE_READY)  ## the test through real speech; downloads about 280 MB the first time
+	$(BIN)/pytest tests/voice
 
 clean:  ## removes .venv and all that was made
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
@@ -77,4 +81,8 @@ $(READY): pyproject.toml
 	echo "Setting up $(VENV) with $$("$$python" --version); the first time this takes about a minute"; \
 	if [ ! -x $(BIN)/python ]; then "$$python" -m venv $(VENV); fi; \
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'; \
+	touch $@
+
+$(VOICE_READY): $(READY)
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev,voice-test]'
 	touch $@

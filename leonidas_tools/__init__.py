@@ -6,7 +6,9 @@ A function call goes in as a part, a function response comes out as a part, and 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import LeonidasError, RetryableError, ToolError
+from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.session import LiveToolSession
+from leonidas_tools.live.speech_output import SpeechOutputProcessor
 from leonidas_tools.processors.action import ActionToolProcessor
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.category import CategoryProcessor
@@ -35,6 +37,7 @@ __all__ = [
     "AdvancedToolProcessor",
     "CategoryProcessor",
     "ConfigurationProcessor",
+    "GeminiLiveProcessor",
     "GenericToolProcessor",
     "LeonidasError",
     "LiveToolSession",
@@ -45,6 +48,7 @@ __all__ = [
     "RetryableError",
     "Settings",
     "SpeechControlProcessor",
+    "SpeechOutputProcessor",
     "Tool",
     "ToolCall",
     "ToolCategory",

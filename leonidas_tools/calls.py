@@ -10,9 +10,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from leonidas_tools.records import record
+from leonidas_tools.redaction import PLAIN_REDACTION
 
 if TYPE_CHECKING:
     from leonidas_tools.errors import ToolError
+    from leonidas_tools.redaction import Redaction
     from leonidas_tools.settings.models import ToolConfiguration
     from leonidas_tools.tool import Tool
 
@@ -69,6 +71,8 @@ class ToolResult:
         reason_code: A short word for programs.
         valid_options: What would have been accepted.
         media: Pictures and sounds, sent beside the JSON.
+        speech: A sentence or two that can be spoken, where the result is long.
+        cached: Whether it is the result of another call; the model is told only if it is old.
         error: The exception behind a failure, for the log; the model never reads it.
 
     Example:
@@ -86,6 +90,8 @@ class ToolResult:
     reason_code: str | None = None
     valid_options: Sequence[Any] | None = None
     media: Sequence[Media] = ()
+    speech: str | None = None
+    cached: bool = False
     error: BaseException | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -128,6 +134,8 @@ class ToolResult:
             response["result"] = self.result
         if self.message is not None:
             response["message"] = self.message
+        if self.speech is not None:
+            response["speech"] = self.speech
         response["retryable"] = self.retryable
         if self.retry_hint is not None:
             response["retry_hint"] = self.retry_hint
@@ -143,6 +151,7 @@ class ToolSession:
 
     Args:
         id: A name for it in logs and events; by default a random one.
+        user: Who speaks in it, where that is known.
 
     Example:
         >>> session = ToolSession("kitchen")
@@ -151,9 +160,15 @@ class ToolSession:
         {'lights': 'on'}
     """
 
-    __slots__ = ("__weakref__", "_values", "id", "numbers")
+    __slots__ = ("__weakref__", "_values", "id", "numbers", "user")
 
-    def __init__(self, id: str | None = None) -> None:  # noqa: A002 - the field's own word
+    def __init__(
+        self,
+        id: str | None = None,  # noqa: A002 - the field's own word
+        *,
+        user: str | None = None,
+    ) -> None:
+        self.user = user
         self.id = id or uuid.uuid4().hex[:12]
         self.numbers: Iterator[int] = itertools.count(1)
         self._values: dict[type, Any] = {}
@@ -164,6 +179,14 @@ class ToolSession:
             self._values[kind] = kind()
         value: T = self._values[kind]
         return value
+
+    def find(self, kind: type[T]) -> T | None:
+        """The session's object of this kind, where it has one."""
+        return self._values.get(kind)
+
+    def peek(self, kind: type[T]) -> T | None:
+        """The session's object of this kind, where there is one."""
+        return self._values.get(kind)
 
     def put(self, value: Any, kind: type | None = None) -> None:
         """Gives the session its object of this kind (by default of the value's own)."""
@@ -201,6 +224,14 @@ class ToolCall:
     def trace_id(self) -> str:
         """Names this call in events, logs and traces, also where the server gave no id."""
         return f"{self.session.id}-{self.number}"
+
+    @property
+    def redaction(self) -> Redaction:
+        """Takes what is secret for its tool, and in the settings, out of what is said of it."""
+        redaction = PLAIN_REDACTION if self.tool is None else self.tool.redaction
+        if self.settings is None or not self.settings.secrets:
+            return redaction
+        return redaction.hiding_texts(self.settings.secrets)
 
     def under(self, settings: ToolConfiguration) -> ToolCall:
         """This call, pinned to settings."""

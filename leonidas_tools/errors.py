@@ -9,6 +9,8 @@
     │   └── SchemaError             a signature or schema that cannot become a tool
     ├── ConfigurationError          knows the file, the line and the key
     ├── SimulatorError              the Live simulator saw the protocol broken
+    ├── StoreError                  what is kept cannot be read or written
+    │   └── StaleVersionError       somebody else has changed it meanwhile
     └── ToolError                   raised in or around a tool; the model reads its message
         ├── RetryableError          nothing happened yet: repeating is safe, whatever the effect
         ├── ToolExecutionError
@@ -103,6 +105,23 @@ class ConfigurationError(LeonidasError):
 
 class SimulatorError(LeonidasError):
     """Raised when a client broke the Live protocol, or a scenario cannot be played."""
+
+
+class StoreError(LeonidasError):
+    """Raised when what is kept cannot be read or written; calls never suffer from it."""
+
+
+class StaleVersionError(StoreError):
+    """Raised when what is to be changed is no longer what it was when it was read.
+
+    Args:
+        message: What it is, and what to do about it.
+        current: The version that holds now.
+    """
+
+    def __init__(self, message: str, *, current: int) -> None:
+        super().__init__(message)
+        self.current = current
 
 
 class ToolError(LeonidasError):

@@ -8,12 +8,24 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from leonidas_tools.calls import ResultStatus
 from leonidas_tools.records import record
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import ToolCall, ToolResult
 
 _NOTHING: Mapping[str, Any] = {}
+_REFUSED = frozenset(
+    {
+        ResultStatus.INVALID_ARGUMENT,
+        ResultStatus.NOT_FOUND,
+        ResultStatus.DISABLED,
+        ResultStatus.DENIED,
+        ResultStatus.PENDING_APPROVAL,
+        ResultStatus.LOOP,
+        ResultStatus.LIMITED,
+    }
+)
 
 
 class EventKind(StrEnum):
@@ -24,10 +36,22 @@ class EventKind(StrEnum):
     RETRY = "tool_retry"
     FALLBACK = "tool_fallback"
     UNDO = "tool_undo"
+    BREAKER = "tool_breaker"
+    ITERATION = "iteration"
+    TASK_LIST = "task_list"
+    TASK_UPDATE = "task_update"
+    APPROVAL_REQUEST = "tool_approval_request"
+    APPROVAL_ANSWER = "tool_approval_answer"
     COMPLETE = "tool_complete"
     ERROR = "tool_error"
     FAILED = "tool_failed"
     CANCEL = "tool_cancel"
+
+
+_IN_THEIR_WORDS = frozenset(
+    {EventKind.PROGRESS, EventKind.ITERATION, EventKind.TASK_LIST, EventKind.TASK_UPDATE}
+)
+"""Events that say what a tool or the model has put in words."""
 
 
 @record
@@ -73,10 +97,27 @@ class ToolEvent:
             body["status"] = self.result.status.value
             if self.result.reason_code is not None:
                 body["reason_code"] = self.result.reason_code
+            if self.result.cached:
+                body["cached"] = True
         if self.seconds is not None:
             body["seconds"] = self.seconds
-        return {**body, **self.data}
+        return {**body, **self.shown()} if self.data else body
+
+    def shown(self) -> Mapping[str, Any]:
+        """What else there is to say, with the secrets masked in what a tool has put in words."""
+        if self.kind not in _IN_THEIR_WORDS:
+            return self.data
+        redaction = self.call.redaction.hiding(self.call.arguments)
+        shown: Mapping[str, Any] = redaction(self.data)
+        return shown
 
 
 Sink: TypeAlias = Callable[[ToolEvent], None]
 """Hears of every event; returns at once and never raises on purpose."""
+
+
+def ending_kind(result: ToolResult) -> EventKind:
+    """The event that ends a call with this result."""
+    if result.ok:
+        return EventKind.COMPLETE
+    return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED

@@ -6,11 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from leonidas_tools.approvals.request import fingerprint_of
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.attempt import Attempt
 from leonidas_tools.functions import caller, runs_in_thread, takes_context, undoing
+from leonidas_tools.guards import Guards
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.lanes import lane_key
-from leonidas_tools.overrides import effect_of, either, refused
+from leonidas_tools.overrides import effect_of, either, on_cancel_of, refused
+from leonidas_tools.policies.approval import Approval
 from leonidas_tools.policies.base import Policy, compose
 from leonidas_tools.policies.dependencies import Dependencies
 from leonidas_tools.policies.fallback import Fallback, Helps
@@ -19,12 +23,16 @@ from leonidas_tools.policies.limit import Limit, Limiter
 from leonidas_tools.policies.retry import Retry, may_repeat
 from leonidas_tools.policies.timeout import Timeout
 from leonidas_tools.policies.validation import Validation, fitting_presets
+from leonidas_tools.rules.engine import RuleBook
+from leonidas_tools.rules.rule import CONFIRM
+from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.sendable import sendable
-from leonidas_tools.tool import ToolEffect, ToolPriority
+from leonidas_tools.tool import OnCancel, ToolEffect, ToolPriority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls import Run, ToolCall, ToolResult
     from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings, ToolConfiguration
@@ -32,6 +40,8 @@ if TYPE_CHECKING:
 
 _USUAL_RETRIES = 2
 _USUAL_DELAY_SECONDS = 0.1
+_LONGEST_WHOLE = 8 * 1024 * 1024
+"""How long a result may be of which not the beginning is kept, or not the beginning only."""
 
 
 class Compiler:
@@ -42,6 +52,7 @@ class Compiler:
         settings: What holds for each tool, and for all together.
         policies: Policies of the user, outside all others.
         workers: Where functions run that are not coroutines.
+        asking: How a person is asked.
     """
 
     def __init__(
@@ -51,6 +62,7 @@ class Compiler:
         settings: Settings,
         policies: Sequence[Policy],
         workers: Workers,
+        asking: Asking,
     ) -> None:
         self.registry = registry
         self.settings = settings
@@ -60,10 +72,13 @@ class Compiler:
                 raise TypeError(f"{policy!r} is not a policy: give `async (call, run) -> result`")
         self.workers = workers
         limits = settings.policies
+        self.guards = Guards(limits)
+        self._asking = asking
+        self._rules = RuleBook(limits.all_rules())
         self._lanes = Lanes()
         self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
         self._limiters: dict[str, Limiter] = {}
-        self._plans: dict[str, tuple[AnyTool, ToolConfiguration, Run]] = {}
+        self._plans: dict[tuple[str, bool], tuple[AnyTool, ToolConfiguration, Run]] = {}
 
     def apply(self, settings: Settings) -> None:
         """Puts other settings in force for the calls that begin from now on."""
@@ -73,6 +88,8 @@ class Compiler:
         self.settings = settings
         if limits == before:
             return
+        self.guards.apply(limits)
+        self._rules = RuleBook(limits.all_rules())
         self.workers.threads = limits.threads
         self.workers.processes = limits.processes  # for the pool that starts next
         self._limiter = Limiter(limits.concurrency) if limits.concurrency else None
@@ -84,39 +101,46 @@ class Compiler:
         assert tool is not None
         if settings is None:
             settings = self.settings.for_tool(call.name)
-        plan = self._plans.get(call.name)
+        key = (call.name, _has_own_policy(call))
+        plan = self._plans.get(key)
         if plan is not None and plan[0] is tool and plan[1] is settings:
             return plan[2]
-        run = self._compile(tool, settings)
-        self._plans[call.name] = (tool, settings, run)
+        run = self._compile(tool, settings, guarded=key[1])
+        self._plans[key] = (tool, settings, run)
         return run
 
-    def _compile(self, tool: AnyTool, settings: ToolConfiguration) -> Run:
+    def _compile(self, tool: AnyTool, settings: ToolConfiguration, *, guarded: bool) -> Run:
         refusal = refused(tool, settings)
+        outer = self.guards.outermost(tool, settings)
         if refusal is not None:
-            return partial(_refuse, result=refusal)
-        outer: list[Policy] = [self._validation(tool, settings)]
+            return compose(outer, partial(_refuse, result=refusal))
         if self.policies:
-            outer = [partial(_sent, max_bytes=self._max_bytes(settings)), *self.policies, *outer]
+            outer += [partial(_sent, max_bytes=self._max_bytes(settings)), *self.policies]
+        outer.append(self._validation(tool, settings))
         if tool.metadata.dependencies:
             needs = tool.metadata.dependencies
             outer.append(Dependencies(names=needs, has_tool=self._has_tool))
+        outer += self._approval(tool, settings, guarded=guarded)
+        # Inside approval: what a session may not see, it may not see from another's call either.
+        outer += self.guards.caching(tool, settings)
+        outer += self.guards.limiting(tool, settings)
         deadline = either(settings.deadline, tool.metadata.deadline_seconds)
-        if deadline is not None:
+        if deadline is not None and not _only_runs_another(tool):
             outer.append(Timeout(seconds=deadline, covers="call"))
         names = either(settings.fallback_tools, tool.metadata.fallback_tools)
         if names:
             outer.append(Fallback(names=names, resolve=self._resolve, helps=_helps(tool, settings)))
-        return compose([*outer, *self._inner(tool, settings)], self._attempt(tool, settings))
+        return compose(outer, self._inner(tool, settings))
 
-    def _inner(self, tool: AnyTool, settings: ToolConfiguration) -> list[Policy]:
-        """The policies that a tool keeps also when it stands in for another."""
+    def _inner(self, tool: AnyTool, settings: ToolConfiguration) -> Run:
+        """What a tool keeps also when it stands in for another."""
         effect = effect_of(tool, settings)
         once = effect is ToolEffect.ONCE
         key = either(settings.lane, tool.metadata.lane) or lane_key(tool.function)
         policies: list[Policy] = [
             InLane(lane=self._lanes.lane(key), write=effect is not ToolEffect.READ),
             *self._limit(tool, settings),
+            *self.guards.breaking(tool, settings),
         ]
         asked = either(settings.retry_attempts, tool.metadata.retry_attempts)
         attempts = _USUAL_RETRIES if asked is None else asked
@@ -129,8 +153,12 @@ class Compiler:
                     timeouts=asked is not None,
                 )
             )
-        policies.append(Timeout(seconds=self._timeout_seconds(tool, settings)))
-        return policies
+        if not _only_runs_another(tool):
+            policies.append(Timeout(seconds=self._timeout_seconds(tool, settings)))
+        most = self._max_bytes(settings)
+        budget = self.guards.budgeting(tool, settings, most)
+        run = self._attempt(tool, settings, max_bytes=_LONGEST_WHOLE if budget else most)
+        return compose([*policies, *budget], run)
 
     def _limit(self, tool: AnyTool, settings: ToolConfiguration) -> list[Policy]:
         priority = either(settings.priority, tool.metadata.priority)
@@ -148,20 +176,45 @@ class Compiler:
             for limiter in limiters
         ]
 
+    def _approval(
+        self, tool: AnyTool, settings: ToolConfiguration, *, guarded: bool
+    ) -> list[Policy]:
+        """What holds the calls to the rules; nothing where none can say more than yes."""
+        mode = self.settings.policies.mode
+        rules = self._rules.for_tool(subject_of(tool.metadata, settings))
+        if not guarded and not rules.acts_in(mode):
+            return []
+        return [
+            Approval(
+                rules=rules,
+                mode=mode,
+                fingerprint=fingerprint_of(tool.metadata),
+                validate=ArgumentValidator(tool.metadata.parameters),
+                settings=self.settings.policies.approval,
+                asking=self._asking,
+            )
+        ]
+
     def _validation(self, tool: AnyTool, settings: ToolConfiguration) -> Validation:
         parameters = tool.metadata.parameters
         presets = fitting_presets(tool.name, parameters, settings.custom_parameters)
         return Validation(validator=ArgumentValidator(parameters), presets=presets)
 
-    def _attempt(self, tool: AnyTool, settings: ToolConfiguration) -> Attempt:
+    def _attempt(self, tool: AnyTool, settings: ToolConfiguration, *, max_bytes: int) -> Attempt:
+        on_cancel = on_cancel_of(tool, settings)
+        in_thread = runs_in_thread(tool)
+        # A thread goes on when it is stopped: what it does must not be undone before it is done.
+        finishes = on_cancel is OnCancel.UNDO and in_thread and not tool.metadata.cpu_bound
         return Attempt(
             function=caller(tool, self.workers),
             takes_context=takes_context(tool),
-            max_bytes=self._max_bytes(settings),
+            max_bytes=max_bytes,
             once=effect_of(tool, settings) is ToolEffect.ONCE,
+            stoppable=on_cancel is not OnCancel.FINISH and not finishes,
+            undoes=on_cancel is OnCancel.UNDO,
             undo=undoing(tool),
             undo_seconds=self._timeout_seconds(tool, settings),
-            in_thread=self.workers.in_thread if runs_in_thread(tool) else None,
+            in_thread=self.workers.in_thread if in_thread else None,
         )
 
     def _max_bytes(self, settings: ToolConfiguration) -> int:
@@ -179,7 +232,8 @@ class Compiler:
         settings = self.settings.for_tool(name)
         alone = settings.model_copy(update={"fallback_tools": ()})
         other = replace(call, name=name, tool=tool, settings=settings)
-        return other, self._compile(tool, alone), _helps(tool, settings)
+        run = self._compile(tool, alone, guarded=_has_own_policy(call))
+        return other, run, _helps(tool, settings)
 
     def _has_tool(self, name: str) -> bool:
         tool = self.registry.get(name)
@@ -189,6 +243,16 @@ class Compiler:
 async def _sent(call: ToolCall, run: Run, *, max_bytes: int) -> ToolResult:
     """A policy of the user may return what a tool may not."""
     return sendable(await run(call), max_bytes, tool=call.name)
+
+
+def _only_runs_another(tool: AnyTool) -> bool:
+    """Whether it only waits for a call of another tool, whose own limits end it."""
+    return tool.name == CONFIRM
+
+
+def _has_own_policy(call: ToolCall) -> bool:
+    """Whether its session has a policy of its own, which may say anything of any tool."""
+    return call.session.find(SessionPolicy) is not None
 
 
 async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from leonidas_tools.approvals.question import Asking
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
-from leonidas_tools.events import EventKind, Sink, ToolEvent
+from leonidas_tools.events import EventKind, Sink, ToolEvent, ending_kind
 from leonidas_tools.execution import Compiler
-from leonidas_tools.invocation import Invocation, OnEnd, ending_kind
+from leonidas_tools.invocation import Invocation, OnEnd
 from leonidas_tools.loop_watch import LoopWatch
+from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.settings.models import Settings
+from leonidas_tools.tasks import TaskList
 from leonidas_tools.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
+    from leonidas_tools.approvals.request import Channel
     from leonidas_tools.policies.base import Policy
+    from leonidas_tools.policies.cache import ResultCache
     from leonidas_tools.registry import ToolRegistry
 
 
@@ -28,6 +35,9 @@ class Executor:
         settings: What holds for each tool, and for all together.
         policies: Policies of the user, outside all others.
         sinks: Who hears of every event.
+        approval: Asks a person where the rules say so; without one, the answer comes later, by
+            voice or by `Approvals.decide`.
+        save: Changes the settings file, where "always" is kept.
 
     Example:
         >>> from leonidas_tools.registry import ToolRegistry
@@ -47,6 +57,8 @@ class Executor:
         settings: Settings | None = None,
         policies: Sequence[Policy] = (),
         sinks: Sequence[Sink] = (),
+        approval: Channel | None = None,
+        save: Callable[[Mapping[str, Any]], object] | None = None,
     ) -> None:
         settings = settings or Settings()
         limits = settings.policies
@@ -54,7 +66,11 @@ class Executor:
         self.sinks = tuple(sinks)
         self.workers = Workers(threads=limits.threads, processes=limits.processes)
         self._compiler = Compiler(
-            registry, settings=settings, policies=policies, workers=self.workers
+            registry,
+            settings=settings,
+            policies=policies,
+            workers=self.workers,
+            asking=Asking(runs=self, channel=approval, by_voice=self._by_voice, save=save),
         )
         self._under_way: set[Invocation] = set()
         self._users = 0
@@ -64,6 +80,16 @@ class Executor:
     def settings(self) -> Settings:
         """What holds for the calls that begin now."""
         return self._compiler.settings
+
+    @property
+    def cache(self) -> ResultCache:
+        """The results of reads that may be used again."""
+        return self._compiler.guards.cache
+
+    @property
+    def breakers(self) -> dict[str, str]:
+        """The state of every breaker that watches a tool: `closed`, `open` or `half_open`."""
+        return self._compiler.guards.breakers()
 
     def apply(self, settings: Settings) -> None:
         """Puts other settings in force for the calls that begin from now on."""
@@ -79,17 +105,27 @@ class Executor:
             on_end: Called once with the result, also when nobody wants it any more.
             sinks: Who hears of its events; by default those of the executor.
         """
-        invocation = Invocation(call, self._compiler.plan(call), on_end, sinks or self.sinks)
+        sinks = sinks or self.sinks
+        tasks = call.session.peek(TaskList)
+        if tasks is not None:
+            sinks = tasks.tie(call, sinks)
+        invocation = Invocation(call, self._compiler.plan(call), on_end, sinks)
         invocation.start(self._under_way)
         if self._loop_watch is not None:
             self._loop_watch.wake()
         return invocation
 
-    def settle(self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()) -> None:
-        """Tells of a call that ends without having begun: unknown, or switched off."""
+    def settle(
+        self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()
+    ) -> ToolResult:
+        """Ends a call that has not begun: unknown, or switched off; returns what it is told."""
+        guard = self._compiler.guards.loop_guard
+        if guard is not None:
+            result = guard.judge(call, result)
         event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
         for sink in self.with_sinks(sinks):
             sink(event)
+        return result
 
     def settle_unknown(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
         """Answers a call of a tool that does not exist, with the closest names."""
@@ -106,10 +142,24 @@ class Executor:
             suggested = ToolEvent(kind=EventKind.FALLBACK, call=call, data=tried)
             for sink in self.with_sinks(sinks):
                 sink(suggested)
-        self.settle(call, result, sinks)
-        return result
+        return self.settle(call, result, sinks)
 
-    async def run(self, call: ToolCall) -> ToolResult:
+    def renewed(self, call: ToolCall, arguments: Mapping[str, Any]) -> ToolCall:
+        """The call as a new one, with the tool and the settings there are now.
+
+        Args:
+            call: A call that was not run.
+            arguments: What it is to be run with.
+        """
+        return replace(
+            call,
+            arguments=arguments,
+            tool=self.registry.get(call.name),
+            settings=self.settings.for_tool(call.name),
+            number=next(call.session.numbers),
+        )
+
+    async def run(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
         """Runs one call to its end; cancelling this cancels the call."""
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
@@ -117,7 +167,7 @@ class Executor:
             if not ended.done():
                 ended.set_result(result)
 
-        invocation = self.start(call, on_end)
+        invocation = self.start(call, on_end, sinks)
         try:
             return await ended
         except asyncio.CancelledError:
@@ -145,6 +195,10 @@ class Executor:
     def with_sinks(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
         """The executor's sinks and these, each once."""
         return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
+
+    def _by_voice(self) -> bool:
+        """Whether the model can put a question to the user, and tell the answer."""
+        return CONFIRM in self.registry
 
     async def _close(self) -> None:
         tasks = [task for invocation in tuple(self._under_way) if (task := invocation.stop())]

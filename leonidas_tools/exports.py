@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.names import undotted_names
+from leonidas_tools.redaction import without_presets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leonidas_tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.tool import Scheduling
 
 
 def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:
@@ -23,14 +26,25 @@ def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:
         "priority": metadata.priority.name.lower(),
         "effect": metadata.effect.value,
         "status": metadata.status.value,
-        "parameters": dict(metadata.parameters),
+        "parameters": without_presets(metadata.parameters),
         "timeout_seconds": metadata.timeout_seconds,
         "deadline_seconds": metadata.deadline_seconds,
         "retry_attempts": metadata.retry_attempts,
         "fallback_tools": list(metadata.fallback_tools),
         "dependencies": list(metadata.dependencies),
         "tags": list(metadata.tags),
+        "behavior": None if metadata.behavior is None else metadata.behavior.lower(),
+        "scheduling": _words(metadata.scheduling),
+        "on_cancel": None if metadata.on_cancel is None else metadata.on_cancel.value,
+        "filler_after_seconds": metadata.filler_after_seconds,
+        "filler": metadata.filler,
+        "repeat_after_resume": metadata.repeat_after_resume,
     }
+
+
+def _words(scheduling: Scheduling | None) -> dict[str, str]:
+    said = {} if scheduling is None else asdict(scheduling)
+    return {answer: when.lower() for answer, when in said.items() if when is not None}
 
 
 def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[str, Any]]:
@@ -51,7 +65,7 @@ def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[
             "function": {
                 "name": names[tool.name],
                 "description": tool.metadata.description,
-                "parameters": dict(tool.declared_parameters[0]),
+                "parameters": without_presets(tool.declared_parameters[0]),
             },
         }
         for tool in tools
@@ -66,6 +80,20 @@ def openai_names(registry: ToolRegistry) -> dict[str, str]:
     """
     own = {registry.declared_name(tool.name): tool.name for tool in registry}
     return {name: own[declared] for declared, name in undotted_names(own).items()}
+
+
+def find(registry: ToolRegistry, name: str) -> AnyTool | None:
+    """The tool of that name, be it its own or one it is declared with anywhere.
+
+    Args:
+        registry: Knows the names.
+        name: The name.
+    """
+    return (
+        registry.get(name)
+        or registry.find(name)
+        or registry.get(openai_names(registry).get(name, ""))
+    )
 
 
 def prompt_text(registry: ToolRegistry, tools: Iterable[AnyTool]) -> str:

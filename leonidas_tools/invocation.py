@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolError
-from leonidas_tools.events import EventKind, Sink, ToolEvent
+from leonidas_tools.events import EventKind, Sink, ToolEvent, ending_kind
 from leonidas_tools.loop_watch import TASK_PREFIX
+from leonidas_tools.redaction import described
 from leonidas_tools.sendable import sendable
 
 if TYPE_CHECKING:
@@ -24,19 +26,6 @@ logger = logging.getLogger(__name__)
 OnEnd: TypeAlias = Callable[["Invocation", ToolResult], None]
 
 _current: ContextVar[Invocation] = ContextVar("leonidas_tools_invocation")
-
-_REFUSED = frozenset(
-    {
-        ResultStatus.INVALID_ARGUMENT,
-        ResultStatus.NOT_FOUND,
-        ResultStatus.DISABLED,
-        ResultStatus.DENIED,
-        ResultStatus.PENDING_APPROVAL,
-        ResultStatus.LOOP,
-        ResultStatus.LIMITED,
-    }
-)
-
 
 _LAST_WORDS = ("cancel", "stop")
 """Reasons to stop after which no policy may go on."""
@@ -62,18 +51,7 @@ def current() -> Invocation:
 
 def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> None:
     """Logs where a tool failed, but not the exception's text: that may hold a secret."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    place = f" at {last.tb_frame.f_code.co_filename}:{last.tb_lineno}" if last is not None else ""
-    log.warning("The tool %r raised %s%s", tool_name, type(error).__name__, place)
-
-
-def ending_kind(result: ToolResult) -> EventKind:
-    """The event that ends a call with this result."""
-    if result.ok:
-        return EventKind.COMPLETE
-    return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED
+    log.warning("The tool %r raised %s", tool_name, described(error))
 
 
 class Invocation:
@@ -90,8 +68,9 @@ class Invocation:
     """
 
     __slots__ = (
-        "_entered", "_on_end", "_owner", "_run", "_sinks", "_started", "_stop", "_task",
-        "begun", "call", "context", "ended", "outer", "places", "stoppable", "wanted",
+        "_entered", "_on_end", "_run", "_stop", "_task", "begun", "call", "context", "ended",
+        "left_over", "outer", "owner", "places", "sinks", "started", "stoppable", "take_back",
+        "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -104,19 +83,23 @@ class Invocation:
         """Whether stopping now leaves nothing half done; the attempt under way knows."""
         self.begun = False
         """Whether something may have happened that happens only once."""
+        self.take_back: Callable[[], Awaitable[None]] | None = None
+        """Undoes what was done; there while it is to be undone once nobody wants the answer."""
         self.wanted = True
         """Whether anybody still wants the answer."""
         self.ended = False
+        self.left_over = 0
+        """How many steps of what it has half done could not be taken back."""
         self.places: list[Place] = []
         """What it holds, the innermost last; who holds a place leaves it and takes it off."""
         self.outer = _current.get(None)
         """The call that made this one, while this one runs."""
         self._entered = False
-        self._owner: set[Invocation] = set()
+        self.owner: set[Invocation] = set()
         self._run = run
         self._on_end = on_end
-        self._sinks = sinks
-        self._started = perf_counter()
+        self.sinks = sinks
+        self.started = perf_counter()
         self._stop: object = None
         self._task: asyncio.Task[None] | None = None
 
@@ -126,13 +109,15 @@ class Invocation:
         Args:
             owner: Holds the invocation for as long as its task runs.
         """
-        owner.add(self)
-        self._owner = owner
-        self._task = asyncio.get_running_loop().create_task(
-            self._body(), name=TASK_PREFIX + self.call.name
-        )
-        if self._sinks:  # told before the task takes its first step, in the next turn of the loop
+        self.owner = owner
+        self._begin(self._body())
+        if self.sinks:  # told before the task takes its first step, in the next turn of the loop
             self.emit(EventKind.START)
+
+    def _begin(self, what: Coroutine[Any, Any, None]) -> None:
+        self.owner.add(self)
+        name = TASK_PREFIX + self.call.name
+        self._task = asyncio.get_running_loop().create_task(what, name=name)
 
     def stop(self) -> asyncio.Task[None] | None:
         """Stops the task whatever it is doing, and returns it if it still runs."""
@@ -206,12 +191,16 @@ class Invocation:
     def cancel(self) -> None:
         """Nobody wants the answer any more: stops the call, unless it must run to its end.
 
-        A call with the effect `once` that has begun runs on and tells nobody, since half of it
-        may have happened; one that can be undone is stopped.
+        What runs on is told to nobody. What is to be undone is undone also where the call has
+        ended already.
         """
         self.wanted = False
         if self.stoppable:
             self.interrupt("cancel")
+        elif self.take_back is not None and self.context is not None:
+            self.context.cancelled = True  # a thread can stop only by itself
+        if self.ended and self._task is None and self.take_back is not None:
+            self._begin(self._late(self.take_back))
 
     def abandon(self, result: ToolResult) -> None:
         """Ends the call although its task does not: a tool may refuse to be cancelled.
@@ -228,14 +217,14 @@ class Invocation:
     def emit(self, kind: EventKind, **data: Any) -> None:
         """Tells the sinks what has happened."""
         event = ToolEvent(kind=kind, call=self.call, data=data)
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink(event)
 
     def tell(self, event: ToolEvent) -> None:
         """Hands on an event that the tool's context made, while the call is under way."""
         if self.ended:
             return
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink(event)
 
     def end(self, result: ToolResult) -> None:
@@ -243,11 +232,11 @@ class Invocation:
         if self.ended:
             return
         self.ended = True
-        if self._sinks:
+        if self.sinks:
             kind = ending_kind(result) if self.wanted else EventKind.CANCEL
-            seconds = perf_counter() - self._started
+            seconds = perf_counter() - self.started
             event = ToolEvent(kind=kind, call=self.call, result=result, seconds=seconds)
-            for sink in self._sinks:
+            for sink in self.sinks:
                 sink(event)
         if self._on_end is not None:
             self._on_end(self, result)
@@ -261,11 +250,24 @@ class Invocation:
             result = self._cancelled()
         except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises
             result = self._failed(error)
-        self.end(result)
+        if self.take_back is not None and not self.wanted:
+            await self.take_back()
+        self.end(self._with_left_over(result) if self.left_over else result)
         # The task's context holds this, and calls that tasks of calls make hold each other: what
         # is no longer needed must not wait for the collector, or for ever.
         self.outer = self.context = self._on_end = self._task = None
-        self._owner.discard(self)
+        self.owner.discard(self)
+
+    async def _late(self, take_back: Callable[[], Awaitable[None]]) -> None:
+        """Undoes what a call has done whose answer came too late."""
+        _current.set(self)
+        await take_back()
+        self._task = None
+        self.owner.discard(self)
+
+    def _with_left_over(self, result: ToolResult) -> ToolResult:
+        said = f"Of what was done before it failed, {self.left_over} could not be undone: tell so."
+        return replace(result, message=f"{result.message} {said}" if result.message else said)
 
     def _failed(self, error: BaseException) -> ToolResult:
         """What a policy means by what it raised; what a tool raises does not come here."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from leonidas_tools.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 E = TypeVar("E", bound=Enum)
 
@@ -69,6 +71,23 @@ class ToolScheduling(StrEnum):
     INTERRUPT = "INTERRUPT"
 
 
+class OnCancel(StrEnum):
+    """What becomes of a call under way whose answer nobody wants any more."""
+
+    STOP = "stop"
+    FINISH = "finish"
+    UNDO = "undo"
+
+
+class Overflow(StrEnum):
+    """What is kept of a result that is too long."""
+
+    HEAD = "head"
+    TAIL = "tail"
+    BOTH = "both"
+    SPILL = "spill"
+
+
 def as_enum(kind: type[E], value: E | str | int) -> E:
     """The member of an enumeration, given itself, its value or its name in any case.
 
@@ -89,6 +108,52 @@ def as_enum(kind: type[E], value: E | str | int) -> E:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Scheduling:
+    """When the model speaks of an answer it did not wait for, by what the answer is.
+
+    Args:
+        ok: The tool did what it was asked.
+        error: It did not.
+        late: It did, or did not, but the connection that asked is gone.
+        progress: It is not done yet; unless this is set, the model hears of no progress.
+
+    Example:
+        >>> Scheduling.of("when_idle") == Scheduling.of(
+        ...     {"ok": "when_idle", "error": "when_idle", "late": "when_idle"}
+        ... )
+        True
+    """
+
+    ok: ToolScheduling | None = None
+    error: ToolScheduling | None = None
+    late: ToolScheduling | None = None
+    progress: ToolScheduling | None = None
+
+    @classmethod
+    def of(
+        cls, value: Scheduling | ToolScheduling | str | Mapping[str, ToolScheduling | str | None]
+    ) -> Scheduling:
+        """Reads it: one word stands for every final answer, a mapping has a word for each.
+
+        Raises:
+            SchemaError: There is no such word, or no such answer.
+        """
+        if isinstance(value, Scheduling):
+            return value
+        if not isinstance(value, Mapping):
+            return cls(**dict.fromkeys(FINAL_ANSWERS, as_enum(ToolScheduling, value)))
+        known = [each.name for each in fields(cls)]
+        for unknown in value.keys() - known:
+            raise SchemaError(f"{unknown!r} is not an answer to schedule; choose from {known!r}")
+        words = {key: word for key, word in value.items() if word is not None}
+        return cls(**{key: as_enum(ToolScheduling, word) for key, word in words.items()})
+
+
+FINAL_ANSWERS = ("ok", "error", "late")
+"""The answers that one word for `scheduling` speaks of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolMetadata:
     """All that is known of a tool but its function.
 
@@ -106,10 +171,23 @@ class ToolMetadata:
         dependencies: What it needs: names of tools, `module:NAME` or `command:NAME`.
         tags: Words to find it by.
         lane: Which lane it shares; by default that of its module or object.
-        cache_seconds: How long a result may be reused; for a policy to act on.
+        cache_seconds: How long a result may be used again; only where the effect is `read`.
+        stale_if_error_seconds: How long beyond that it may stand in when the tool fails.
+        polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
+        max_result_tokens: How long its result may be, in tokens, as well as they can be guessed.
+        overflow: What is kept of a longer one: the `head`, the `tail`, `both`, or all of it for
+            the model to ask more of (`spill`).
         requires_approval: Whether a person is to be asked first; for a policy to act on.
         behavior: Whether the model waits for it.
-        scheduling: When the model speaks of its answer, where it did not wait.
+        scheduling: When the model speaks of its answers, where it did not wait; one word for all
+            final ones, or a mapping of `ok`, `error`, `late` and `progress`.
+        on_cancel: What becomes of a call under way that nobody wants any more: `stop`, `finish`
+            or `undo`; `None` leaves it to the effect.
+        filler_after_seconds: How long the silence of a call may last before it is filled, or
+            `median` for as long as its calls usually take; `None` never fills it.
+        filler: A sentence for the model to say then.
+        repeat_after_resume: Whether a call that the model makes again after a reconnect, with
+            another id, runs again.
         cpu_bound: Whether it runs in a process of its own.
         status: Whether it can be called.
         version: The tool's own version, where it has one.
@@ -129,32 +207,51 @@ class ToolMetadata:
     tags: Sequence[str] = ()
     lane: str | None = None
     cache_seconds: float | None = None
+    stale_if_error_seconds: float | None = None
+    polling: bool = False
+    max_result_tokens: int | None = None
+    overflow: Overflow = Overflow.HEAD
     requires_approval: bool = False
     behavior: ToolBehavior | None = None
-    scheduling: ToolScheduling | None = None
+    scheduling: Scheduling | None = None
+    on_cancel: OnCancel | None = None
+    filler_after_seconds: float | Literal["median"] | None = None
+    filler: str | None = None
+    repeat_after_resume: bool = False
     cpu_bound: bool = False
     status: ToolStatus = ToolStatus.ACTIVE
     version: str | None = None
 
 
-_ENUMS: Mapping[str, type[Enum]] = {
-    "category": ToolCategory,
-    "priority": ToolPriority,
-    "effect": ToolEffect,
-    "behavior": ToolBehavior,
-    "scheduling": ToolScheduling,
-    "status": ToolStatus,
+def _filler_after(value: float | str) -> float | str:
+    if isinstance(value, str) and value.strip().lower() == "median":
+        return "median"
+    if not isinstance(value, str | bool) and 0 < value < float("inf"):
+        return value
+    raise SchemaError(f"filler_after_seconds is a time in seconds or 'median', not {value!r}")
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "category": partial(as_enum, ToolCategory),
+    "priority": partial(as_enum, ToolPriority),
+    "effect": partial(as_enum, ToolEffect),
+    "behavior": partial(as_enum, ToolBehavior),
+    "scheduling": Scheduling.of,
+    "on_cancel": partial(as_enum, OnCancel),
+    "overflow": partial(as_enum, Overflow),
+    "filler_after_seconds": _filler_after,
+    "status": partial(as_enum, ToolStatus),
 }
 _OPTIONS = frozenset(f.name for f in fields(ToolMetadata)) - {"parameters"} | {"undo"}
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with their enumerations resolved; an unknown one is an error."""
+    """Options with their words resolved; an unknown one is an error."""
     for unknown in options.keys() - _OPTIONS:
         raise SchemaError(
             f"{unknown!r} is not an option of a tool; choose from {sorted(_OPTIONS)!r}"
         )
     return {
-        key: as_enum(_ENUMS[key], value) if key in _ENUMS and value is not None else value
+        key: _READERS[key](value) if key in _READERS and value is not None else value
         for key, value in options.items()
     }

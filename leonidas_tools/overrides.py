@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import ResultStatus, ToolResult
-from leonidas_tools.tool import ToolEffect, ToolStatus
+from leonidas_tools.tool import OnCancel, Scheduling, ToolEffect, ToolStatus
 
 if TYPE_CHECKING:
     from leonidas_tools.registry import AnyTool
@@ -20,6 +20,27 @@ def either(setting: Any, own: Any) -> Any:
 def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
     """What a call of the tool changes."""
     return settings.effect or tool.metadata.effect
+
+
+def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:
+    """What becomes of a call of the tool that nobody wants any more."""
+    said = settings.on_cancel or tool.metadata.on_cancel
+    if said is not None:
+        return said
+    half_done_for_good = effect_of(tool, settings) is ToolEffect.ONCE and tool.undo is None
+    return OnCancel.FINISH if half_done_for_good else OnCancel.STOP
+
+
+def scheduling_of(tool: AnyTool, settings: ToolConfiguration | None) -> Scheduling | None:
+    """When the model speaks of the tool's answers, if anybody says so."""
+    own = tool.metadata.scheduling
+    said = None if settings is None else settings.scheduling
+    return own if said is None else said.over(own)
+
+
+def repeats_after_resume(tool: AnyTool, settings: ToolConfiguration) -> bool:
+    """Whether a call that the model makes again after a reconnect runs again."""
+    return bool(either(settings.repeat_after_resume, tool.metadata.repeat_after_resume))
 
 
 def refused(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:

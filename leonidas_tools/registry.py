@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +15,8 @@ from leonidas_tools.names import closest, legal_names
 from leonidas_tools.tool import Tool, ToolCategory, ToolStatus, as_enum, as_tool
 
 logger = logging.getLogger(__name__)
+
+_MOST_PREFERRED = 200
 
 AnyTool: TypeAlias = Tool[..., Any]
 Listener: TypeAlias = Callable[[], None]
@@ -45,6 +49,7 @@ class ToolRegistry:
         self._builtin: set[str] = set()
         self._declared: dict[str, str] = {}
         self._own: dict[str, str] = {}
+        self._preferred: dict[str, None] = {}
         self._listeners: list[Listener] = []
         for thing in tools:
             self.register(thing)
@@ -131,8 +136,8 @@ class ToolRegistry:
         return len(self._tools)
 
     def declared_name(self, name: str) -> str:
-        """The name under which a model knows the tool."""
-        return self._declared[name]
+        """The name under which a model knows the tool, or would know one that has just gone."""
+        return self._declared.get(name) or legal_names([name])[name]
 
     def by_category(self, category: ToolCategory | str) -> list[AnyTool]:
         """The tools of one category."""
@@ -164,30 +169,63 @@ class ToolRegistry:
         scored.sort(key=lambda pair: (-pair[0], pair[1].name))
         return [tool for _, tool in scored[:limit]]
 
+    def prefer(self, names: Iterable[str]) -> None:
+        """Notes which tools are of use now, for where not all are shown to the model.
+
+        Args:
+            names: Their own names, the most useful first; those preferred before come after them.
+        """
+        order = dict.fromkeys([*names, *self._preferred])
+        kept = dict.fromkeys(itertools.islice(order, _MOST_PREFERRED))
+        if list(kept) != list(self._preferred):
+            self._preferred = kept
+            self._changed()
+
+    @property
+    def preferred(self) -> list[str]:
+        """The tools that were said to be of use, the most useful first."""
+        return list(self._preferred)
+
+    def is_builtin(self, name: str) -> bool:
+        """Whether a tool comes with the library."""
+        return name in self._builtin
+
     def suggestions(self, name: str, *, limit: int = 3) -> list[str]:
         """The declared names closest to a misspelt one, best first."""
         return closest(name, self._own, limit=limit)
 
     def on_change(self, listener: Listener) -> Listener:
-        """Calls `listener` after every change; returns a function that ends that."""
+        """Calls `listener` after every change; returns a function that ends that.
+
+        Args:
+            listener: Called in the thread that makes the change. What it raises is logged.
+        """
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+
+        def unsubscribe() -> None:
+            with contextlib.suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return unsubscribe
 
     def _put(self, tool: AnyTool) -> None:
         name = tool.metadata.name
-        self._tools[name] = tool
         if name not in self._declared:
             declared = legal_names([name])[name]
             if declared in self._own:
                 declared = legal_names([name], self._declared)[name]
             self._declared[name] = declared
             self._own[declared] = name
+        self._tools[name] = tool  # last: another thread may look for the declared name at once
         self._changed()
 
     def _changed(self) -> None:
         self.generation += 1
         for listener in tuple(self._listeners):
-            listener()
+            try:
+                listener()
+            except Exception:  # a listener's fault must not undo the change
+                logger.exception("A listener for changed tools failed")
 
     def __repr__(self) -> str:
         return f"<ToolRegistry of {len(self)} tools>"

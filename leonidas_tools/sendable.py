@@ -60,6 +60,7 @@ def _checked(result: ToolResult) -> ToolResult:
         reason_code=_text(result.reason_code),
         valid_options=_options(result.valid_options),
         media=media,
+        speech=_text(result.speech),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _REMEMBERED = 100
+_SLOWEST, _FASTEST = 0.5, 2.0
+_LOUDEST = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,11 +21,14 @@ class SpeechSettings:
     """What the listener is to hear.
 
     Args:
-        rate: How fast, 1.0 being the voice's own pace.
-        volume: How loud, 1.0 being the voice's own.
+        rate: How fast, from 0.5 to 2.0, 1.0 being the voice's own pace.
+        volume: How loud, from 0.0 to 2.0, 1.0 being the voice's own.
         voice: The name of the voice; `None` for the session's own.
         paused_until: Nothing is heard before this time (`time.monotonic`, seconds).
         emphasis: Words to stress the next time they are spoken.
+
+    Raises:
+        ValueError: A value is out of its bounds.
     """
 
     rate: float = 1.0
@@ -30,6 +36,14 @@ class SpeechSettings:
     voice: str | None = None
     paused_until: float = 0.0
     emphasis: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _SLOWEST <= self.rate <= _FASTEST:
+            raise ValueError(f"A rate of {self.rate!r} is not from {_SLOWEST} to {_FASTEST}")
+        if not 0.0 <= self.volume <= _LOUDEST:
+            raise ValueError(f"A volume of {self.volume!r} is not from 0.0 to {_LOUDEST}")
+        if not math.isfinite(self.paused_until):
+            raise ValueError(f"A pause until {self.paused_until!r} has no end")
 
 
 class SpeechState:
@@ -56,9 +70,14 @@ class SpeechState:
         return max(0.0, self.current.paused_until - time.monotonic())
 
     def set(self, **changes: Any) -> SpeechSettings:
-        """Changes some settings; the others stay."""
+        """Changes some settings; the others stay.
+
+        Raises:
+            ValueError: A value is out of its bounds; nothing is changed.
+        """
+        settings = replace(self.current, **changes)
         self._history.append(self.current)
-        return self._become(replace(self.current, **changes))
+        return self._become(settings)
 
     def pause(self, seconds: float) -> SpeechSettings:
         """Lets nothing be heard for a while."""
@@ -67,6 +86,11 @@ class SpeechState:
     def resume(self) -> SpeechSettings:
         """Ends a pause."""
         return self.set(paused_until=0.0)
+
+    def emphasized(self, words: str) -> SpeechSettings:
+        """Takes note that words have been stressed: `roll_back` does not ask for it again."""
+        self._history = deque((_without(s, words) for s in self._history), maxlen=_REMEMBERED)
+        return self._become(_without(self.current, words))
 
     def roll_back(self) -> SpeechSettings:
         """Goes back to the settings before the last change."""
@@ -82,3 +106,7 @@ class SpeechState:
         for listener in tuple(self._listeners):
             listener(settings)
         return settings
+
+
+def _without(settings: SpeechSettings, words: str) -> SpeechSettings:
+    return replace(settings, emphasis=tuple(w for w in settings.emphasis if w != words))

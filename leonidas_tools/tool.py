@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.metadata import (
+    OnCancel,
+    Overflow,
+    Scheduling,
     ToolBehavior,
     ToolCategory,
     ToolEffect,
@@ -19,12 +22,16 @@ from leonidas_tools.metadata import (
     checked_options,
 )
 from leonidas_tools.names import renamed_parameters
+from leonidas_tools.redaction import Redaction
 from leonidas_tools.schema import Signature, read_json_schema, read_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
+    "OnCancel",
+    "Overflow",
+    "Scheduling",
     "Tool",
     "ToolBehavior",
     "ToolCategory",
@@ -146,6 +153,11 @@ class Tool(Generic[P, R]):
         """The schema with parameter names that Gemini takes, and the own name of each changed."""
         return renamed_parameters(self.metadata.parameters)
 
+    @functools.cached_property
+    def redaction(self) -> Redaction:
+        """Takes out of what its calls say what the schema marks as secret, and what looks so."""
+        return Redaction.of_schema(self.metadata.parameters)
+
     @property
     def name(self) -> str:
         """The tool's own name."""
@@ -203,9 +215,21 @@ def tool(
     tags: Sequence[str] | None = None,
     lane: str | None = None,
     cache_seconds: float | None = None,
+    stale_if_error_seconds: float | None = None,
+    polling: bool | None = None,
+    max_result_tokens: int | None = None,
+    overflow: Overflow | str | None = None,
     requires_approval: bool | None = None,
     behavior: ToolBehavior | str | None = None,
-    scheduling: ToolScheduling | str | None = None,
+    scheduling: Scheduling
+    | ToolScheduling
+    | str
+    | Mapping[str, ToolScheduling | str | None]
+    | None = None,
+    on_cancel: OnCancel | str | None = None,
+    filler_after_seconds: float | Literal["median"] | None = None,
+    filler: str | None = None,
+    repeat_after_resume: bool | None = None,
     cpu_bound: bool | None = None,
     status: ToolStatus | str | None = None,
     version: str | None = None,

@@ -14,7 +14,16 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
-@tool(effect="read", priority="high", tags=["home"], timeout_seconds=2, fallback_tools=["dim"])
+@tool(
+    effect="read",
+    priority="high",
+    tags=["home"],
+    timeout_seconds=2,
+    fallback_tools=["dim"],
+    behavior="non_blocking",
+    scheduling={"ok": "silent", "progress": "when_idle"},
+    on_cancel="finish",
+)
 async def light(colour: Colour, room: int | str, kind: Literal["led"] = "led") -> None:
     """Sets a light.
 
@@ -57,6 +66,12 @@ def test_all_that_is_known_of_a_tool_is_plain_json():
         "fallback_tools": ["dim"],
         "dependencies": [],
         "tags": ["home"],
+        "behavior": "non_blocking",
+        "scheduling": {"ok": "silent", "progress": "when_idle"},
+        "on_cancel": "finish",
+        "filler_after_seconds": None,
+        "filler": None,
+        "repeat_after_resume": False,
     }
 
 

@@ -8,6 +8,8 @@ import pytest
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.tool import (
+    OnCancel,
+    Scheduling,
     Tool,
     ToolBehavior,
     ToolCategory,
@@ -74,7 +76,11 @@ def test_every_option_is_kept():
         cache_seconds=60,
         requires_approval=True,
         behavior="non_blocking",
-        scheduling="when_idle",
+        scheduling={"ok": "when_idle", "error": "INTERRUPT", "progress": None},
+        on_cancel="Finish",
+        filler_after_seconds="Median",
+        filler="Let me add that up.",
+        repeat_after_resume=True,
         cpu_bound=True,
         status="maintenance",
         version="2.1",
@@ -98,11 +104,40 @@ def test_every_option_is_kept():
         cache_seconds=60,
         requires_approval=True,
         behavior=ToolBehavior.NON_BLOCKING,
-        scheduling=ToolScheduling.WHEN_IDLE,
+        scheduling=Scheduling(ok=ToolScheduling.WHEN_IDLE, error=ToolScheduling.INTERRUPT),
+        on_cancel=OnCancel.FINISH,
+        filler_after_seconds="median",
+        filler="Let me add that up.",
+        repeat_after_resume=True,
         cpu_bound=True,
         status=ToolStatus.MAINTENANCE,
         version="2.1",
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("scheduling", "later", "'later' is not a ToolScheduling; choose one of 'silent'"),
+        ("scheduling", {"okay": "silent"}, "'okay' is not an answer to schedule"),
+        ("scheduling", {"ok": "later"}, "'later' is not a ToolScheduling"),
+        ("on_cancel", "ignore", "'ignore' is not a OnCancel; choose one of 'stop', 'finish'"),
+        ("filler_after_seconds", "mean", "a time in seconds or 'median', not 'mean'"),
+        ("filler_after_seconds", 0, "a time in seconds or 'median', not 0"),
+        ("filler_after_seconds", True, "a time in seconds or 'median', not True"),
+        ("filler_after", 2, "'filler_after' is not an option of a tool"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(option, value, message):
+    with pytest.raises(SchemaError, match=message):
+        tool(**{option: value})(add)
+
+
+def test_one_word_schedules_every_final_answer():
+    made = tool(scheduling="silent")(add)
+    silent = ToolScheduling.SILENT
+    assert made.metadata.scheduling == Scheduling(ok=silent, error=silent, late=silent)
+    assert made.with_options(name="b").metadata.scheduling == made.metadata.scheduling
 
 
 def test_an_option_that_is_none_leaves_the_default():

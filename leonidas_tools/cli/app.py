@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from leonidas_tools.cli import config, mcp, run, tools
+from leonidas_tools.cli import config, events, history, mcp, policy, run, tools
 from leonidas_tools.errors import LeonidasError
 
 _USAGE = 2
@@ -43,8 +43,16 @@ def program() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.command("run")(run.run)
-    for name, module in (("tools", tools), ("config", config), ("mcp", mcp)):
+    named = (
+        ("tools", tools),
+        ("config", config),
+        ("policy", policy),
+        ("mcp", mcp),
+        ("events", events),
+    )
+    for name, module in named:
         app.add_typer(module.commands(), name=name, no_args_is_help=True)
+    app.add_typer(history.commands(), name="history")
     return app
 
 
@@ -57,3 +65,5 @@ def _configure_logging(
     text = "%(asctime)s %(levelname)s %(name)s: %(message)s" if verbose else "leonidas: %(message)s"
     logging.basicConfig(level=logging.WARNING, format=text)
     logging.getLogger("leonidas_tools").setLevel(logging.DEBUG if verbose else logging.WARNING)
+    if not verbose:  # `run` shows what becomes of connections
+        logging.getLogger("leonidas_tools.live.runner").setLevel(logging.ERROR)

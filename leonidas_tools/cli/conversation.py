@@ -3,104 +3,119 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
-from genai_processors.core.live_model import LiveProcessor
+from google.auth.exceptions import GoogleAuthError
 from google.genai import types
 from google.genai.errors import APIError
 from websockets.exceptions import WebSocketException
 
 from leonidas_tools import LiveToolSession
+from leonidas_tools.calls import ToolSession
 from leonidas_tools.cli import summary
 from leonidas_tools.cli.happenings import Listener
-from leonidas_tools.cli.typed import typed_lines
-from leonidas_tools.errors import SimulatorError
-from leonidas_tools.live.simulator import LiveSimulator, Scenario
+from leonidas_tools.cli.user import spoken, together
+from leonidas_tools.live.speech_output import SpeechOutputProcessor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.display import Display
     from leonidas_tools.cli.happenings import Happening
+    from leonidas_tools.cli.typed import TypedLines
+    from leonidas_tools.cli.voice.choice import Voice
+    from leonidas_tools.cli.voice.interface import Speaker
+    from leonidas_tools.live.gemini import GeminiLiveProcessor
 
-API_VERSION = "v1beta"
 INSTRUCTION = (
     "You are Leonidas, a voice agent. Use your tools where they help, and say briefly what you do."
 )
+_REPLY_SECONDS = 15.0
+LOST = (APIError, OSError, WebSocketException, GoogleAuthError)
+"""What ends a conversation before its time."""
 
 
-async def with_gemini(
-    tools: AdvancedToolProcessor, display: Display, *, api_key: str, model: str
-) -> summary.Summary:
-    """Talks to Gemini Live; what is typed is what the user says.
-
-    Args:
-        tools: Answers the calls.
-        display: Shows what happens.
-        api_key: The key of the Gemini API.
-        model: The name of a live model.
-    """
-    options = types.HttpOptions(api_version=API_VERSION)
-    conversation = _Conversation(tools, display)
-    await conversation.hold(_live(api_key, model, tools, options), conversation.typed())
-    return summary.of_session(
-        conversation.log, conversation.errors, interrupted=conversation.interrupted
-    )
-
-
-async def with_simulator(
-    tools: AdvancedToolProcessor, display: Display, *, scenario: Scenario, speed: float
-) -> summary.Summary:
-    """Plays a scenario.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Company:
+    """What a conversation has besides the model.
 
     Args:
         tools: Answers the calls.
         display: Shows what happens.
-        scenario: What the simulated model does.
-        speed: 1 plays pauses as written, 2 twice as fast.
+        voice: Microphone and speaker, as far as there are any.
+        typed: What is typed; `None` where nobody reads it.
     """
-    conversation = _Conversation(tools, display)
-    simulator = LiveSimulator(scenario, speed=speed)
-    with suppress(SimulatorError):  # what it would raise at the end is told in the summary
-        async with simulator:
-            model = _live("simulated", "simulated", tools, simulator.http_options())
-            for number, _ in enumerate(scenario.scripts, start=1):
-                await conversation.hold(model, _until(simulator.finished(number)))
-    return summary.of_simulation(
-        simulator, conversation.errors, interrupted=conversation.interrupted
+
+    tools: AdvancedToolProcessor
+    display: Display
+    voice: Voice
+    typed: TypedLines | None = None
+
+
+def live_config() -> types.LiveConnectConfig:
+    """What every session of the program is set up with, besides the tools."""
+    return types.LiveConnectConfig(
+        response_modalities=[types.Modality.AUDIO],
+        system_instruction=types.Content(parts=[types.Part(text=INSTRUCTION)]),
+        input_audio_transcription=types.AudioTranscriptionConfig(),
+        output_audio_transcription=types.AudioTranscriptionConfig(),
     )
 
 
-class _Conversation:
-    """What happens, shown and noted."""
+class Conversation:
+    """Holds a conversation, shows what happens in it, and keeps account.
 
-    def __init__(self, tools: AdvancedToolProcessor, display: Display) -> None:
+    Args:
+        company: What it has besides the model.
+    """
+
+    def __init__(self, company: Company) -> None:
         self.log = summary.CallLog()
         self.errors: list[str] = []
         self.interrupted = False
-        self._tools = tools
-        self._display = display
-        self._listener = Listener()
+        self.heard_all = asyncio.Event()
+        """Set when the microphone hears nothing more."""
+        self._company = company
+        self._turn_over = asyncio.Event()
+        self._listener = Listener(declared=self._declared)
 
-    async def hold(self, model: LiveProcessor, user: AsyncIterator[ProcessorPart]) -> None:
-        """Runs one connection; after an interruption no further one."""
-        if self.interrupted:
-            return
-        agent = LiveToolSession(model, self._tools)
+    async def hold(
+        self,
+        live: GeminiLiveProcessor,
+        until: Callable[[], Awaitable[float | None]],
+        *,
+        settle_seconds: float,
+    ) -> None:
+        """Runs the conversation to its end, over however many connections.
+
+        Args:
+            live: The model.
+            until: Ends the user's side when it returns; says how many seconds all else may then
+                take, if that is limited.
+            settle_seconds: How long the model may then take for its last words.
+        """
+        agent = self._agent(live, settle_seconds)
+        limit = asyncio.timeout(None)
+
+        async def over() -> None:
+            seconds = await until()
+            if seconds is not None:
+                limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
         try:
-            async with processor.context():  # without one, cancelling the agent would hang
-                async for part in agent(user):
-                    for happening in self._listener.hear(part):
-                        self._tell(happening)
+            async with limit:
+                await self._converse(agent, over)
         except BrokenPipeError:  # nobody reads what is shown
             raise
-        except (APIError, OSError, WebSocketException) as error:
-            self.errors.append(f"the connection was lost: {error}")
-            self._tell(self._listener.happening("lost", text=str(error)))
+        except LOST as error:
+            if not limit.expired():
+                self.errors.append(f"the connection was lost: {error}")
+                self._tell(self._listener.happening("lost", text=str(error)))
         except asyncio.CancelledError:  # Ctrl-C: the summary is still to come
             self.interrupted = True
             task = asyncio.current_task()
@@ -109,35 +124,70 @@ class _Conversation:
         for happening in self._listener.pause():
             self._tell(happening)
 
-    def _tell(self, happening: Happening) -> None:
-        self.log.note(happening)
-        self._display.show(happening)
+    async def _converse(
+        self, agent: processor.Processor, until: Callable[[], Awaitable[None]]
+    ) -> None:
+        speaker = self._company.voice.speaker
+        # Without a context, cancelling the agent would hang.
+        async with self._company.voice, processor.context():
+            async with aclosing(together(self._sources(), until)) as user:
+                async for part in agent(user):
+                    self._hear(part)
+            if speaker is not None:
+                await speaker.drained()
 
-    async def typed(self) -> AsyncIterator[ProcessorPart]:
-        """What the user says by typing."""
-        async for line in typed_lines():
+    async def reply(self) -> None:
+        """Waits until the model has ended its next turn, but not for ever."""
+        self._turn_over.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REPLY_SECONDS):
+                await self._turn_over.wait()
+
+    def _agent(self, live: GeminiLiveProcessor, settle_seconds: float) -> processor.Processor:
+        session = ToolSession()
+        session.put(self._company.tools.registry)  # a tool of the demo adds another by it
+        agent = LiveToolSession(
+            live, self._company.tools, session=session, settle_seconds=settle_seconds
+        )
+        if self._company.voice.speaker is None:
+            return agent
+        return agent + SpeechOutputProcessor(session=session, paced=True)
+
+    def _sources(self) -> list[AsyncIterator[ProcessorPart]]:
+        sources: list[AsyncIterator[ProcessorPart]] = []
+        if self._company.typed is not None:
+            sources.append(self._typed(self._company.typed))
+        if self._company.voice.microphone is not None:
+            sources.append(spoken(self._company.voice.microphone, self.heard_all))
+        return sources
+
+    async def _typed(self, typed: TypedLines) -> AsyncIterator[ProcessorPart]:
+        async for line in typed.lines():
             self._tell(self._listener.happening("said", who="user", text=line))
             yield ProcessorPart(line, role="user")
+            if not typed.interactive:  # a person waits by himself, or interrupts
+                await self.reply()
+
+    def _hear(self, part: ProcessorPart) -> None:
+        if self._company.voice.speaker is not None:
+            _let_hear(self._company.voice.speaker, part)
+        for happening in self._listener.hear(part):
+            self._tell(happening)
+        if part.metadata.get("turn_complete"):
+            self._turn_over.set()
+
+    def _tell(self, happening: Happening) -> None:
+        self.log.note(happening)
+        self._company.display.show(happening)
+
+    def _declared(self) -> set[str]:
+        declared = self._company.tools.declarations()
+        return {each.name or "" for tool in declared for each in tool.function_declarations or ()}
 
 
-async def _until(over: Awaitable[object]) -> AsyncIterator[ProcessorPart]:
-    """A user who says nothing, and leaves when the scenario is over."""
-    await over
-    nothing: tuple[ProcessorPart, ...] = ()
-    for part in nothing:
-        yield part
-
-
-def _live(
-    api_key: str, model: str, tools: AdvancedToolProcessor, options: types.HttpOptions
-) -> LiveProcessor:
-    config = types.LiveConnectConfig(
-        response_modalities=[types.Modality.AUDIO],
-        system_instruction=types.Content(parts=[types.Part(text=INSTRUCTION)]),
-        tools=list(tools.declarations()),
-        input_audio_transcription=types.AudioTranscriptionConfig(),
-        output_audio_transcription=types.AudioTranscriptionConfig(),
-    )
-    return LiveProcessor(
-        api_key=api_key, model_name=model, realtime_config=config, http_options=options
-    )
+def _let_hear(speaker: Speaker, part: ProcessorPart) -> None:
+    blob = part.part.inline_data
+    if part.metadata.get("interrupted"):
+        speaker.flush()
+    elif blob is not None and blob.data and (blob.mime_type or "").startswith("audio/"):
+        speaker.play(blob.data)

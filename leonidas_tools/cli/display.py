@@ -22,9 +22,27 @@ _STYLES = {
     "retry": "dim",
     "fallback": "dim",
     "undo": "dim",
+    "asked": "magenta",
+    "decided": "magenta",
+    "late": "green",
     "cancelled": "magenta",
     "interrupted": "magenta",
     "lost": "bold red",
+    "connected": "dim",
+    "renewed": "blue",
+    "tools": "blue",
+    "go_away": "magenta",
+    "malformed": "bold red",
+}
+_EVENTS = {
+    "connection_opened": "connected",
+    "connection_renewed": "renewed",
+    "connection_lost": "lost",
+    "tools_changed": "tools",
+    "malformed_function_call": "malformed",
+    "approval_request": "asked",
+    "approval_answer": "decided",
+    "late_result": "late",
 }
 _BEFORE_TEXT = 22
 _SHORTEST_TEXT = 40
@@ -113,12 +131,37 @@ def _told(happening: Happening, width: int) -> tuple[str, str]:
             told = response.get("result", response.get("message", response))
             status = data["response"].get("status", "answered")
             text = f"{tool}: {status} in {_duration(data['seconds'])}"
+            text += ", told after the reconnect" if data.get("after_reconnect") else ""
             text += f"  {terminal.one_line(told, width)}" if response else ""
         case "progress" | "retry" | "fallback" | "undo":
             text = f"{tool}: {progress_text(data)}"
+        case "go_away":
+            text = f"the server ends the connection in {data.get('time_left', 'a while')}"
+        case kind if kind in _EVENTS:
+            return _EVENTS[kind], terminal.one_line(_event_text(kind, data), width)
         case _:
             text = str(data.get("text") or tool)
     return happening.kind, terminal.one_line(text, width)
+
+
+def _event_text(kind: str, data: Mapping[str, Any]) -> str:
+    """What has happened to the connection, or was asked and answered about a call."""
+    match kind:
+        case "approval_request" | "approval_answer" | "late_result":
+            what = (data.get(key) for key in ("decision", "response", "rule", "by"))
+            return f"{data['tool']}: {', '.join(str(each) for each in what if each)}"
+        case "connection_lost":
+            return f"{data['reason'] or data['code']}; a new connection follows"
+        case "tools_changed":
+            told = [f"+{name}" for name in data["added"]] + [f"-{name}" for name in data["removed"]]
+            return " ".join(told) or "declared anew"
+        case "malformed_function_call":
+            return "the model has made a call that cannot be read"
+        case _:
+            text = f"connection {data['connection']}"
+            text += ", the session is resumed" if data["resumed"] else ""
+            dropped = data["audio_dropped"]
+            return text + (f", {dropped} pieces of sound were dropped" if dropped else "")
 
 
 def _arguments(arguments: dict[str, Any]) -> str:
@@ -135,6 +178,8 @@ def progress_text(data: Mapping[str, Any]) -> str:
     Args:
         data: The data of the event.
     """
+    if data.get("filler"):
+        return f'fills the silence: "{data["message"]}"' if data["message"] else "fills the silence"
     more = {k: v for k, v in data.items() if k not in ("id", "tool", "message", "fraction")}
     words = [str(data["message"])] if data.get("message") else []
     if data.get("fraction") is not None:

@@ -8,15 +8,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.events import EventKind
+from leonidas_tools.live.live_events import LIVE_EVENT
+from leonidas_tools.processors.parts import LATE_RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from genai_processors.content_api import ProcessorPart
+    from google.genai import types
 
 _SPEAKERS = {"input_transcription": "user", "output_transcription": "agent"}
 _SENTENCE_ENDS = (".", "?", "!", "…")
-_PROGRESS = frozenset({EventKind.PROGRESS, EventKind.RETRY, EventKind.FALLBACK, EventKind.UNDO})
+_PROGRESS = frozenset(
+    {
+        EventKind.PROGRESS,
+        EventKind.RETRY,
+        EventKind.FALLBACK,
+        EventKind.UNDO,
+        EventKind.APPROVAL_REQUEST,
+        EventKind.APPROVAL_ANSWER,
+    }
+)
 _COMMON_KEYS = frozenset({"event", "call_id", "tool", "session", "trace_id", "at"})
 
 
@@ -25,8 +38,11 @@ class Happening:
     """Something that happened in a session.
 
     Args:
-        kind: `said`, `called`, `progress`, `retry`, `fallback`, `undo`, `answered`, `cancelled`,
-            `interrupted`, `turn_complete`, or what the program itself has to say.
+        kind: `said`, `called`, `progress`, `retry`, `fallback`, `undo`, `approval_request`,
+            `approval_answer`, `answered`, `late_result`, `cancelled`,
+            `interrupted`, `turn_complete`, `go_away`, an event of the connection
+            (`connection_opened`, `connection_lost`, `connection_renewed`, `tools_changed`,
+            `malformed_function_call`), or what the program itself has to say.
         at_seconds: When, since the session began.
         data: What there is to say about it, as plain JSON.
     """
@@ -45,6 +61,7 @@ class Listener:
 
     Args:
         clock: Tells the time in seconds.
+        declared: The names of the tools that are declared now.
 
     Example:
         >>> from genai_processors.content_api import ProcessorPart
@@ -56,13 +73,22 @@ class Listener:
         ['How are you?', 'Well.']
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        declared: Callable[[], AbstractSet[str]] = frozenset,
+    ) -> None:
         self._clock = clock
+        self._declared = declared
+        self._known_tools = declared()
+        self._connection = 0
         self._began = clock()
         self._speaker = ""
         self._words = ""
         self._names: dict[str, str] = {}
         self._called_at: dict[str, float] = {}
+        self._called_on: dict[str, int] = {}
 
     def happening(self, kind: str, **data: Any) -> Happening:
         """Something that happens now."""
@@ -74,6 +100,8 @@ class Listener:
             yield from self._speech(speaker, part.text)
         elif part.metadata.get("tool_event"):
             yield from self._event(json.loads(part.text))
+        elif part.metadata.get(LIVE_EVENT):
+            yield from self._live_event(json.loads(part.text))
         elif part.part.function_call is not None or part.part.function_response is not None:
             yield from self.pause()
             yield self._call(part)
@@ -100,27 +128,59 @@ class Listener:
             kind = event["event"].removeprefix("tool_")
             yield self.happening(kind, id=event["call_id"], tool=event["tool"], **told)
 
+    def _live_event(self, event: dict[str, Any]) -> Iterator[Happening]:
+        kind = event.pop("event")
+        if kind == "tools_changed":
+            yield from self._tools(event)
+            return
+        yield from self.pause()
+        yield self.happening(kind, **event)
+        if kind == "connection_lost":
+            self._connection = 0
+        elif "connection" in event:
+            self._connection = event["connection"]
+            yield from self._tools({})
+
+    def _tools(self, event: dict[str, Any]) -> Iterator[Happening]:
+        """Which tools have come and gone; a new connection declares others without a word."""
+        before, now = self._known_tools, self._declared()
+        self._known_tools = now
+        if before != now or event:
+            added, removed = sorted(now - before), sorted(before - now)
+            yield self.happening("tools_changed", added=added, removed=removed)
+
     def _call(self, part: ProcessorPart) -> Happening:
         call, response = part.part.function_call, part.part.function_response
         if call is not None:
             identifier = call.id or ""
             self._names[identifier] = call.name or ""
             self._called_at[identifier] = self._clock()
+            self._called_on[identifier] = self._connection
             return self.happening("called", id=call.id, tool=call.name, arguments=call.args or {})
         if cancelled := part.tool_cancellation:
             return self.happening("cancelled", id=cancelled, tool=self._names.get(cancelled))
         assert response is not None
-        seconds = self._clock() - self._called_at.get(response.id or "", self._clock())
+        if part.metadata.get(LATE_RESULT):  # that of a call which has had its answer
+            body = response.response or {}
+            return self.happening("late_result", id=response.id, tool=response.name, response=body)
+        return self._answer(response)
+
+    def _answer(self, response: types.FunctionResponse) -> Happening:
+        identifier = response.id or ""
+        seconds = self._clock() - self._called_at.get(identifier, self._clock())
+        # Only the connection that has called can be answered: to another one it is told.
+        renewed = self._called_on.get(identifier, self._connection) != self._connection
         return self.happening(
             "answered",
             id=response.id,
             tool=response.name,
             seconds=round(seconds, 4),
             response=response.response or {},
+            **({"after_reconnect": True} if renewed else {}),
         )
 
     def _turn(self, part: ProcessorPart) -> Iterator[Happening]:
         for kind in ("interrupted", "turn_complete", "go_away"):
-            if part.metadata.get(kind):
+            if told := part.metadata.get(kind):
                 yield from self.pause()
-                yield self.happening(kind)
+                yield self.happening(kind, **(told if isinstance(told, dict) else {}))

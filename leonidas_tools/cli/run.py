@@ -1,102 +1,189 @@
 """`leonidas run`: a conversation with tools, shown as it happens."""
 
 import os
+import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from leonidas_tools.cli import options
+from leonidas_tools.cli.generations import ALL, check_profile, model_of, scenarios_of
 from leonidas_tools.cli.places import default_config, find_scenario
 
 if TYPE_CHECKING:
     from leonidas_tools.cli.display import Display
     from leonidas_tools.cli.summary import Summary
+    from leonidas_tools.cli.voice.choice import Voice, VoiceOptions
 
-DEFAULT_MODEL = "gemini-2.5-flash-native-audio-preview-12-2025"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
+DEMO = ("demo", "tools_change")
 _INTERRUPTED = 130
 
 
-def run(
-    scenarios: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SCENARIO]...",
-            help="Scenarios for the simulator: files, or names such as demo, cancel, burst.",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-    ] = None,
-    model: Annotated[
-        str, typer.Option(envvar="LEONIDAS_MODEL", help="The live model of a real session.")
-    ] = DEFAULT_MODEL,
-    speed: Annotated[
-        float, typer.Option(min=0.01, help="How fast a scenario is played; inf without pauses.")
-    ] = 1.0,
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Access:
+    """How a real server is reached, if it is.
+
+    Args:
+        api_key: The key of the Gemini API.
+        vertex: Whether to go to Vertex AI, by what the environment says.
+    """
+
+    api_key: str | None
+    vertex: bool
+
+    def __bool__(self) -> bool:
+        return self.vertex or self.api_key is not None
+
+
+def run(  # noqa: PLR0913, PLR0917 - the options of a command
+    scenarios: options.Scenarios = None,
+    config: options.Config = None,
+    model: options.Model = None,
+    profile: options.Profile = None,
+    speed: options.Speed = 1.0,
+    voice: options.Voice = None,
+    microphone: options.Microphone = None,
+    speaker: options.Speaker = None,
+    json_lines: options.JsonLines = False,
 ) -> None:
     """Hold a conversation and show what is said, called, answered and cancelled.
 
     With GEMINI_API_KEY or GOOGLE_API_KEY in the environment, or in a file .env, it is a real
-    session: type what you have to say. Without, or for a named scenario, the embedded simulator
-    plays. Audio devices are not used: what is spoken is shown as text.
+    session; with GOOGLE_GENAI_USE_VERTEXAI=true, on Vertex AI, whose project and location are in
+    the environment too. Speak, or type what you have to say. Without, or for a named scenario, the
+    embedded simulator plays; where the scenario waits for text, type it.
 
     Ends with 1 if any call was not answered exactly once or the protocol was broken, 2 for wrong
-    usage or settings, 130 after Ctrl-C.
+    usage or settings, 130 after Ctrl-C. A call whose connection was lost counts as answered when
+    its outcome was told on a later one.
     """
     import asyncio
 
     from leonidas_tools.cli.display import JsonLines, Lines
+    from leonidas_tools.cli.voice.choice import VoiceOptions
 
     display: Display = JsonLines() if json_lines else Lines()
-    key = next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
+    sound = VoiceOptions(wanted=voice, microphone=microphone, speaker=speaker)
+    access = _access()
     config = config or default_config()
-    if key and not scenarios:
-        results = asyncio.run(_talk(display, config, key, model))
+    if profile is not None:
+        check_profile(profile)
+    if access and not scenarios and profile != ALL:
+        model = model or model_of(profile, vertex=access.vertex)
+        results = asyncio.run(_talk(display, config, access, model, profile, sound))
     else:
-        files = [find_scenario(name) for name in scenarios or ["demo"]]
-        results = asyncio.run(_play(display, config, files, speed, has_key=bool(key)))
+        names = scenarios or (scenarios_of(profile) if profile else DEMO)
+        files = [find_scenario(name) for name in names]
+        played = _Played(files=files, profile=profile, speed=speed, has_access=bool(access))
+        results = asyncio.run(_play(display, config, played, sound))
     if not all(result.ok for result in results):
         raise typer.Exit(1)
     if any(result.interrupted for result in results):
         raise typer.Exit(_INTERRUPTED)
 
 
-async def _talk(display: "Display", config: Path, key: str, model: str) -> "list[Summary]":
-    """A real session."""
-    from leonidas_tools.cli.conversation import with_gemini
-    from leonidas_tools.cli.starting import started
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Played:
+    """What the simulator is to play.
 
+    Args:
+        files: The scenarios.
+        profile: The profile of those that name no generation.
+        speed: How fast.
+        has_access: Whether a real session could have been had.
+    """
+
+    files: list[Path]
+    profile: str | None
+    speed: float
+    has_access: bool
+
+
+def _access() -> _Access:
+    """What the environment says about a real server."""
+    key = next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
+    switches = (os.environ.get(name, "").lower() for name in VERTEX_VARIABLES)
+    vertex = any(switch in ("true", "1") for switch in switches)
+    return _Access(api_key=None if vertex else key, vertex=vertex)
+
+
+async def _talk(
+    display: "Display",
+    config: Path,
+    access: _Access,
+    model: str,
+    profile: str | None,
+    options: "VoiceOptions",
+) -> "list[Summary]":
+    """A real session."""
+    from leonidas_tools.cli.conversation import Company
+    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.typed import TypedLines
+    from leonidas_tools.cli.with_gemini import with_gemini
+
+    terminal = sys.stdin is not None and sys.stdin.isatty()
+    voice = options.choose(by_default=terminal)
+    typed = None if voice.microphone is not None and not terminal else TypedLines()
     async with started(config) as tools:
-        _announce(display, f"Gemini Live, {model}; type what you say, Ctrl-D to end", mode="live")
-        result = await with_gemini(tools, display, api_key=key, model=model)
+        where = "Gemini Live on Vertex AI" if access.vertex else "Gemini Live"
+        _announce(display, f"{where}, {model}; {_how_to_talk(voice)}", mode="live")
+        company = Company(tools=tools, display=display, voice=voice, typed=typed)
+        result = await with_gemini(company, model=model, profile=profile, api_key=access.api_key)
         display.close(result)
     return [result]
 
 
+def _how_to_talk(voice: "Voice") -> str:
+    if voice.ends:
+        return "the recording is played"
+    if voice.microphone is not None:
+        return "speak or type, Ctrl-C to end; with headphones the model does not hear itself"
+    why = f"; no voice, since {voice.why_not}" if voice.why_not else ""
+    return f"type what you say, Ctrl-D to end{why}"
+
+
 async def _play(
-    display: "Display", config: Path, files: list[Path], speed: float, *, has_key: bool
+    display: "Display", config: Path, played: _Played, options: "VoiceOptions"
 ) -> "list[Summary]":
     """Scenarios, one after another."""
-    from leonidas_tools.cli.conversation import with_simulator
+    from leonidas_tools.cli.conversation import Company
+    from leonidas_tools.cli.generations import generation_for
     from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.typed import TypedLines
+    from leonidas_tools.cli.with_simulator import waits_for_text, with_simulator
     from leonidas_tools.live.simulator import Scenario
 
-    scenarios = [Scenario.load(file) for file in files]
-    reason = "a scenario was named" if has_key else f"there is no {KEY_VARIABLES[0]}"
+    scenarios = [Scenario.load(file) for file in played.files]
+    generations = [generation_for(scenario, played.profile) for scenario in scenarios]
+    reason = _why_simulated(played)
+    typed = TypedLines()
     results: list[Summary] = []
     async with started(config) as tools:
-        for scenario in scenarios:
-            text = f"the simulator plays {scenario.name!r}, since {reason}"
-            _announce(display, text, mode="simulator", scenario=scenario.name)
-            result = await with_simulator(tools, display, scenario=scenario, speed=speed)
+        for scenario, generation in zip(scenarios, generations, strict=True):
+            voice = options.choose(by_default=False)
+            more = "; what you type is heard" if waits_for_text(scenario) else ""
+            text = f"the simulator plays {scenario.name!r}, since {reason}{more}"
+            told = {"mode": "simulator", "scenario": scenario.name, "profile": generation.profile}
+            _announce(display, text, **told)
+            company = Company(tools=tools, display=display, voice=voice, typed=typed)
+            result = await with_simulator(
+                company, scenario=scenario, generation=generation, speed=played.speed
+            )
             display.close(result)
             results.append(result)
             if result.interrupted:
                 break
     return results
+
+
+def _why_simulated(played: _Played) -> str:
+    if not played.has_access:
+        return f"there is no {KEY_VARIABLES[0]}"
+    return "all profiles are wanted" if played.profile == ALL else "a scenario was named"
 
 
 def _announce(display: "Display", text: str, **data: str) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.cli.outcomes import told_outcomes
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from leonidas_tools.cli.happenings import Happening
-    from leonidas_tools.live.simulator import CallRecord, LiveSimulator
+    from leonidas_tools.cli.outcomes import ToldOutcome
+    from leonidas_tools.live.simulator import CallRecord, LiveSimulator, Outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,10 +23,12 @@ class CallSummary:
     Args:
         id: Its id.
         tool: The name that was called.
-        status: The status of its answer; `cancelled`, or `unanswered`.
+        status: The status of its answer; `cancelled`, `repeated` where the model has made the call
+            again after a reconnect, or `unanswered`.
         seconds: From the call to its answer or its cancellation.
         answers: How many answers ended it.
         ok: Whether it was answered exactly once, or not at all after a cancellation.
+        survived: Whether it has outlived the connection it was made on.
     """
 
     id: str | None
@@ -31,6 +37,7 @@ class CallSummary:
     seconds: float | None = None
     answers: int = 0
     ok: bool = False
+    survived: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,16 +48,25 @@ class Summary:
         calls: Every call.
         problems: All that went wrong, a sentence each.
         interrupted: Whether the user has ended it before its time.
+        connections: How many connections it had.
+        violations: How often the protocol was broken, where somebody has looked.
     """
 
     calls: Sequence[CallSummary]
     problems: Sequence[str] = ()
     interrupted: bool = False
+    connections: int = 1
+    violations: int = 0
 
     @property
     def ok(self) -> bool:
         """Whether nothing went wrong."""
         return not self.problems
+
+    @property
+    def survived(self) -> int:
+        """How many calls have outlived their connection."""
+        return sum(call.survived for call in self.calls)
 
     @property
     def verdict(self) -> str:
@@ -60,33 +76,47 @@ class Summary:
         told = [f"{len(right) - cancelled} answered once", f"{cancelled} cancelled"]
         if wrong := len(self.calls) - len(right):
             told.append(f"{wrong} wrong")
-        end = "interrupted" if self.interrupted else "all is well" if self.ok else "failed"
-        return f"{len(self.calls)} calls: {', '.join(told)}; {end}"
+        parts = [f"{len(self.calls)} calls: {', '.join(told)}"]
+        if self.connections > 1:
+            parts.append(f"{self.connections} connections, {self.survived} calls outlived theirs")
+        if self.violations:
+            parts.append(f"{self.violations} violations")
+        parts.append("interrupted" if self.interrupted else "all is well" if self.ok else "failed")
+        return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         """As the last object of `--json`."""
         return {
             "ok": self.ok,
             "interrupted": self.interrupted,
+            "connections": self.connections,
+            "survived": self.survived,
+            "violations": self.violations,
             "calls": [asdict(call) for call in self.calls],
             "problems": list(self.problems),
         }
 
 
 class CallLog:
-    """Keeps account of the calls of a real session, by what the session hands on."""
+    """Keeps account of the calls of a session, by what the session hands on."""
 
     def __init__(self) -> None:
         self.calls: dict[str, CallSummary] = {}
+        self.connections = 0
 
     def note(self, happening: Happening) -> None:
-        """Takes down a call, an answer or a cancellation."""
-        data = happening.data
+        """Takes down a call, an answer, a cancellation or a connection."""
+        if happening.kind in ("connection_opened", "connection_renewed"):
+            self.connections = happening.data["connection"]
+        elif happening.kind in ("called", "answered", "cancelled"):
+            self._note_call(happening.kind, happening.data)
+
+    def _note_call(self, kind: str, data: Mapping[str, Any]) -> None:
         identifier = str(data.get("id"))
         call = self.calls.get(identifier)
-        if happening.kind == "called":
+        if kind == "called":
             self.calls[identifier] = CallSummary(id=data["id"], tool=data["tool"])
-        elif happening.kind == "answered":
+        elif kind == "answered":
             call = call or CallSummary(id=data["id"], tool=data["tool"])
             self.calls[identifier] = replace(
                 call,
@@ -94,8 +124,9 @@ class CallLog:
                 seconds=data["seconds"],
                 answers=call.answers + 1,
                 ok=call.answers == 0 and call.status != "cancelled",
+                survived=bool(data.get("after_reconnect")),
             )
-        elif happening.kind == "cancelled" and call is not None and not call.answers:
+        elif call is not None and not call.answers:
             self.calls[identifier] = replace(call, status="cancelled", ok=True)
 
 
@@ -108,31 +139,59 @@ def of_session(log: CallLog, errors: Iterable[str], *, interrupted: bool) -> Sum
         interrupted: Whether the user has ended it.
     """
     calls = list(log.calls.values())
-    return Summary(calls=calls, problems=[*_wrong(calls), *errors], interrupted=interrupted)
+    return Summary(
+        calls=calls,
+        problems=[*_wrong(calls), *errors],
+        interrupted=interrupted,
+        connections=log.connections,
+    )
 
 
-def of_simulation(simulator: LiveSimulator, errors: Iterable[str], *, interrupted: bool) -> Summary:
+def of_simulation(
+    simulator: LiveSimulator, log: CallLog, errors: Iterable[str], *, interrupted: bool
+) -> Summary:
     """What became of a scenario, by the simulator's own records.
 
     Args:
         simulator: Has played it.
+        log: What the session has handed on.
         errors: What broke it off.
         interrupted: Whether the user has ended it.
     """
-    calls = [_recorded(record) for record in simulator.calls]
-    outcomes = [
-        str(outcome)
-        for outcome in simulator.outcomes
-        if outcome.status == "failed" or (outcome.status == "left" and not interrupted)
-    ]
-    problems = [*_wrong(calls), *map(str, simulator.violations), *outcomes, *errors]
+    told = told_outcomes(simulator.texts_received)
+    records = simulator.calls
+    calls = [_recorded(record, told, records) for record in records]
+    outcomes = _troubles(simulator.outcomes, interrupted=interrupted)
+    violations = simulator.violations
+    problems = [*_wrong(calls), *map(str, violations), *outcomes, *errors]
     if not simulator.outcomes and not interrupted and not problems:
         problems.append("the scenario was not played")
-    return Summary(calls=calls, problems=problems, interrupted=interrupted)
+    return Summary(
+        calls=calls,
+        problems=problems,
+        interrupted=interrupted,
+        connections=log.connections,
+        violations=len(violations),
+    )
 
 
-def _recorded(record: CallRecord) -> CallSummary:
+def _troubles(outcomes: Iterable[Outcome], *, interrupted: bool) -> list[str]:
+    """What did not go as written; what comes after the first failure only follows from it."""
+    troubles: list[str] = []
+    for outcome in outcomes:
+        if outcome.status == "failed" or (outcome.status == "left" and not interrupted):
+            troubles.append(str(outcome))
+        if outcome.status == "failed":
+            break
+    return troubles
+
+
+def _recorded(
+    record: CallRecord, told: Sequence[ToldOutcome], records: Iterable[CallRecord]
+) -> CallSummary:
     finals = record.final_answers
+    if not finals and not record.cancelled:
+        return _outlived(record, told, records)
     ended_at = finals[0].at if finals else record.cancelled_at
     status = (finals[0].status or "answered") if finals else "unanswered"
     return CallSummary(
@@ -142,6 +201,35 @@ def _recorded(record: CallRecord) -> CallSummary:
         seconds=None if ended_at is None else ended_at - record.sent_at,
         answers=len(finals),
         ok=record.answered_once,
+    )
+
+
+def _outlived(
+    record: CallRecord, told: Sequence[ToldOutcome], records: Iterable[CallRecord]
+) -> CallSummary:
+    """A call whose connection has brought no answer: a later one may have."""
+    call = CallSummary(id=record.id, tool=record.name)
+    outcomes = [each for each in told if each.is_of(record)]
+    if outcomes:
+        # A connection that is lost in its turn may have taken the outcome with it.
+        most = max(Counter(each.connection for each in outcomes).values())
+        return replace(
+            call,
+            status=outcomes[0].status,
+            seconds=outcomes[0].at - record.sent_at,
+            answers=most,
+            ok=most == 1,
+            survived=True,
+        )
+    if any(_repeats(later, record) for later in records):
+        return replace(call, status="repeated", ok=True, survived=True)
+    return call
+
+
+def _repeats(later: CallRecord, record: CallRecord) -> bool:
+    return later.connection > record.connection and (later.name, later.args) == (
+        record.name,
+        record.args,
     )
 
 

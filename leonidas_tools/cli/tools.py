@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.typed_arguments import typed_arguments
 
 if TYPE_CHECKING:
     from leonidas_tools import ToolResult
@@ -87,30 +88,11 @@ def call(
     """
     from leonidas_tools.cli import terminal
 
-    given = _arguments(arguments or [])
+    given = typed_arguments(arguments or [])
     result = asyncio.run(_called(config or default_config(), name, given))
     terminal.write_json(result.to_response(), indent=None if as_json else 2)
     if not result.ok:
         raise typer.Exit(1)
-
-
-def _arguments(words: list[str]) -> dict[str, Any]:
-    """Arguments as they were typed; the tool's own validation makes numbers of digits.
-
-    Raises:
-        typer.BadParameter: They are neither JSON nor key=value.
-    """
-    if len(words) == 1 and words[0].lstrip().startswith("{"):
-        try:
-            parsed: dict[str, Any] = json.loads(words[0])
-        except ValueError as error:
-            raise typer.BadParameter(f"the arguments are not JSON: {error}") from None
-        return parsed
-    pairs = [word.partition("=") for word in words]
-    for key, equals, _ in pairs:
-        if not equals or not key:
-            raise typer.BadParameter(f"{key!r} is not key=value")
-    return {key: value for key, _, value in pairs}
 
 
 async def _described(config: Path, category: str | None, query: str | None) -> list[dict[str, Any]]:
@@ -135,9 +117,10 @@ async def _one_described(config: Path, name: str) -> dict[str, Any]:
 
 
 async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolResult":
+    from leonidas_tools.approvals.terminal import TerminalChannel
     from leonidas_tools.cli.starting import started
 
-    async with started(config, needed=name) as tools:
+    async with started(config, needed=name, approval=TerminalChannel()) as tools:
         tools.monitor.subscribe(_show_progress)
         return await tools.execute(name, arguments)
 
@@ -147,4 +130,4 @@ def _show_progress(event: "ToolEvent") -> None:
     from leonidas_tools.cli.display import progress_text
 
     if not event.ends_call and event.data:
-        terminal.messages().print(f"{event.call.name}: {progress_text(event.data)}")
+        terminal.messages().print(f"{event.call.name}: {progress_text(event.shown())}")

@@ -14,29 +14,54 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 4096
 
 
-async def typed_lines(descriptor: int = 0) -> AsyncIterator[str]:
-    """The lines of standard input until it ends; empty ones are left out.
+class TypedLines:
+    """The lines of standard input, of which each is read once, whoever reads it.
+
+    Nothing is read before somebody asks for the first line.
 
     Args:
         descriptor: The file descriptor to read.
     """
-    loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[str | None] = asyncio.Queue()
 
-    def read() -> None:
+    def __init__(self, descriptor: int = 0) -> None:
+        self.ended = asyncio.Event()
+        """Set when all lines are read."""
+        self.interactive = os.isatty(descriptor)
+        """Whether a person types, who sees what is said."""
+        self._descriptor = descriptor
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._reader: threading.Thread | None = None
+
+    async def lines(self) -> AsyncIterator[str]:
+        """The lines until it ends; empty ones are left out."""
+        self._start()
+        while not self.ended.is_set():
+            line = await self._lines.get()
+            if line is None:
+                self.ended.set()
+            elif line := line.strip():
+                yield line
+
+    def _start(self) -> None:
+        if self._reader is None:
+            loop = asyncio.get_running_loop()
+            # A read cannot be interrupted, and must not keep the program from ending.
+            self._reader = threading.Thread(
+                target=self._read, args=(loop,), name="typed-lines", daemon=True
+            )
+            self._reader.start()
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        def put(line: str | None) -> None:
+            loop.call_soon_threadsafe(self._lines.put_nowait, line)
+
         # Not by `sys.stdin`: its lock, held by a thread that waits, breaks the program's exit.
         with suppress(RuntimeError, OSError):  # the loop is closed; there is no standard input
             rest = b""
-            while chunk := os.read(descriptor, _CHUNK_BYTES):
+            while chunk := os.read(self._descriptor, _CHUNK_BYTES):
                 *whole, rest = (rest + chunk).split(b"\n")
                 for line in whole:
-                    loop.call_soon_threadsafe(lines.put_nowait, line.decode(errors="replace"))
-            loop.call_soon_threadsafe(lines.put_nowait, rest.decode(errors="replace"))
+                    put(line.decode(errors="replace"))
+            put(rest.decode(errors="replace"))
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(lines.put_nowait, None)
-
-    # A read cannot be interrupted, and must not keep the program from ending.
-    threading.Thread(target=read, name="typed-lines", daemon=True).start()
-    while (line := await lines.get()) is not None:
-        if line := line.strip():
-            yield line
+            put(None)

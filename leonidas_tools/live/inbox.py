@@ -6,12 +6,15 @@ import asyncio
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
+from google.genai import types
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from genai_processors.content_api import ProcessorPart
 
 _REMEMBERED_IDS = 4096
+_SILENT = types.FunctionResponseScheduling.SILENT
 
 
 class Inbox:
@@ -51,6 +54,11 @@ class Inbox:
         self._answers.append(part)
         self._changed.set()
         return True
+
+    def put_late(self, part: ProcessorPart) -> None:
+        """Takes in what has become of a call that was answered already."""
+        self._answers.append(part)
+        self._changed.set()
 
     def asked(self, call_id: str) -> None:
         """The model has made a call, or made it once more."""
@@ -95,8 +103,11 @@ class Inbox:
     def _next(self) -> ProcessorPart | None:
         self._changed.clear()
         if self._answers:
-            self._turn_expected = True
-            return self._answers.popleft()
+            answer = self._answers.popleft()
+            response = answer.function_response
+            if response is None or response.scheduling != _SILENT:
+                self._turn_expected = True
+            return answer
         if not self._input:
             return None
         part = self._input.popleft()

@@ -10,13 +10,25 @@ from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 from google.genai import errors
 
-from leonidas_tools.calls import ToolSession
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
 from leonidas_tools.live.inbox import Inbox
+from leonidas_tools.live.live_events import LiveEvents
+from leonidas_tools.live.outbox import Outbox
+from leonidas_tools.live.silence import SilenceFiller
+from leonidas_tools.live.words import Words
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.parts import call_id
+from leonidas_tools.processors.parts import (
+    EventPart,
+    call_id,
+    late_result_part,
+    late_result_text,
+    progress_part,
+)
 from leonidas_tools.processors.requests import is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.state import AgentState, StateChange
+from leonidas_tools.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator
@@ -63,8 +75,9 @@ class LiveToolSession(Stage):
         loop = _Loop(self.model, self.tools, self.session, self.settle_seconds)
         driving = processor.create_task(loop.drive(content))
         try:
-            async for part in loop.outputs():
-                yield part
+            with stream.shared(session=self.session):  # a stage behind this one is in it, too
+                async for part in loop.out.parts():
+                    yield part
         finally:
             driving.cancel()
             await asyncio.wait([driving])
@@ -86,12 +99,18 @@ class _Loop:
         self._inbox = Inbox(settle_seconds)
         # The yielding generator must not be where answers are routed: a slow player would hold
         # them back. So everything ready to be heard waits in a queue of its own.
-        self._out: asyncio.Queue[ProcessorPart | BaseException | None] = asyncio.Queue()
+        self.out = Outbox()
+        self._words = Words(session)
+        self._events = LiveEvents(tools, session)
+        self._silence = SilenceFiller(tools, show=self.out.put, say=self._interim)
 
     async def drive(self, content: AsyncIterable[ProcessorPart]) -> None:
         """Runs the session to its end; what goes wrong is raised to whoever reads it."""
+        approvals = self._session.get(Approvals)
         unsubscribe = self._session.get(AgentState).on_change(self._on_state)
+        no_more_results = approvals.on_result(self._tell_late)
         failure: BaseException | None = None
+        self._events.tell("session_started")
         try:
             # A context of its own: a lost connection ends this one and not the caller's.
             async with processor.context():
@@ -104,14 +123,11 @@ class _Loop:
             failure = error
         finally:
             unsubscribe()
-            self._out.put_nowait(failure)
-
-    async def outputs(self) -> AsyncIterator[ProcessorPart]:
-        """What the listener gets."""
-        while (item := await self._out.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+            no_more_results()
+            approvals.withdraw_all()  # who was asked has gone
+            self._silence.close()
+            self._events.tell("session_ended")
+            self.out.close(failure)
 
     async def _read(self, content: AsyncIterable[ProcessorPart]) -> None:
         """Takes in the user's side; a request to the tools does not go to the model."""
@@ -119,23 +135,50 @@ class _Loop:
             if is_request(part):
                 await self._answer_request(part)
             else:
+                if part.part.text:
+                    self._session.get(Turns).next()
+                self._words.typed(part)
                 self._inbox.put(part)
         self._inbox.end_input()
 
     async def _answer_request(self, part: ProcessorPart) -> None:
         with stream.shared(session=self._session):
             async for answer in self._tools([part]):
-                self._out.put_nowait(answer)
+                self.out.put(answer)
 
     async def _converse(self) -> None:
         with stream.shared(session=self._session):
             async for part in self._tools(self._heard()):
                 response = part.function_response
                 if response is None:
-                    self._out.put_nowait(part.metadata.get(_HANDED_ON, part))
-                    continue
-                if part.tool_cancellation or self._inbox.put_answer(response.id or "", part):
-                    self._out.put_nowait(_listed(part))
+                    self._hand_on(part)
+                elif part.tool_cancellation:
+                    self.out.put(_listed(part))
+                else:
+                    self._silence.answered(response.id or "")
+                    if self._inbox.put_answer(response.id or "", part):
+                        self.out.put(_listed(part))
+
+    def _hand_on(self, part: ProcessorPart) -> None:
+        """Gives the listener what is for him; the progress of a tool is for the model as well."""
+        self.out.put(part.metadata.get(_HANDED_ON, part))
+        progress = progress_part(part.event) if isinstance(part, EventPart) else None
+        if progress is not None:
+            self._interim(progress)
+
+    def _interim(self, part: ProcessorPart) -> None:
+        """Gives the model an answer that is not the last, where its processor can tell."""
+        response = part.function_response
+        takes = getattr(self._model, "takes_interim_answers", False)
+        if takes and response is not None and response.id in self._inbox.pending:
+            self._inbox.put_answer(response.id, part)
+
+    def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
+        """Gives the model what has become of a call that it was told to wait for."""
+        part = late_result_part(call, result)
+        takes = getattr(self._model, "takes_late_results", False)
+        self._inbox.put_late(part if takes else late_result_text(part))
+        self.out.put(_listed(part))
 
     async def _heard(self) -> AsyncIterator[ProcessorPart]:
         """What the model says; its calls are noted on the way to the tools."""
@@ -145,13 +188,21 @@ class _Loop:
                 # The client takes no answer without an id, so a call without one is given one.
                 identifier = call_id(part) or uuid.uuid4().hex
                 self._inbox.asked(identifier)
+                self._silence.called(identifier, inner.function_call.name or "")
                 part = _with_id(part, identifier)  # noqa: PLW2901 - the same call
                 # Through the tools as well, so that the listener hears of it in its turn.
                 yield ProcessorPart("", metadata={_HANDED_ON: _listed(part)})
             elif inner.function_response is not None and part.tool_cancellation:
                 self._inbox.cancelled(part.tool_cancellation)
-            elif part.get_metadata("turn_complete"):
-                self._inbox.turn_ended()
+                self._silence.answered(part.tool_cancellation)
+            else:
+                if part.substream_name == "input_transcription" or part.metadata.get("interrupted"):
+                    self._session.get(Turns).next()
+                self._silence.heard(part)
+                self._words.heard(part)
+                self._events.heard(part)
+                if part.get_metadata("turn_complete"):
+                    self._inbox.turn_ended()
             yield part
 
     def _on_state(self, change: StateChange) -> None:

@@ -23,6 +23,7 @@ from leonidas_tools.mcp.errors import server_down, server_lost
 from leonidas_tools.mcp.http import NOT_SENT, SESSION_GONE, http_streams, sse_streams, why
 from leonidas_tools.mcp.redaction import Redaction, place
 from leonidas_tools.mcp.stdio import StdioServer
+from leonidas_tools.mcp.wire_logs import discreet_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +61,7 @@ class Connection:
         self._listening: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        self._stack.enter_context(discreet_logs(self._redact))
         try:
             await self._stack.enter_async_context(self._client)
         except BaseException:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
+from leonidas_tools.redaction import MASK, redact_text
+from leonidas_tools.settings.shown import without_secret_options
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -15,7 +18,7 @@ _SHORTEST_SECRET = 4
 
 
 class Redaction:
-    """Replaces a server's environment, headers and credentials wherever they appear in a text.
+    """Masks a server's environment, headers and credentials in a text, and what looks so.
 
     Args:
         settings: The server's settings.
@@ -34,12 +37,18 @@ class Redaction:
     def __call__(self, text: str) -> str:
         """The text without secrets."""
         for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+            text = text.replace(secret, MASK)
+        return redact_text(text)
 
 
 def _secrets(settings: MCPServerSettings) -> Iterator[str]:
     yield from settings.env.values()
+    masked = without_secret_options(settings.args)
+    for argument, shown in zip(settings.args, masked, strict=True):
+        if shown == MASK:
+            yield argument
+        elif shown != argument:
+            yield argument.partition("=")[2]
     for value in settings.headers.values():
         yield value
         yield value.rpartition(" ")[2]  # without `Bearer`

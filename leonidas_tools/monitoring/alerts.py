@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from leonidas_tools.redaction import described
+
 if TYPE_CHECKING:
     from leonidas_tools.events import ToolEvent
 
@@ -193,8 +195,8 @@ class Alerts:
         for subscriber in self._subscribers:
             try:
                 subscriber(alert)
-            except Exception:  # noqa: BLE001 - whoever listens must not break a call
-                _log.exception("A subscriber of alerts failed: %r", subscriber)
+            except Exception as error:  # noqa: BLE001 - whoever listens must not break a call
+                _log.warning("A subscriber of alerts failed: %s", described(error))
 
 
 def _crossed(rule: Rule, value: float | None) -> bool:

@@ -101,6 +101,7 @@ class HealthReport:
         alerts: What fires.
         settings_error: What is wrong with the settings file, if anything.
         loop_lag_seconds: How late the event loop runs what is due, where that is measured.
+        breakers: The state of every breaker that watches a tool, by its name.
         at: When the report was made, in seconds since the epoch.
     """
 
@@ -113,6 +114,7 @@ class HealthReport:
     alerts: Sequence[str] = ()
     settings_error: str | None = None
     loop_lag_seconds: float | None = None
+    breakers: dict[str, str] = field(default_factory=dict)
     at: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -161,11 +163,13 @@ class Health:
             vitals.settings_error(),
             vitals.loop_lag_seconds(),
         )
+        breakers = dict(vitals.breakers())
         findings = [
             *self._system_findings(now),
             *_tool_findings(tools),
             *_call_findings(under_way),
             *_vital_findings(threads, error, lag),
+            *_breaker_findings(breakers),
             *(("degraded", sentence) for sentence in alerts),
         ]
         findings.sort(key=lambda finding: _WORST.index(finding[0]), reverse=True)
@@ -179,6 +183,7 @@ class Health:
             alerts=alerts,
             settings_error=error,
             loop_lag_seconds=lag,
+            breakers=breakers,
             at=now,
         )
 
@@ -223,6 +228,12 @@ def _vital_findings(threads: int, error: str | None, lag: float | None) -> Itera
     if lag is not None and lag >= _DEGRADED_LAG_SECONDS:
         state: HealthState = "unhealthy" if lag >= _UNHEALTHY_LAG_SECONDS else "degraded"
         yield state, f"The event loop runs {lag:.2f} s late: a tool blocks it."
+
+
+def _breaker_findings(breakers: dict[str, str]) -> Iterator[Finding]:
+    for name, state in breakers.items():
+        if state != "closed":
+            yield "degraded", f"The tool {name!r} keeps failing and is left alone for a while."
 
 
 def _oldest(under_way: Sequence[Call]) -> dict[str, Any] | None:

@@ -30,13 +30,17 @@ class UnderWay:
     Args:
         tool: The tool's name.
         call_id: The id the answer must carry, where the server gave one.
+        session: The id of its conversation.
         trace_id: Names the call in events and logs.
+        at: When it began, in seconds since the epoch.
         seconds: How long it has been under way.
     """
 
     tool: str
     call_id: str | None
+    session: str
     trace_id: str
+    at: float
     seconds: float
 
 
@@ -104,7 +108,9 @@ class Ledger:
             UnderWay(
                 tool=event.call.name,
                 call_id=event.call.id,
+                session=event.call.session.id,
                 trace_id=event.call.trace_id,
+                at=event.at,
                 seconds=max(now - event.at, 0.0),
             )
             for event in self._open.copy().values()

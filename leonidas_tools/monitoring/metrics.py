@@ -119,7 +119,7 @@ class Metrics:
         """One figure of the recent past; `None` where there were no calls to measure.
 
         Args:
-            metric: `error_rate`, `mean_seconds`, `p95_seconds`, `p99_seconds`,
+            metric: `error_rate`, `mean_seconds`, `p50_seconds`, `p95_seconds`, `p99_seconds`,
                 `calls_per_minute` or `active`.
             tool: Of this tool; of the system for `None`.
             now: The time, in seconds since the epoch.

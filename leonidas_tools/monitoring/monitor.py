@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.event_stream import EventStream
 from leonidas_tools.events import EventKind
 from leonidas_tools.monitoring.alerts import Alert, Alerts, Rule
+from leonidas_tools.monitoring.frequency import Frequency
 from leonidas_tools.monitoring.history import History
 from leonidas_tools.monitoring.ledger import Ledger
 from leonidas_tools.monitoring.metrics import Metrics
+from leonidas_tools.monitoring.vitals import Vitals
+from leonidas_tools.redaction import described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from leonidas_tools.calls import ResultStatus
     from leonidas_tools.events import Sink, ToolEvent
     from leonidas_tools.monitoring.prometheus import PrometheusExporter
-    from leonidas_tools.monitoring.vitals import Vitals
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +72,12 @@ class Monitor:
         self._metrics = Metrics(active=self._ledger.active, most_tools=most_tools)
         self._history = History(history_size)
         self._alerts = Alerts(self._metrics, alerts)
-        self._vitals = vitals
-        self._subscribers: tuple[Sink, ...] = ()
+        self._frequency = Frequency()
+        self._vitals = vitals or Vitals()
+        self.events = EventStream(calls=self._under_way, breakers=self._vitals.breakers)
+        """What happens, for whoever follows it; see `EventStream.subscribe`."""
+        self._subscribers: tuple[Sink, ...] = (self.events,)
+        self._alerts.subscribe(lambda alert: self.events.publish("alert", **alert.to_json()))
         self._waiting: deque[ToolEvent] = deque()
 
     def __call__(self, event: ToolEvent) -> None:
@@ -98,7 +108,21 @@ class Monitor:
             tool: A tool's name; one that was never called has zeros.
         """
         self._count()
-        return self._metrics.to_json(tool)
+        figures = self._metrics.to_json(tool)
+        if tool is None:
+            figures["system"]["busy_minutes"] = self._frequency.busy_minutes
+            kept = {"breakers": self._vitals.breakers(), "cache": self._vitals.cache()}
+            figures |= {name: dict(figure) for name, figure in kept.items() if figure}
+        return figures
+
+    def median_seconds(self, tool: str) -> float | None:
+        """How long a tool's recent calls have taken in the middle; `None` where there were none.
+
+        Args:
+            tool: A tool's name.
+        """
+        self._count()
+        return self._metrics.measure("p50_seconds", tool, time.time())
 
     def history(
         self,
@@ -139,16 +163,21 @@ class Monitor:
         self._alerts.evaluate()
         return [alert.to_json() for alert in self._alerts.firing()]
 
-    def configure(self, *, history_size: int, alerts: Iterable[Rule]) -> None:
+    def configure(
+        self, *, history_size: int, alerts: Iterable[Rule], warn_per_minute: int | None = 30
+    ) -> None:
         """Takes over changed settings; what was counted stays, and so do the newest records.
 
         Args:
             history_size: How many ended calls are remembered from now on.
             alerts: The rules of the alerts from now on.
+            warn_per_minute: More calls of a session than this, in a minute, are said in the log.
         """
         self._count()
+        self._frequency.most_per_minute = warn_per_minute
         self._history.resize(history_size)
         self._alerts.configure(alerts)
+        self.events.publish("settings_changed")
 
     def subscribe(self, sink: Sink) -> Callable[[], None]:
         """Hands every event on to a sink from now on.
@@ -182,7 +211,38 @@ class Monitor:
         from leonidas_tools.monitoring.prometheus import PrometheusExporter
 
         # Read from another thread, where nothing may be counted: at most a moment behind.
-        return PrometheusExporter(self._metrics.tools, lambda: self._ledger.in_flight, self._alerts)
+        return PrometheusExporter(
+            self._metrics.tools,
+            lambda: self._ledger.in_flight,
+            self._alerts,
+            self._vitals.breakers,
+        )
+
+    @asynccontextmanager
+    async def serving(self, port: int | None) -> AsyncIterator[None]:
+        """Serves the page for Prometheus; in threads, since the server takes a while to end.
+
+        Args:
+            port: The port; nothing is served for `None`.
+
+        Raises:
+            OSError: The port is taken.
+        """
+        if port is None:
+            yield
+            return
+        serving = self.prometheus().serve(port)
+        await asyncio.to_thread(serving.__enter__)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(serving.__exit__, None, None, None)
+
+    def _under_way(self) -> Iterator[dict[str, Any]]:
+        for call in self.ledger.under_way():
+            body = asdict(call)
+            del body["seconds"]
+            yield body
 
     def _count_soon(self) -> None:
         try:
@@ -203,12 +263,13 @@ class Monitor:
                     self._metrics(event)
                     self._history(event)
                     self._alerts(event)
-            except Exception:  # noqa: BLE001 - what counts a call must not break it
+                    self._frequency(event)
+            except Exception as error:  # noqa: BLE001 - what counts a call must not break it
                 kind, name = event.kind.value, event.call.name
-                _log.exception("The event %s of %r was not counted", kind, name)
+                _log.warning("The event %s of %r was not counted: %s", kind, name, described(error))
 
     def _tell(self, subscriber: Sink, event: ToolEvent) -> None:
         try:
             subscriber(event)
-        except Exception:  # noqa: BLE001 - whoever listens must not break a call
-            _log.exception("A subscriber of events failed: %r", subscriber)
+        except Exception as error:  # noqa: BLE001 - whoever listens must not break a call
+            _log.warning("A subscriber of events failed: %s", described(error))

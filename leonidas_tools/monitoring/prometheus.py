@@ -76,6 +76,7 @@ class PrometheusExporter(Collector):
         tools: The figures of each tool.
         in_flight: How many calls are under way.
         alerts: The alerts that are watched.
+        breakers: The state of every breaker that watches a tool, by its name.
     """
 
     def __init__(
@@ -83,10 +84,12 @@ class PrometheusExporter(Collector):
         tools: Callable[[], Iterable[Figures]],
         in_flight: Callable[[], int],
         alerts: Alerts,
+        breakers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._tools = tools
         self._in_flight = in_flight
         self._alerts = alerts
+        self._breakers = breakers
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -100,6 +103,7 @@ class PrometheusExporter(Collector):
             "leonidas_tool_calls_in_flight", "Tool calls under way.", value=self._in_flight()
         )
         yield from self._alert_metrics()
+        yield from _breaker_metrics(self._breakers())
 
     def exposition(self) -> bytes:
         """The page as Prometheus reads it, in its text format."""
@@ -146,6 +150,19 @@ class PrometheusExporter(Collector):
             state.add_metric((name,), name in firing)
         yield raised
         yield state
+
+
+def _breaker_metrics(breakers: Mapping[str, str]) -> Iterator[Metric]:
+    if not breakers:
+        return
+    left_alone = GaugeMetricFamily(
+        "leonidas_tool_breaker_open",
+        "1 where the tool is left alone, 0.5 where a call tries it, else 0.",
+        labels=("tool",),
+    )
+    for tool, state in breakers.items():
+        left_alone.add_metric((tool,), {"open": 1.0, "half_open": 0.5}.get(state, 0.0))
+    yield left_alone
 
 
 def _calls(tools: Iterable[Figures]) -> Metric:

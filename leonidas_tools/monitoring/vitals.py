@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 def _none() -> None:
@@ -21,8 +21,12 @@ class Vitals:
         abandoned_threads: How many threads run on whose call has ended.
         settings_error: What is wrong with the settings file, if anything.
         loop_lag_seconds: How late the event loop runs what is due, where that is measured.
+        breakers: The state of every breaker that watches a tool, by its name.
+        cache: How much the result cache holds, and how often it has helped.
     """
 
     abandoned_threads: Callable[[], int] = int
     settings_error: Callable[[], str | None] = _none
     loop_lag_seconds: Callable[[], float | None] = _none
+    breakers: Callable[[], Mapping[str, str]] = dict
+    cache: Callable[[], Mapping[str, Any]] = dict

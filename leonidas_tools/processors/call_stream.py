@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _SLICE = 32
 """How many parts are handled before the loop gets a turn: a burst must not cost an audio frame."""
+_MOST_UNDOABLE = 64
+"""How many calls that have ended are kept at hand, to be undone if their answer is dropped."""
 
 
 class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
@@ -96,6 +98,7 @@ class _Calls:
         self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox()
         """What leaves the stream, and `None` when its input has ended and every call has."""
         self._under_way: dict[str, Invocation] = {}
+        self._undoable: dict[str, Invocation] = {}
         self._reading = True
         self._sinks: tuple[Sink, ...] = (*stream.sinks(), self.ready.put)
         self._intake = Intake(ToolRegistry(), stream.session())
@@ -161,7 +164,7 @@ class _Calls:
         return self._claimants[call.tool]
 
     def _cancel(self, call_id: str) -> None:
-        invocation = self._under_way.get(call_id)
+        invocation = self._under_way.get(call_id) or self._undoable.pop(call_id, None)
         if invocation is not None:
             invocation.cancel()
         else:
@@ -170,6 +173,10 @@ class _Calls:
     def _end(self, invocation: Invocation, result: ToolResult) -> None:
         call = invocation.call
         self._under_way.pop(call.id or call.trace_id, None)
+        if invocation.take_back is not None and call.id is not None:
+            self._undoable[call.id] = invocation
+            if len(self._undoable) > _MOST_UNDOABLE:
+                del self._undoable[next(iter(self._undoable))]
         if invocation.wanted:
             self.ready.put((call, result))
         self._close_if_done()

@@ -15,6 +15,7 @@ from leonidas_tools.processors.parts import (
 )
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
+from leonidas_tools.settings.shown import shown
 from leonidas_tools.settings.watch import WatchedSettings
 
 if TYPE_CHECKING:
@@ -66,15 +67,13 @@ class ConfigurationProcessor(Stage):
                     yield part
                     continue
                 events: list[ProcessorPart] = []
-                executor.settle(pinned, result, (*sinks, _into(events)))
+                result = executor.settle(pinned, result, (*sinks, _into(events)))
                 for event in events:
                     yield event
                 yield response_part(pinned, result)
 
     def _get(self, tool: str | None = None) -> dict[str, Any]:
-        if tool is None:
-            return self.settings.current.model_dump(mode="json", exclude_unset=True)
-        return self.settings.current.for_tool(tool).model_dump(mode="json")
+        return shown(self.settings.current, tool)
 
     def _update(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         self.settings.update(changes)

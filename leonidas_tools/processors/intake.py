@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls import ToolCall, ToolSession
+from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
+from leonidas_tools.errors import ToolValidationError
+from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.processors.parts import call_id
 
 if TYPE_CHECKING:
@@ -61,6 +63,16 @@ class Intake:
         if len(self._seen) > _REMEMBERED_IDS:
             self._seen.popitem(last=False)
         return True
+
+
+def read_arguments(
+    arguments: Mapping[str, Any] | str | None,
+) -> tuple[Mapping[str, Any], ToolResult | None]:
+    """Arguments in whatever form as a mapping, or why they are none."""
+    try:
+        return parse_arguments(arguments), None
+    except ToolValidationError as error:
+        return {}, ToolResult.from_error(error)
 
 
 def _own_names(tool: AnyTool | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -68,5 +68,5 @@ def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]
         reason_code="no_category",
     )
     events: list[ProcessorPart] = []
-    executor.settle(call, result, (*stream.sinks(), lambda event: events.append(EventPart(event))))
-    return (*events, response_part(call, result))
+    tell = (*stream.sinks(), lambda event: events.append(EventPart(event)))
+    return (*events, response_part(call, executor.settle(call, result, tell)))

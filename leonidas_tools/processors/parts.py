@@ -11,7 +11,10 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 from pydantic import BaseModel
 
-from leonidas_tools.tool import ToolBehavior
+from leonidas_tools.events import EventKind
+from leonidas_tools.metadata import Scheduling, ToolScheduling
+from leonidas_tools.overrides import scheduling_of
+from leonidas_tools.redaction import without_texts
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import Media, ToolCall, ToolResult
@@ -25,6 +28,10 @@ TOOL_EXECUTOR = "tool_executor"
 """Metadata key of the `Executor` that runs it."""
 TOOL_EVENT = "tool_event"
 """Metadata key that marks a status part as an event of a call."""
+SCHEDULING = "scheduling"
+"""Metadata key of the `Scheduling` of an answer's tool, where anybody has said one."""
+LATE_RESULT = "late_result"
+"""Metadata key that marks the result of a call that was answered `pending_approval`."""
 
 
 def call_id(part: ProcessorPart) -> str | None:
@@ -79,20 +86,87 @@ def without_call(part: ProcessorPart) -> ProcessorPart:
 
 
 def response_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
-    """The answer to a call: a function response with its id and the name that was called."""
-    response, part = _templates()
-    fields: dict[str, Any] = {
-        "id": call.id,
-        "name": call.called_as or call.name,
-        "response": result.to_response(),
-    }
+    """The answer to a call: a function response with its id and the name that was called.
+
+    What was said of its scheduling goes with it, whether or not the model will wait for the
+    answer: that depends on the model.
+    """
+    fields: dict[str, Any] = {"response": result.to_response()}
     if result.media:
         fields["parts"] = [_media_part(media) for media in result.media]
-    scheduling = _scheduling(call)
-    if scheduling is not None:
-        fields["scheduling"] = scheduling
-    answer = _like(response, fields)
-    return ProcessorPart(_like(part, {"function_response": answer}), role="user")
+    plan = scheduling_of(call.tool, call.settings) if call.tool is not None else None
+    if plan is None:
+        return _answer(call, fields)
+    return _answer(call, fields, plan, plan.ok if result.ok else plan.error)
+
+
+def late_result_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
+    """What has become of a call that was answered `pending_approval`.
+
+    It is no answer, for the call has had its one; it is marked by `late_result` in the metadata. A
+    question that nobody has answered in time is nothing to speak of.
+    """
+    part = response_part(call, result)
+    part.metadata[LATE_RESULT] = True
+    if result.reason_code == "approval_expired":
+        part.metadata[SCHEDULING] = Scheduling(late=ToolScheduling.SILENT)
+    return part
+
+
+def late_result_text(part: ProcessorPart) -> ProcessorPart:
+    """The same as text, for a model that takes no results of calls that were answered."""
+    response = part.part.function_response
+    assert response is not None
+    told = json.dumps({"name": response.name, **(response.response or {})}, ensure_ascii=False)
+    text = f"The tool call that was waiting for approval has ended. Its result: {told}"
+    return ProcessorPart(text, role="user", metadata={LATE_RESULT: True})
+
+
+def progress_part(event: ToolEvent) -> ProcessorPart | None:
+    """The interim answer that an event of progress makes, where the tool's progress is scheduled.
+
+    Its body is `{"status": "running", "message": …, "fraction": …, "result": …}`: `result` holds
+    what else the tool has said of its progress, or the value that a generator has yielded.
+
+    Args:
+        event: What happened.
+
+    Returns:
+        The part, or `None` where the model is to hear nothing of it.
+    """
+    call = event.call
+    if event.kind is not EventKind.PROGRESS or call.tool is None:
+        return None
+    plan = scheduling_of(call.tool, call.settings)
+    if plan is None or plan.progress is None:
+        return None
+    fields = {"response": _running(dict(event.data)), "will_continue": True}
+    return _answer(call, fields, plan, plan.progress)
+
+
+def _running(said: dict[str, Any]) -> dict[str, Any]:
+    response: dict[str, Any] = {"status": "running"}
+    response |= {key: said.pop(key) for key in ("message", "fraction") if key in said}
+    if said:
+        response["result"] = said["value"] if said.keys() == {"value"} else said
+    return response
+
+
+def _answer(
+    call: ToolCall,
+    fields: dict[str, Any],
+    plan: Scheduling | None = None,
+    when: ToolScheduling | None = None,
+) -> ProcessorPart:
+    response, part = _templates()
+    fields = {"id": call.id, "name": call.called_as or call.name, **fields}
+    if call.settings is not None and call.settings.secrets:
+        fields["response"] = without_texts(fields["response"], call.settings.secrets)
+    if when is not None:
+        fields["scheduling"] = types.FunctionResponseScheduling(when.value)
+    answer = _like(part, {"function_response": _like(response, fields)})
+    metadata = None if plan is None else {SCHEDULING: plan}
+    return ProcessorPart(answer, role="user", metadata=metadata)
 
 
 @functools.cache
@@ -119,18 +193,6 @@ def _like(template: M, fields: dict[str, Any]) -> M:
 def _media_part(media: Media) -> types.FunctionResponsePart:
     blob = types.FunctionResponseBlob(mime_type=media.mime_type, data=media.data)
     return types.FunctionResponsePart(inline_data=blob)
-
-
-def _scheduling(call: ToolCall) -> types.FunctionResponseScheduling | None:
-    """When the model shall speak of the answer; it is ignored where the model waits for it."""
-    if call.tool is None:
-        return None
-    metadata, settings = call.tool.metadata, call.settings
-    behavior = (settings.behavior if settings is not None else None) or metadata.behavior
-    if behavior is not ToolBehavior.NON_BLOCKING:
-        return None
-    scheduling = (settings.scheduling if settings is not None else None) or metadata.scheduling
-    return None if scheduling is None else types.FunctionResponseScheduling(scheduling.value)
 
 
 class EventPart(ProcessorPart):

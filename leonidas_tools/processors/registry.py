@@ -48,6 +48,7 @@ class ToolRegistryProcessor(Stage):
             "get_tool": self._get_tool,
             "register_tool": self._register_tool,
             "unregister_tool": self._unregister_tool,
+            "invalidate_cache": self._invalidate_cache,
         }
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
@@ -101,6 +102,11 @@ class ToolRegistryProcessor(Stage):
 
     def _unregister_tool(self, name: str) -> dict[str, Any]:
         return {"name": self.registry.unregister(name).name}
+
+    def _invalidate_cache(
+        self, tool: str | None = None, arguments: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        return {"invalidated": self.executor.cache.invalidate(tool, arguments)}
 
     def _describe(self, tool: AnyTool) -> dict[str, Any]:
         return {**describe(self.registry, tool), "available": self._is_available(tool)}

@@ -42,7 +42,8 @@ def tool_request(name: str, /, **arguments: Any) -> ProcessorPart:
     """A part that asks something of the registry, the configuration or the monitoring.
 
     Args:
-        name: `list_tools`, `get_tool`, `register_tool`, `unregister_tool`; `get_configuration`,
+        name: `list_tools`, `get_tool`, `register_tool`, `unregister_tool`, `invalidate_cache`;
+            `get_configuration`,
             `update_configuration`, `reload_configuration`; `get_metrics`, `get_history`,
             `get_health`, `get_alerts`.
         arguments: What the request needs.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from leonidas_tools.settings.check_rules import check_rules
 from leonidas_tools.settings.explain import closest
-from leonidas_tools.tool import Tool, ToolBehavior, ToolCategory, ToolEffect
+from leonidas_tools.settings.finding import Finding
+from leonidas_tools.tool import OnCancel, Tool, ToolBehavior, ToolCategory, ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,26 +17,6 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
 
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]
-
-_IDLE = ("requires_approval", "cache_seconds", "tags")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """A setting that does not do what it seems to.
-
-    Args:
-        severity: `error` where it does nothing, `warning` where it does less than it says.
-        key: The dotted path of the setting.
-        message: What is wrong and what to do about it.
-    """
-
-    severity: Literal["error", "warning"]
-    key: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.severity}: {self.key}: {self.message}"
 
 
 def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
@@ -64,13 +45,12 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
             findings += names.unknown(key, name)
             continue
         findings += _parameters(key, configuration, tool)
-        findings += _idle(key, configuration)
         findings += _contradictions(key, name, settings, tool)
     findings += _servers(settings, known_tools)
     for index, rule in enumerate(settings.monitoring.alerts):
         if rule.tool is not None and rule.tool not in known_tools:
             findings += names.unknown(f"monitoring.alerts.{index}.tool", rule.tool)
-    return findings
+    return findings + check_rules(settings, known_tools)
 
 
 class _Names:
@@ -123,24 +103,23 @@ def _parameters(
             )
 
 
-def _idle(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
-    """What is kept and shown, while nothing acts on it yet."""
-    for layer, overrides in _layers(key, configuration):
-        for name in _IDLE:
-            if getattr(overrides, name) is not None:
-                message = "nothing acts on it yet: do not rely on it"
-                yield Finding(severity="warning", key=f"{layer}.{name}", message=message)
-
-
 def _contradictions(
     key: str, name: str, settings: Settings, tool: Tool[..., Any]
 ) -> Iterator[Finding]:
     """What holds in the active environment, and takes the effect from something else."""
     holds, own = settings.for_tool(name), tool.metadata
+    said = holds.scheduling
     behavior = holds.behavior or own.behavior
-    if holds.scheduling is not None and behavior is ToolBehavior.BLOCKING:
-        message = "does nothing for a tool whose behavior is blocking: remove one of them"
-        yield Finding(severity="error", key=f"{key}.scheduling", message=message)
+    if behavior is ToolBehavior.BLOCKING and said is not None and (said.ok or said.error):
+        message = (
+            "does nothing, for the behavior is blocking, except where the model takes no such "
+            "calls: remove one of them"
+        )
+        yield Finding(severity="warning", key=f"{key}.scheduling", message=message)
+    if holds.on_cancel is OnCancel.UNDO and not (tool.undo or tool.signature.context_parameter):
+        message = "the tool has no undo, and takes no ToolContext to note one: say 'stop' instead"
+        yield Finding(severity="error", key=f"{key}.on_cancel", message=message)
+    yield from _caching(key, holds, tool)
     timeout = holds.timeout or own.timeout_seconds or settings.policies.default_timeout
     deadline = holds.deadline or own.deadline_seconds
     if deadline is not None and deadline < timeout:
@@ -155,6 +134,21 @@ def _contradictions(
             "declare it 'read' or 'idempotent' if repeating it is safe"
         )
         yield Finding(severity="warning", key=f"{key}.retry_attempts", message=message)
+
+
+def _caching(key: str, holds: ToolConfiguration, tool: Tool[..., Any]) -> Iterator[Finding]:
+    own = tool.metadata
+    seconds = holds.cache_seconds or own.cache_seconds
+    effect = holds.effect or own.effect
+    if seconds is not None and effect is not ToolEffect.READ:
+        message = (
+            f"only what reads is kept, and the effect is {effect.value!r}: "
+            "declare it 'read' if it changes nothing, or remove this"
+        )
+        yield Finding(severity="error", key=f"{key}.cache_seconds", message=message)
+    if holds.stale_if_error is not None and seconds is None:
+        message = "does nothing without cache_seconds: set that too"
+        yield Finding(severity="error", key=f"{key}.stale_if_error", message=message)
 
 
 def _servers(settings: Settings, known_tools: Tools) -> Iterator[Finding]:

@@ -52,16 +52,19 @@ def closest(word: str, options: Collection[str]) -> str | None:
     return None if found is None else found[0]
 
 
-def explain(error: ErrorDetails, secret: Collection[KeyPath]) -> Problem:
+def explain(
+    error: ErrorDetails, secret: Collection[KeyPath], root: type[BaseModel] = Settings
+) -> Problem:
     """One error of pydantic as a problem; a value of the environment is never shown.
 
     Args:
         error: What pydantic says.
         secret: Where a value came from the environment.
+        root: The model that was validated.
     """
     path = tuple(step for step in error["loc"] if step != "[key]")
     if error["type"] == "extra_forbidden":
-        return Problem(_unknown_key(path), path)
+        return Problem(_unknown_key(path, root), path)
     value = error["input"]
     if value is None and error["type"] != "value_error":
         return Problem("is empty: give it a value, or remove the line", path)
@@ -85,22 +88,22 @@ def _message(error: ErrorDetails, path: KeyPath) -> str:
     return _WORDS.get(error["type"]) or error["msg"].replace("Input should", "should")
 
 
-def _unknown_key(path: KeyPath) -> str:
-    options = sorted(known_keys(path[:-1]))
+def _unknown_key(path: KeyPath, root: type[BaseModel]) -> str:
+    options = sorted(known_keys(path[:-1], root))
     suggestion = closest(str(path[-1]), options)
     if suggestion is not None:
         return f"is not a setting; did you mean {suggestion!r}?"
     return f"is not a setting; choose from {', '.join(map(repr, options))}"
 
 
-def known_keys(path: KeyPath) -> Collection[str]:
+def known_keys(path: KeyPath, root: type[BaseModel] = Settings) -> Collection[str]:
     """The keys that may stand at a place; nothing where any may.
 
     Example:
         >>> sorted(known_keys(("monitoring",)))
         ['alerts', 'history_size', 'prometheus_port']
     """
-    kind: Any = Settings
+    kind: Any = root
     for step in path:
         kind = _bare(kind)
         if isinstance(kind, type) and issubclass(kind, BaseModel):

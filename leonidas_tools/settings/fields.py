@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -10,10 +11,11 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.tool import (
+    OnCancel,
+    Overflow,
     ToolBehavior,
     ToolEffect,
     ToolPriority,
-    ToolScheduling,
     ToolStatus,
     as_enum,
 )
@@ -55,6 +57,23 @@ def seconds(value: Any) -> Any:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def filler_after(value: Any) -> Any:
+    """Seconds, as `seconds` reads them, or the word `median`.
+
+    Raises:
+        ValueError: The value is neither.
+    """
+    if isinstance(value, str) and value.strip().lower() == "median":
+        return "median"
+    try:
+        read = seconds(value)
+    except ValueError:
+        read = math.nan
+    if read is None or (isinstance(read, int | float) and 0 < read < math.inf):
+        return read
+    raise ValueError("is neither a duration, such as 2 or '500ms', nor 'median'")
+
+
 def number(value: Any) -> Any:
     """A number or its text; a boolean is refused, which Python takes for 0 or 1.
 
@@ -71,7 +90,7 @@ def mapping(value: Any) -> Any:
     return {} if value is None else value
 
 
-def _choice(kind: type[E]) -> Callable[[Any], Any]:
+def choice(kind: type[E]) -> Callable[[Any], Any]:
     """Reads a member of the enumeration, its value or its name in any case."""
     options = ", ".join(repr(member.name.lower()) for member in kind)
 
@@ -89,7 +108,8 @@ def _choice(kind: type[E]) -> Callable[[Any], Any]:
     return read
 
 
-def _choice_schema(kind: type[Enum]) -> dict[str, Any]:
+def choice_schema(kind: type[Enum]) -> dict[str, Any]:
+    """What `choice` reads, as JSON Schema."""
     names = [name for member in kind for name in (member.name.lower(), member.name)]
     numbers = [member.value for member in kind if isinstance(member.value, int)]
     return {
@@ -152,6 +172,11 @@ Retries = Annotated[
     BeforeValidator(number),
     WithJsonSchema(_number_schema("integer", minimum=0, maximum=20)),
 ]
+Share = Annotated[
+    Annotated[float, Field(gt=0, le=1)],
+    BeforeValidator(number),
+    WithJsonSchema(_number_schema("number", nullable=False, exclusiveMinimum=0, maximum=1)),
+]
 Port = Annotated[
     Annotated[int, Field(ge=0, le=65535)] | None,
     BeforeValidator(number),
@@ -172,26 +197,36 @@ Names = tuple[Name, ...]
 
 Status = Annotated[
     ToolStatus | None,
-    BeforeValidator(_choice(ToolStatus)),
-    WithJsonSchema(_choice_schema(ToolStatus)),
+    BeforeValidator(choice(ToolStatus)),
+    WithJsonSchema(choice_schema(ToolStatus)),
 ]
 Priority = Annotated[
     ToolPriority | None,
-    BeforeValidator(_choice(ToolPriority)),
-    WithJsonSchema(_choice_schema(ToolPriority)),
+    BeforeValidator(choice(ToolPriority)),
+    WithJsonSchema(choice_schema(ToolPriority)),
 ]
 Effect = Annotated[
     ToolEffect | None,
-    BeforeValidator(_choice(ToolEffect)),
-    WithJsonSchema(_choice_schema(ToolEffect)),
+    BeforeValidator(choice(ToolEffect)),
+    WithJsonSchema(choice_schema(ToolEffect)),
 ]
 Behavior = Annotated[
     ToolBehavior | None,
-    BeforeValidator(_choice(ToolBehavior)),
-    WithJsonSchema(_choice_schema(ToolBehavior)),
+    BeforeValidator(choice(ToolBehavior)),
+    WithJsonSchema(choice_schema(ToolBehavior)),
 ]
-Scheduling = Annotated[
-    ToolScheduling | None,
-    BeforeValidator(_choice(ToolScheduling)),
-    WithJsonSchema(_choice_schema(ToolScheduling)),
+OnCancelled = Annotated[
+    OnCancel | None,
+    BeforeValidator(choice(OnCancel)),
+    WithJsonSchema(choice_schema(OnCancel)),
+]
+OverflowsTo = Annotated[
+    Overflow | None,
+    BeforeValidator(choice(Overflow)),
+    WithJsonSchema(choice_schema(Overflow)),
+]
+FillerAfter = Annotated[
+    _Positive | Literal["median"] | None,
+    BeforeValidator(filler_after),
+    WithJsonSchema({"anyOf": [{"enum": ["median"]}, *_duration_schema(nullable=True)["anyOf"]]}),
 ]

@@ -15,6 +15,20 @@ from leonidas_tools.settings.models import (
     PolicySettings,
     Settings,
 )
+from leonidas_tools.settings.policy_settings import (
+    BreakerSettings,
+    CacheSettings,
+    CallLimitSettings,
+    LoopSettings,
+    ShowSettings,
+)
+from leonidas_tools.settings.rules import (
+    AlwaysSettings,
+    ApprovalSettings,
+    ConditionSettings,
+    RuleSettings,
+)
+from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
 
 if TYPE_CHECKING:
@@ -39,9 +53,19 @@ def settings_schema() -> dict[str, Any]:
     _describe(schema, Settings)
     for model in (
         AlertRule,
+        AlwaysSettings,
+        ApprovalSettings,
+        BreakerSettings,
+        CacheSettings,
+        CallLimitSettings,
+        ConditionSettings,
+        LoopSettings,
         MCPServerSettings,
         MonitoringSettings,
         PolicySettings,
+        RuleSettings,
+        ShowSettings,
+        StoreSettings,
         ToolConfiguration,
         ToolOverrides,
     ):

@@ -101,7 +101,7 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
         problem = Problem("is empty: write at least 'version: 1'")
         if document.data is not None:
             problem = Problem("should be a mapping: keys such as 'tools:', each with its value")
-    raise _error([problem], Document(), file)
+    raise configuration_error([problem], Document(), file)
 
 
 def _validate(document: Document, file: Path | None) -> Settings:
@@ -117,15 +117,23 @@ def _validate(document: Document, file: Path | None) -> Settings:
         found = [explain(detail, expansion.secret) for detail in error.errors(include_url=False)]
         problems += [problem for problem in found if problem.path not in missing]
     if not problems:
+        settings.written.update(expansion.written)
+        settings.hidden.update(expansion.values)
         return settings
     # Raised out here: chained to pydantic's error it would carry the values along.
-    raise _error(problems, document, file)
+    raise configuration_error(problems, document, file)
 
 
-def _error(
+def configuration_error(
     problems: Sequence[Problem], document: Document, file: Path | None
 ) -> ConfigurationError:
-    """All problems as one error with the attributes of the first in the file."""
+    """All problems as one error with the attributes of the first in the file.
+
+    Args:
+        problems: What is wrong, at least one thing.
+        document: Knows the lines of the keys.
+        file: The name it goes by in messages.
+    """
     errors = [
         ConfigurationError(
             problem.message,

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     BeforeValidator,
     Field,
+    PrivateAttr,
     field_serializer,
     model_validator,
 )
 
+from leonidas_tools.rules.rule import Mode, Rule
 from leonidas_tools.settings.fields import (
     Count,
     CountFromZero,
@@ -30,8 +32,16 @@ from leonidas_tools.settings.fields import (
     Transport,
     mapping,
 )
+from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.policy_settings import GuardSettings
+from leonidas_tools.settings.rules import (
+    AlwaysSettings,
+    ApprovalSettings,
+    RuleSettings,
+    SessionMode,
+)
+from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.settings.tool_configuration import (
-    Model,
     ToolConfiguration,
     ToolConfigurations,
     ToolOverrides,
@@ -67,10 +77,10 @@ class MCPServerSettings(Model):
     """
 
     command: Name | None = None
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = Field(default=(), repr=False)
     env: Texts = Field(default={}, repr=False)
     cwd: Name | None = None
-    url: Name | None = None
+    url: Name | None = Field(default=None, repr=False)
     transport: Transport | None = None
     headers: Texts = Field(default={}, repr=False)
     enabled: Switch = True
@@ -153,7 +163,7 @@ class MonitoringSettings(Model):
         return self
 
 
-class PolicySettings(Model):
+class PolicySettings(GuardSettings):
     """Limits that hold for all tools together.
 
     Args:
@@ -162,6 +172,10 @@ class PolicySettings(Model):
         processes: How many CPU-bound tools may run at once; one a processor when left out.
         max_result_bytes: How long an answer may be, unless the tool says otherwise.
         default_timeout: How long one attempt may take, unless the tool says otherwise.
+        mode: How much a session may do by itself: `ask`, `autonomous` or `read_only`.
+        rules: Which calls are allowed, asked about, denied or recorded.
+        always: Questions that were answered with "always", by a name for each.
+        approval: How a person is asked.
     """
 
     concurrency: OptionalCount = None
@@ -169,6 +183,26 @@ class PolicySettings(Model):
     processes: OptionalCount = None
     max_result_bytes: Count = 65_536
     default_timeout: Duration = 30.0
+    mode: SessionMode = Mode.ASK
+    rules: tuple[RuleSettings, ...] = ()
+    always: Annotated[dict[str, AlwaysSettings], BeforeValidator(mapping)] = Field(
+        default_factory=dict
+    )
+    approval: Annotated[ApprovalSettings, BeforeValidator(mapping)] = (
+        ApprovalSettings.model_construct()
+    )
+
+    @model_validator(mode="after")
+    def _rules_have_names_of_their_own(self) -> Self:
+        names = [rule.name for rule in self.rules]
+        if len(set(names)) < len(names):
+            raise ValueError("two rules have the same name: rename one")
+        return self
+
+    def all_rules(self) -> list[Rule]:
+        """The rules that the engine reads, besides the built-in ones."""
+        always = [each.rule(name) for name, each in self.always.items()]
+        return [*(each.rule() for each in self.rules), *always]
 
 
 class Settings(Model):
@@ -184,6 +218,7 @@ class Settings(Model):
         mcp_servers: MCP servers by name.
         monitoring: What is kept and told of the calls.
         policies: Limits that hold for all tools together.
+        store: What is kept of what happened, and where.
 
     Example:
         >>> settings = Settings(
@@ -209,6 +244,19 @@ class Settings(Model):
         MonitoringSettings.model_construct()
     )
     policies: Annotated[PolicySettings, BeforeValidator(mapping)] = PolicySettings.model_construct()
+    store: Annotated[StoreSettings, BeforeValidator(mapping)] = StoreSettings.model_construct()
+    _written: dict[str, str] = PrivateAttr(default_factory=dict)
+    _hidden: set[str] = PrivateAttr(default_factory=set)
+
+    @property
+    def written(self) -> dict[str, str]:
+        """How what came from the environment is written, by what it has become."""
+        return self._written
+
+    @property
+    def hidden(self) -> set[str]:
+        """What came from the environment and is told to nobody but the tools."""
+        return self._hidden
 
     def for_tool(self, name: str) -> ToolConfiguration:
         """What holds for a tool in the active environment; the identical object each time.
@@ -225,7 +273,7 @@ class Settings(Model):
     @functools.cached_property
     def resolved_defaults(self) -> ToolConfiguration:
         """What holds for a tool that nothing is said about."""
-        return merge(self._layers(self.defaults))
+        return merge(self._layers(self.defaults), self._hidden)
 
     @functools.cached_property
     def resolved(self) -> Mapping[str, ToolConfiguration]:
@@ -235,7 +283,10 @@ class Settings(Model):
             for name, configuration in settings.tools.items():
                 for known_as in (name, f"{server}__{name}"):
                     layers.setdefault(known_as, []).insert(0, configuration)
-        return {name: merge(self._layers(self.defaults, *own)) for name, own in layers.items()}
+        return {
+            name: merge(self._layers(self.defaults, *own), self._hidden)
+            for name, own in layers.items()
+        }
 
     def __copy__(self) -> Self:
         copied = super().__copy__()

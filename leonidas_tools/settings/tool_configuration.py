@@ -4,36 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field, PrivateAttr
 
+from leonidas_tools.redaction import secrets_in
 from leonidas_tools.settings.fields import (
     Behavior,
     Effect,
+    FillerAfter,
     Name,
     Names,
+    OnCancelled,
     OptionalCount,
     OptionalDuration,
     OptionalSwitch,
+    OverflowsTo,
     Parameters,
     Priority,
     Retries,
-    Scheduling,
     Status,
     Switch,
     mapping,
 )
+from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.scheduling import Scheduling, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-class Model(BaseModel):
-    """Settings: frozen, and an unknown key is an error that never shows a value."""
-
-    # Deferred: the validators are built with the first settings, not by the import.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
-    )
+    from collections.abc import Collection, Iterable
 
 
 class ToolOverrides(Model):
@@ -55,10 +51,28 @@ class ToolOverrides(Model):
         custom_parameters: Values for the tool itself; it reads them as `ctx.parameters`.
         behavior: Whether the model waits for the answer: `blocking` or `non_blocking`.
         scheduling: When the model speaks of an answer it did not wait for: `silent`, `when_idle`
-            or `interrupt`.
+            or `interrupt`; one word for every final answer, or a word for each of `ok`, `error`,
+            `late` and `progress`.
+        on_cancel: What becomes of a call under way when the model no longer wants its answer:
+            `stop`, `finish` or `undo`. Unless it is set, what happens only once is finished, or
+            undone where it can be, and all else is stopped.
+        filler_after: After how much silence it is filled while the tool runs: seconds, text such
+            as `2s`, or `median` for as long as the tool usually takes.
+        filler: What the model is to say then, in a sentence.
+        repeat_after_resume: Whether a call that the model makes again after a reconnect runs again.
         description: What the model reads about the tool, instead of its own description.
         requires_approval: Whether a person is asked first.
-        cache_seconds: How long a result may be reused.
+        cache_seconds: How long a result may be used again; only with the effect `read`.
+        stale_if_error: How long beyond that it may stand in when the tool fails.
+        polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
+        calls_per_turn: How many calls of it a session may make each time the user speaks.
+        calls_per_minute: How many in any sixty seconds.
+        calls_per_session: How many in all.
+        breaker: Whether it is left alone for a while when it keeps failing; unless this is set,
+            `policies.breaker` says so for all tools.
+        max_result_tokens: How long its result may be, in tokens, as well as they can be guessed.
+        overflow: What is kept of a longer one: its `head`, its `tail`, `both`, or all of it, of
+            which the model sees a part and can ask for more (`spill`).
         tags: Words to find it by.
     """
 
@@ -77,9 +91,21 @@ class ToolOverrides(Model):
     custom_parameters: Parameters = Field(default={}, repr=False)
     behavior: Behavior = None
     scheduling: Scheduling = None
+    on_cancel: OnCancelled = None
+    filler_after: FillerAfter = None
+    filler: Name | None = None
+    repeat_after_resume: OptionalSwitch = None
     description: str | None = None
     requires_approval: OptionalSwitch = None
     cache_seconds: OptionalDuration = None
+    stale_if_error: OptionalDuration = None
+    polling: OptionalSwitch = None
+    calls_per_turn: OptionalCount = None
+    calls_per_minute: OptionalCount = None
+    calls_per_session: OptionalCount = None
+    breaker: OptionalSwitch = None
+    max_result_tokens: OptionalCount = None
+    overflow: OverflowsTo = None
     tags: Names | None = None
 
 
@@ -97,7 +123,13 @@ class ToolConfiguration(ToolOverrides):
 
     environment_specific: Annotated[
         dict[str, Annotated[ToolOverrides, BeforeValidator(mapping)]], BeforeValidator(mapping)
-    ] = {}
+    ] = Field(default={})
+    _secrets: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is secret among the custom parameters: by name, or since the environment has it."""
+        return self._secrets
 
 
 ToolConfigurations: TypeAlias = Annotated[
@@ -105,13 +137,26 @@ ToolConfigurations: TypeAlias = Annotated[
 ]
 
 
-def merge(layers: Iterable[ToolOverrides]) -> ToolConfiguration:
-    """Lays settings over one another, later ones on top; custom parameters are merged by key."""
+def merge(layers: Iterable[ToolOverrides], hidden: Collection[str] = ()) -> ToolConfiguration:
+    """Lays settings over one another, later ones on top.
+
+    Custom parameters are merged by key, scheduling by what is scheduled.
+
+    Args:
+        layers: The settings.
+        hidden: What the environment says that is told to nobody but the tools.
+    """
     values: dict[str, Any] = {}
     for layer in layers:
         own = {key: getattr(layer, key) for key in layer.model_fields_set}
         parameters = own.pop("custom_parameters", {})
+        if own.get("scheduling") is not None:
+            own["scheduling"] = merged(values.get("scheduling"), own["scheduling"])
         values |= own
         values["custom_parameters"] = {**values.get("custom_parameters", {}), **parameters}
     values.pop("environment_specific", None)
-    return ToolConfiguration.model_construct(**values)
+    merged_settings = ToolConfiguration.model_construct(**values)
+    parameters = values.get("custom_parameters")
+    if parameters:
+        merged_settings._secrets = secrets_in(parameters, hidden)  # noqa: SLF001 - its own
+    return merged_settings

@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.settings.problem import KeyPath, Problem
 
+_SHORTEST_OPAQUE = 8
 _VARIABLE = r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?"
 
 
@@ -29,6 +31,10 @@ class Expansion:
         self._environ = environ
         self.secret: set[KeyPath] = set()
         """Where a value came from the environment: no message may show it."""
+        self.written: dict[str, str] = {}
+        """How what came from the environment is written, by what it has become."""
+        self.values: set[str] = set()
+        """What the environment says that may be secret: no word, or of a variable named so."""
         self.problems: list[Problem] = []
 
     def expand(self, value: Any, path: KeyPath = ()) -> Any:
@@ -51,6 +57,8 @@ class Expansion:
                 return match[0]
             self.secret.add(path)
             value = self._environ.get(name)
+            if value and (is_secret_name(name) or _is_opaque(value)):
+                self.values.add(value)
             if default is not None:
                 return value or default
             if value is None:
@@ -61,7 +69,15 @@ class Expansion:
                 )
             return value or ""
 
-        return re.sub(_VARIABLE, replace, text)
+        expanded = re.sub(_VARIABLE, replace, text)
+        if path in self.secret:
+            self.written[expanded] = text
+        return expanded
 
     def _refuse(self, message: str, path: KeyPath) -> None:
         self.problems.append(Problem(message, path))
+
+
+def _is_opaque(value: str) -> bool:
+    """Whether a value is neither short nor a word, so that it does not stand in any text."""
+    return len(value) >= _SHORTEST_OPAQUE and not value.isalpha()

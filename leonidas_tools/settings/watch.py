@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.redaction import described
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.load import Source
@@ -192,8 +193,8 @@ class WatchedSettings:
         for callback in tuple(self._callbacks):
             try:
                 callback(settings)
-            except Exception:  # noqa: BLE001 - a listener's fault must not undo the change
-                _LOG.exception("A callback for changed settings failed")
+            except Exception as error:  # noqa: BLE001 - a listener's fault must not undo the change
+                _LOG.warning("A callback for changed settings failed: %s", described(error))
 
     def _as_mapping(self) -> Mapping[str, Any]:
         if isinstance(self._source, Mapping):

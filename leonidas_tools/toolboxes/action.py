@@ -44,7 +44,7 @@ async def change_state(new_state: str, reason: str, ctx: ToolContext) -> dict[st
     return {"previous_state": change.previous, "new_state": change.new, "reason": change.reason}
 
 
-@tool(category="action", effect="read", lane="silence", timeout_seconds=90)
+@tool(category="action", effect="read", lane="silence", timeout_seconds=90, polling=True)
 async def wait_in_silence(
     ctx: ToolContext,
     seconds: Annotated[float, Field(gt=0, le=_LONGEST_SILENCE_SECONDS)] = 5.0,
@@ -65,7 +65,7 @@ async def wait_in_silence(
     return {"waited_seconds": seconds, "reason": reason}
 
 
-@tool(category="action", priority="critical", requires_approval=True)
+@tool(category="action", priority="critical")
 async def shutdown_system(reason: str, ctx: ToolContext) -> dict[str, Any]:
     """Ends the session after a last sentence. Only when the user clearly asks for it.
 

@@ -1,4 +1,4 @@
-"""A few small tools to try things out with: made-up weather, dice, a slow search for flights."""
+"""A few small tools to try things out with: made-up weather, dice, coins, flights, money."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from leonidas_tools.context import ToolContext
+from leonidas_tools.errors import ToolError
+from leonidas_tools.registry import ToolRegistry
 from leonidas_tools.tool import Tool, tool
 
 _SKIES = ("sunny", "cloudy", "rainy", "windy", "foggy")
@@ -64,4 +66,51 @@ async def search_flights(origin: str, destination: str, ctx: ToolContext) -> dic
     }
 
 
-TOOLS: tuple[Tool[..., Any], ...] = (get_weather, roll_dice, search_flights)
+@tool(effect="read", tags=["game"])
+def flip_coin() -> str:
+    """Flips a coin: heads or tails."""
+    return random.choice(("heads", "tails"))  # noqa: S311 - a game
+
+
+@tool(effect="idempotent", tags=["game"])
+async def offer_coin(offered: bool, ctx: ToolContext) -> dict[str, Any]:
+    """Offers the tool flip_coin from now on, or takes it away: use it when a coin is wanted.
+
+    It shows that tools may come and go while the model talks. Its session has to know the
+    registry (`session.put(registry)`), as that of `leonidas run` does.
+
+    Args:
+        offered: Whether the tool is to be there.
+    """
+    registry = ctx.session.get(ToolRegistry)
+    if ctx.call.name not in registry:
+        raise ToolError("No coin can be offered here.", reason_code="no_registry")
+    if offered != (flip_coin.name in registry):
+        if offered:
+            registry.register(flip_coin)
+        else:
+            registry.unregister(flip_coin.name)
+    return {"offered": offered}
+
+
+@tool(effect="once", tags=["money"], requires_approval=True)
+async def send_money(
+    to: str, amount: Annotated[float, Field(gt=0, le=10_000)], currency: str = "EUR"
+) -> dict[str, Any]:
+    """Sends money to somebody (made up: nothing moves). The user is asked first.
+
+    Args:
+        to: Who gets it.
+        amount: How much.
+        currency: In which currency.
+    """
+    return {"sent": amount, "currency": currency, "to": to}
+
+
+TOOLS: tuple[Tool[..., Any], ...] = (
+    get_weather,
+    roll_dice,
+    search_flights,
+    offer_coin,
+    send_money,
+)

@@ -14,12 +14,20 @@ from tests.benchmarks.suite import load
 from tests.benchmarks.workload import FLOOR, Against, Goal, Workload
 
 _HEADINGS = {
-    FLOOR: "bare asyncio floor",
     "ours_execute": "**`execute`**",
     "ours_stream": "**`AdvancedToolProcessor`**",
     "ours_whole": "**`AdvancedToolProcessor`**, room for 2 MB",
     "function_calling": "upstream `FunctionCalling`",
     "part_processor": "chain of `PartProcessor`s",
+    "ours_live": "**`GeminiLiveProcessor`** in `LiveToolSession`",
+    "live_processor": "upstream `LiveProcessor` in `LiveToolSession`",
+    "loop_guard": "loop guard",
+    "cache_miss": "cache, asked for the first time",
+    "cache_hit": "cache, asked again",
+    "call_limits": "limits of calls",
+    "breaker": "breaker",
+    "result_budget": "result budget",
+    "ours_speech": "**`SpeechOutputProcessor`**",
 }
 
 
@@ -137,7 +145,8 @@ def _comparison(workload: Workload, pairs: Sequence[Pair]) -> list[str]:
 
 def _row(workload: Workload, adapter: str, runs: Sequence[dict[str, float]]) -> str:
     cells = [_number(statistics.median(run[key] for run in runs)) for key in workload.shown]
-    return f"| {_HEADINGS[adapter]} | " + " | ".join(cells) + f" | {len(runs)} |"
+    heading = workload.floor_heading if adapter == FLOOR else _HEADINGS[adapter]
+    return f"| {heading} | " + " | ".join(cells) + f" | {len(runs)} |"
 
 
 def _number(value: float) -> str:

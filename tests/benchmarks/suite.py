@@ -7,6 +7,7 @@ from tests.benchmarks.workload import Workload
 
 NAMES = (
     "latency",
+    "policies",
     "throughput",
     "audio",
     "fan_out",
@@ -16,6 +17,11 @@ NAMES = (
     "memory",
     "sessions",
     "imports",
+    "live_frames",
+    "live_resume",
+    "live_call",
+    "live_memory",
+    "speech",
 )
 
 

@@ -56,6 +56,7 @@ class Workload:
         shown: The figures of the comparison with others: key → heading.
         goals: What was promised.
         has_floor: Whether the floor can do this at all.
+        floor_heading: What the floor is, for the tables.
         fair: Floor's figures and the other's → whether the machine was free for this pair.
     """
 
@@ -65,6 +66,7 @@ class Workload:
     shown: Mapping[str, str]
     goals: Sequence[Goal]
     has_floor: bool = True
+    floor_heading: str = "bare asyncio floor"
     fair: Callable[[Figures, Figures], bool] = lambda _floor, _figures: True
 
 

@@ -7,7 +7,17 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "LEONIDAS_CONFIG", "LEONIDAS_MODEL")
+KEYS = (
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_CLOUD_LOCATION",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_GENAI_USE_ENTERPRISE",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "LEONIDAS_CONFIG",
+    "LEONIDAS_MODEL",
+    "LEONIDAS_PROFILE",
+)
 SETTINGS = "version: 1\ntoolboxes: [leonidas_tools.toolboxes.demo]\n"
 
 

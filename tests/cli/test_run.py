@@ -1,3 +1,4 @@
+import functools
 import json
 import signal
 import subprocess
@@ -43,8 +44,28 @@ def test_the_demo_plays_from_any_folder_with_its_mcp_server(leonidas):
     assert "agent       Let me think.\n" in finished.stdout
     assert 'called      get_current_time(timezone="Asia/Tokyo")\n' in finished.stdout
     assert "cancelled   search_flights\n" in finished.stdout
-    assert finished.stdout.endswith("\n9 calls: 8 answered once, 1 cancelled; all is well\n")
+    assert "\n9 calls: 8 answered once, 1 cancelled; all is well\n" in finished.stdout
+    assert "tools       +flip_coin\n" in finished.stdout  # while the model talks
+    assert finished.stdout.endswith("\n4 calls: 4 answered once, 0 cancelled; all is well\n")
     assert finished.stderr == "Starting MCP servers: time\n"
+
+
+def test_a_tool_that_asks_first_runs_only_after_the_user_has_said_yes(leonidas, settings):
+    finished = leonidas("run", "approval", "--speed", "inf", "--json", "--config", settings)
+    assert finished.returncode == 0, finished.stderr
+    told = events(finished)
+    answers = {event["id"]: event["response"] for event in told if event["event"] == "answered"}
+    assert {name: answer["status"] for name, answer in answers.items()} == {
+        "first": "pending_approval",
+        "agreed": "ok",
+        "second": "pending_approval",
+        "hasty": "pending_approval",
+        "misheard": "denied",
+    }
+    sent = {"sent": 20, "currency": "EUR", "to": "Ana"}
+    assert answers["agreed"]["result"]["result"] == sent
+    decided = [(e["decision"], e["by"]) for e in told if e["event"] == "approval_answer"]
+    assert decided == [("approve", "voice"), ("deny", "voice")]
 
 
 def test_a_session_is_a_json_object_a_line(leonidas, settings):
@@ -57,7 +78,9 @@ def test_a_session_is_a_json_object_a_line(leonidas, settings):
             "text": "the simulator plays 'One call', since there is no GEMINI_API_KEY",
             "mode": "simulator",
             "scenario": "One call",
+            "profile": "2.5-native-audio",
         },
+        {"event": "connection_opened", "connection": 1, "resumed": False, "audio_dropped": 0},
         {"event": "said", "who": "user", "text": "How is the weather in Lisbon?"},
         {
             "event": "called",
@@ -75,7 +98,15 @@ def test_a_session_is_a_json_object_a_line(leonidas, settings):
         {"event": "turn_complete"},
     ]
     (call,) = summary.pop("calls")
-    assert summary == {"event": "summary", "ok": True, "interrupted": False, "problems": []}
+    assert summary == {
+        "event": "summary",
+        "ok": True,
+        "interrupted": False,
+        "connections": 1,
+        "survived": 0,
+        "violations": 0,
+        "problems": [],
+    }
     assert call.pop("seconds") >= 0
     assert call == {
         "id": "weather",
@@ -83,6 +114,7 @@ def test_a_session_is_a_json_object_a_line(leonidas, settings):
         "status": "ok",
         "answers": 1,
         "ok": True,
+        "survived": False,
     }
 
 
@@ -145,13 +177,11 @@ def test_a_key_in_a_dotenv_file_counts(leonidas, settings, tmp_path):
     assert events(finished)[0]["mode"] == "live"
 
 
-def test_a_lost_connection_is_told_in_a_line_and_ends_with_1(leonidas, settings):
-    finished = leonidas(
-        *("run", "--config", settings),
-        stdin="Hello?\n",
-        GEMINI_API_KEY="none",
-        GOOGLE_GEMINI_BASE_URL="https://127.0.0.1:1",
-    )
+def test_a_session_that_is_refused_is_told_in_a_line_and_ends_with_1(leonidas, settings):
+    with LiveSimulator(Scenario()) as simulator:
+        variables = simulator.environment()
+        variables["GOOGLE_GEMINI_BASE_URL"] += "/nowhere"
+        finished = leonidas("run", "--config", settings, stdin="Hello?\n", **variables)
     assert finished.returncode == 1
     assert "✗ the connection was lost: " in finished.stdout
     assert finished.stderr == ""
@@ -168,6 +198,8 @@ def test_ctrl_c_ends_with_the_summary(command, environment, settings, scenario):
     )
     options = command(environment)
     options["args"] += ["run", str(file), "--json", "--config", str(settings)]
+    # Who is started in the background ignores Ctrl-C, and hands that on.
+    options["preexec_fn"] = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(**options, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in process.stdout:

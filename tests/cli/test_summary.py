@@ -1,7 +1,10 @@
 import pytest
 
 from leonidas_tools.cli.happenings import Happening
+from leonidas_tools.cli.outcomes import told_outcomes
 from leonidas_tools.cli.summary import CallLog, CallSummary, of_session
+from leonidas_tools.live.simulator import CallRecord
+from leonidas_tools.live.simulator.received import ReceivedText
 
 
 def happening(kind, **data):
@@ -70,3 +73,44 @@ def test_what_broke_the_session_off_is_a_problem():
     summary = of_session(CallLog(), ["the connection was lost: 1006"], interrupted=False)
     assert not summary.ok
     assert list(summary.problems) == ["the connection was lost: 1006"]
+
+
+def test_connections_and_the_calls_that_outlived_theirs_are_counted():
+    log = CallLog()
+    opened = Happening(kind="connection_opened", at_seconds=0, data={"connection": 1})
+    renewed = Happening(kind="connection_renewed", at_seconds=0, data={"connection": 2})
+    late = happening("answered", seconds=0.5, response={"status": "ok"}, after_reconnect=True)
+    for each in (opened, CALLED, renewed, late):
+        log.note(each)
+    summary = of_session(log, [], interrupted=False)
+    assert summary.verdict == (
+        "1 calls: 1 answered once, 0 cancelled; 2 connections, 1 calls outlived theirs; all is well"
+    )
+
+
+TOLD = (
+    "These have ended:\n"
+    '{"id": "a", "name": "search", "response": {"status": "ok"}}\n'
+    '{"id": "b~2", "name": "search", "response": {}}\n'
+    "[1]\n{}"
+)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "name", "connection", "statuses"),
+    [
+        ("a", "search", 1, ["ok"]),
+        ("b", "search", 1, ["answered"]),
+        ("a", "other", 1, []),
+        ("a", "search", 2, []),
+        ("c", "search", 1, []),
+        (None, "search", 1, ["ok", "answered"]),
+    ],
+)
+def test_an_outcome_in_the_conversation_is_that_of_a_call_on_an_earlier_connection(
+    identifier, name, connection, statuses
+):
+    text = ReceivedText(connection=2, at=3.0, text=TOLD, source="clientContent")
+    record = CallRecord(id=identifier, name=name, args={}, connection=connection, sent_at=1.0)
+    found = [each.status for each in told_outcomes([text]) if each.is_of(record)]
+    assert found == statuses

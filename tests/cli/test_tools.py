@@ -32,6 +32,8 @@ def test_the_list_can_be_of_one_category(run):
         "get_weather",
         "roll_dice",
         "search_flights",
+        "offer_coin",
+        "send_money",
     ]
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
-from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.invocation import ending_kind
+from leonidas_tools.events import EventKind, ToolEvent, ending_kind
 from leonidas_tools.tool import Tool
 
 

@@ -157,5 +157,6 @@ def test_the_report_is_plain_json():
         "alerts": ["Alert 'slow' is firing."],
         "settings_error": "broken",
         "loop_lag_seconds": 0.01,
+        "breakers": {},
         "at": report.at,
     }

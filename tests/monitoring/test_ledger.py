@@ -43,8 +43,22 @@ def test_the_calls_under_way_are_told_with_their_age_the_oldest_first(told):
     under_way = ledger.under_way()
 
     assert [replace(call, seconds=round(call.seconds / 5) * 5) for call in under_way] == [
-        UnderWay(tool="search", call_id="id-1", trace_id="kitchen-1", seconds=60),
-        UnderWay(tool="book", call_id=None, trace_id="kitchen-2", seconds=5),
+        UnderWay(
+            tool="search",
+            call_id="id-1",
+            session="kitchen",
+            trace_id="kitchen-1",
+            at=now - 60,
+            seconds=60,
+        ),
+        UnderWay(
+            tool="book",
+            call_id=None,
+            session="kitchen",
+            trace_id="kitchen-2",
+            at=now - 5,
+            seconds=5,
+        ),
     ]
 
 

@@ -80,7 +80,8 @@ async def test_a_step_that_fails_does_not_stop_the_others() -> None:
     told = Told(tools)
     assert (await tools.execute("book")).to_response() == {
         "status": "failed",
-        "message": "The tool 'book' failed.",
+        "message": "The tool 'book' failed. Of what was done before it failed, 2 could not be "
+        "undone: tell so.",
         "retryable": False,
     }
     assert undone == ["last", "first"]

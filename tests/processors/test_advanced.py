@@ -250,7 +250,7 @@ def test_a_toolbox_that_cannot_be_loaded_is_a_named_error():
 
 async def test_toolboxes_bring_their_tools():
     tools = alone(toolboxes=["leonidas_tools.toolboxes.demo"])
-    assert [one.name for one in tools.registry] == ["get_weather", "roll_dice", "search_flights"]
+    assert {one.name for one in tools.registry} >= {"get_weather", "roll_dice", "search_flights"}
     async with tools:
         assert (await tools.execute("roll_dice", {"sides": 2})).ok
 

@@ -9,7 +9,7 @@ import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 from google.genai import types as genai_types
 
-from leonidas_tools import AdvancedToolProcessor, ResultStatus, Tool
+from leonidas_tools import AdvancedToolProcessor, ResultStatus, Tool, ToolSession
 from tests.real.bfcl import Bfcl, Case, json_schema
 
 _LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
@@ -117,7 +117,8 @@ async def outcome(
     tools: AdvancedToolProcessor, function: str, arguments: dict[str, Any]
 ) -> tuple[ResultStatus, str]:
     """How the call ended, and what became of the arguments given."""
-    result = await tools.execute(function, arguments)
+    # In a session of its own: the same call over and over would be taken for a loop.
+    result = await tools.execute(function, arguments, session=ToolSession())
     arrived = without_defaults(result.result or {}, arguments)
     return result.status, given(arrived)
 

@@ -59,9 +59,15 @@ SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
         ),
         (
             {"tools": {"book": {"scheduling": "silent"}}},
-            "error",
+            "warning",
             "tools.book.scheduling",
             "blocking",
+        ),
+        (
+            {"tools": {"search": {"on_cancel": "undo"}}},
+            "error",
+            "tools.search.on_cancel",
+            "the tool has no undo",
         ),
         (
             {"tools": {"search": {"deadline": 1, "timeout": 2}}},
@@ -112,6 +118,8 @@ def test_what_would_do_nothing_is_found(settings, severity, key, message):
         {"tools": {"search": {"custom_parameters": {"query": "x"}, "retry_attempts": 2}}},
         {"tools": {"book": {"custom_parameters": {"anything": 1}}}},
         {"tools": {"book": {"scheduling": "silent", "behavior": "non_blocking"}}},
+        {"tools": {"book": {"scheduling": {"late": "silent"}, "on_cancel": "undo"}}},
+        {"tools": {"search": {"filler_after": "median", "filler": "One moment.", "timeout": 9}}},
         {"tools": {"book": {"retry_attempts": 2, "effect": "idempotent"}}},
         {"defaults": {"retry_attempts": 2, "custom_parameters": {"anything": 1}}},
         {"tools": {"search": {"fallback_tools": ["book"]}}},
@@ -130,17 +138,3 @@ def test_the_demos_settings_are_all_of_use():
 
     tools = {t.name: t for box in (action, demo, speech) for t in box.TOOLS}
     assert check_against(load(CONFIG / "tools.yaml"), tools) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("requires_approval", True), ("cache_seconds", 60), ("tags", ["trip"])]
-)
-def test_what_nothing_acts_on_is_said(name, value):
-    settings = load({"tools": {"search": {name: value}}})
-    assert check_against(settings, {"search": Tool(lambda query: query, name="search")}) == [
-        Finding(
-            severity="warning",
-            key=f"tools.search.{name}",
-            message="nothing acts on it yet: do not rely on it",
-        )
-    ]

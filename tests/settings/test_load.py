@@ -52,6 +52,36 @@ BAD_FILES = {
         "tools.search.timeout_seconds",
         "did you mean 'timeout'?",
     ),
+    "a misspelt answer to schedule": (
+        tool("scheduling:\n  errror: silent"),
+        4,
+        "tools.search.scheduling.errror",
+        "did you mean 'error'?",
+    ),
+    "an unknown word for an answer": (
+        tool("scheduling:\n  ok: later"),
+        4,
+        "tools.search.scheduling.ok",
+        "'later' is not one of 'silent', 'when_idle', 'interrupt'",
+    ),
+    "an unknown word for all answers": (
+        tool("scheduling: later"),
+        3,
+        "tools.search.scheduling",
+        "'later' is not one of 'silent', 'when_idle', 'interrupt'",
+    ),
+    "an unknown end of a cancelled call": (
+        tool("on_cancel: ignore"),
+        3,
+        "tools.search.on_cancel",
+        "'ignore' is not one of 'stop', 'finish', 'undo'",
+    ),
+    "a filler after no time": (
+        tool("filler_after: mean"),
+        3,
+        "tools.search.filler_after",
+        "'mean' is neither a duration, such as 2 or '500ms', nor 'median'",
+    ),
     "a misspelt key of an environment": (
         tool("environment_specific:\n  production:\n    enable: true"),
         5,

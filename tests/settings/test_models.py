@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from leonidas_tools.overrides import repeats_after_resume, scheduling_of
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import (
     AlertRule,
@@ -15,7 +16,16 @@ from leonidas_tools.settings.models import (
     Settings,
     ToolConfiguration,
 )
-from leonidas_tools.tool import ToolBehavior, ToolEffect, ToolPriority, ToolScheduling, ToolStatus
+from leonidas_tools.tool import (
+    OnCancel,
+    Scheduling,
+    Tool,
+    ToolBehavior,
+    ToolEffect,
+    ToolPriority,
+    ToolScheduling,
+    ToolStatus,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,19 +81,70 @@ def test_a_priority_is_a_number_or_a_name_in_any_case(written):
 
 def test_other_choices_are_names_in_any_case():
     configuration = ToolConfiguration(
-        status="Maintenance", effect="READ", behavior="non_blocking", scheduling="when_idle"
+        status="Maintenance", effect="READ", behavior="non_blocking", on_cancel="Undo"
     )
     assert (
         configuration.status,
         configuration.effect,
         configuration.behavior,
-        configuration.scheduling,
+        configuration.on_cancel,
     ) == (
         ToolStatus.MAINTENANCE,
         ToolEffect.READ,
         ToolBehavior.NON_BLOCKING,
-        ToolScheduling.WHEN_IDLE,
+        OnCancel.UNDO,
     )
+
+
+IDLE, SILENT, INTERRUPT = (
+    ToolScheduling.WHEN_IDLE,
+    ToolScheduling.SILENT,
+    ToolScheduling.INTERRUPT,
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "own", "holds"),
+    [
+        (None, None, None),
+        (None, Scheduling(ok=IDLE), Scheduling(ok=IDLE)),
+        ("", Scheduling(ok=IDLE), Scheduling(ok=IDLE)),
+        ("When_Idle", None, Scheduling(ok=IDLE, error=IDLE, late=IDLE)),
+        (SILENT, None, Scheduling(ok=SILENT, error=SILENT, late=SILENT)),
+        ({}, Scheduling(ok=IDLE), Scheduling(ok=IDLE)),
+        ({"error": "INTERRUPT"}, None, Scheduling(error=INTERRUPT)),
+        (
+            {"error": "interrupt", "late": None},
+            Scheduling(ok=IDLE, error=IDLE, late=SILENT, progress=SILENT),
+            Scheduling(ok=IDLE, error=INTERRUPT, late=SILENT, progress=SILENT),
+        ),
+        (
+            "silent",
+            Scheduling(ok=IDLE, progress=IDLE),
+            Scheduling(ok=SILENT, error=SILENT, late=SILENT, progress=IDLE),
+        ),
+        (Scheduling(late=SILENT), None, Scheduling(late=SILENT)),
+    ],
+)
+def test_scheduling_is_one_word_or_one_for_each_answer(written, own, holds):
+    tool = Tool(len, scheduling=own)
+    assert scheduling_of(tool, ToolConfiguration(scheduling=written)) == holds
+
+
+@pytest.mark.parametrize(
+    ("written", "after"),
+    [(2, 2.0), ("500ms", 0.5), ("Median", "median"), (" median ", "median"), (None, None)],
+)
+def test_silence_is_filled_after_a_while_or_the_usual_time(written, after):
+    assert ToolConfiguration(filler_after=written).filler_after == after
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("said", [None, False, True])
+def test_a_repeated_call_runs_again_where_anybody_says_so_last(own, said):
+    tool = Tool(len, repeat_after_resume=own)
+    settings = ToolConfiguration(repeat_after_resume=said)
+    assert repeats_after_resume(tool, settings) is (own if said is None else said)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +165,21 @@ def test_other_choices_are_names_in_any_case():
         ("fallback_tools", [""]),
         ("tags", [1]),
         ("timeout_seconds", 5),
+        ("scheduling", "later"),
+        ("scheduling", True),
+        ("scheduling", ["silent"]),
+        ("scheduling", {"okay": "silent"}),
+        ("scheduling", {"ok": "later"}),
+        ("on_cancel", "ignore"),
+        ("on_cancel", True),
+        ("filler_after", 0),
+        ("filler_after", "mean"),
+        ("filler_after", True),
+        ("filler_after", float("inf")),
+        ("filler_after", [1]),
+        ("filler", ""),
+        ("filler", 5),
+        ("repeat_after_resume", "perhaps"),
         ("environment_specific", {"production": {"environment_specific": {}}}),
         ("environment_specific", {"production": {"timeout": -1}}),
     ],
@@ -165,6 +241,27 @@ class TestForTool:
             },
         )
         assert settings.for_tool("t").custom_parameters == {"a": 1, "b": 2, "c": 3}
+
+    def test_merges_scheduling_by_what_is_scheduled(self):
+        settings = Settings(
+            environment="production",
+            defaults={
+                "scheduling": {"ok": "silent", "progress": "silent"},
+                "environment_specific": {"production": {"scheduling": {"late": "silent"}}},
+            },
+            tools={
+                "a": {"scheduling": "when_idle"},
+                "b": {"scheduling": {"ok": None, "error": "interrupt"}},
+                "c": {"scheduling": None},
+            },
+        )
+        held = {name: scheduling_of(Tool(len), settings.for_tool(name)) for name in "abcd"}
+        assert held == {
+            "a": Scheduling(ok=IDLE, error=IDLE, late=SILENT, progress=SILENT),
+            "b": Scheduling(error=INTERRUPT, late=SILENT, progress=SILENT),
+            "c": Scheduling(late=SILENT),
+            "d": Scheduling(ok=SILENT, late=SILENT, progress=SILENT),
+        }
 
     def test_an_explicit_null_gives_a_tool_its_own_value_back(self):
         settings = Settings(defaults={"timeout": 1}, tools={"t": {"timeout": None}})

@@ -1,11 +1,15 @@
-"""Synthetic speech: a soft tone, as long as the text would take to say."""
+"""Speech: a soft tone as long as the text would take to say, or a recording."""
 
 from __future__ import annotations
 
 import base64
 import math
+import wave
 from array import array
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SAMPLE_RATE: Final = 24_000
 MIME_TYPE: Final = f"audio/pcm;rate={SAMPLE_RATE}"
@@ -14,14 +18,69 @@ CHUNK_SECONDS: Final = 0.1
 _TONE_HERTZ: Final = 220  # whole periods in a chunk, so that chunks join without a click
 _LOUDNESS: Final = 3_000
 _SECONDS_PER_CHARACTER: Final = 0.06
+_SAMPLE_BYTES: Final = 2
 
 
-def tone_chunk() -> str:
-    """One chunk of the tone: 100 ms of 16-bit PCM at 24 kHz, in base64."""
+def tone(seconds: float) -> bytes:
+    """The tone, in 16-bit PCM at 24 kHz, in whole chunks.
+
+    Example:
+        >>> len(tone(0.26)) == round(3 * CHUNK_SECONDS * SAMPLE_RATE) * 2
+        True
+    """
     step = 2 * math.pi * _TONE_HERTZ / SAMPLE_RATE
     count = round(SAMPLE_RATE * CHUNK_SECONDS)
     samples = array("h", (round(_LOUDNESS * math.sin(step * i)) for i in range(count)))
-    return base64.b64encode(samples.tobytes()).decode()
+    return samples.tobytes() * round(seconds / CHUNK_SECONDS)
+
+
+def chunks_of(pcm: bytes) -> list[str]:
+    """PCM in chunks of 100 ms, each in base64; the last may be shorter.
+
+    Example:
+        >>> chunks_of(bytes(4800) + bytes(2))[1]
+        'AAA='
+    """
+    size = 2 * round(SAMPLE_RATE * CHUNK_SECONDS)
+    pieces = (pcm[start : start + size] for start in range(0, len(pcm), size))
+    return [base64.b64encode(piece).decode() for piece in pieces]
+
+
+def read_wav(file: Path) -> bytes:
+    """The sound of a WAV file as Gemini would send it: 16-bit PCM at 24 kHz, one channel.
+
+    Raises:
+        ValueError: The file cannot be read, or its samples are not 16-bit PCM.
+    """
+    try:
+        with wave.open(str(file), "rb") as sound:
+            rate, channels, width = (
+                sound.getframerate(),
+                sound.getnchannels(),
+                sound.getsampwidth(),
+            )
+            frames = sound.readframes(sound.getnframes())
+    except (OSError, EOFError, wave.Error) as error:
+        raise ValueError(f"{file.name!r} is not a WAV file that can be read: {error}") from None
+    if width != _SAMPLE_BYTES:
+        raise ValueError(f"{file.name!r} has samples of {8 * width} bits; 16 are needed")
+    samples = array("h", frames)
+    if channels > 1:
+        grouped = zip(*(samples[channel::channels] for channel in range(channels)), strict=True)
+        samples = array("h", (sum(group) // channels for group in grouped))
+    return _resampled(samples, rate).tobytes()
+
+
+def _resampled(samples: array[int], rate: int) -> array[int]:
+    if rate == SAMPLE_RATE or not samples:
+        return samples
+    last = len(samples) - 1
+    resampled = array("h")
+    for index in range(len(samples) * SAMPLE_RATE // rate):
+        before, part = divmod(index * rate, SAMPLE_RATE)
+        here, there = samples[before], samples[min(before + 1, last)]
+        resampled.append(here + (there - here) * part // SAMPLE_RATE)
+    return resampled
 
 
 def speech_seconds(text: str) -> float:

@@ -6,103 +6,88 @@ import asyncio
 import contextlib
 import logging
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from websockets.exceptions import ConnectionClosed
 
 from leonidas_tools.live.simulator import protocol
-from leonidas_tools.live.simulator.exchange import ClientLeftError, Pace, StepFailedError
-from leonidas_tools.live.simulator.ledger import CallLedger
-from leonidas_tools.live.simulator.recording import Outcome, RecordedMessage, Violation
+from leonidas_tools.live.simulator.exchange import ClientLeftError, StepFailedError
+from leonidas_tools.live.simulator.house import ScenarioOverError
+from leonidas_tools.live.simulator.line import ConnectionLine
+from leonidas_tools.live.simulator.received import ContextUpdate, Refusal
+from leonidas_tools.live.simulator.reception import RefusedError, admit
+from leonidas_tools.live.simulator.recording import Outcome, Violation
+from leonidas_tools.live.simulator.referee import Breach, Referee
 from leonidas_tools.live.simulator.session import SimulatedSession
-from leonidas_tools.live.simulator.wire import Message, encode, objects, parse
+from leonidas_tools.live.simulator.user_input import inputs_in
+from leonidas_tools.live.simulator.wire import Message, fields, objects, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from websockets.asyncio.server import ServerConnection
-
-    from leonidas_tools.live.simulator.protocol import Quirks
+    from leonidas_tools.live.simulator.hearing import HearingConnection
+    from leonidas_tools.live.simulator.house import House
+    from leonidas_tools.live.simulator.received import ConnectionRecord
+    from leonidas_tools.live.simulator.resumption import Session
     from leonidas_tools.live.simulator.scenario import Play
 
 _logger = logging.getLogger(__name__)
 
-SCENARIO_FAILED: Final = 1011
 _LEAVING_SECONDS: Final = 1.0
-_REASON_BYTES: Final = 123
-_ROUND_TRIPS: Final = 3
-
-
-@dataclass(kw_only=True, slots=True)
-class Record:
-    """All that was seen; written by the server's thread only.
-
-    Args:
-        changed: Called after each change.
-    """
-
-    changed: Callable[[], None]
-    messages: list[RecordedMessage] = field(default_factory=list)
-    setups: list[Message] = field(default_factory=list)
-    violations: list[Violation] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    ledger: CallLedger = field(default_factory=CallLedger)
-    opened: int = 0
-    closed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conduct:
-    """How connections are treated.
-
-    Args:
-        strict: Close the connection at a violation.
-        pace: How fast to play.
-        quirks: How this server behaves.
-    """
-
-    strict: bool
-    pace: Pace
-    quirks: Quirks
 
 
 class Connection:
-    """One client's connection, from its setup to its end."""
+    """One client's connection, from its setup to its end.
 
-    def __init__(
-        self, number: int, websocket: ServerConnection, *, record: Record, conduct: Conduct
-    ) -> None:
+    Args:
+        number: The connection, counted from 1.
+        websocket: The connection itself.
+        house: What all connections share.
+    """
+
+    def __init__(self, number: int, websocket: HearingConnection, *, house: House) -> None:
         self._number = number
         self._websocket = websocket
-        self._record = record
-        self._conduct = conduct
-        self._session: SimulatedSession | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._house = house
+        self._record = house.record
+        self._line = ConnectionLine(number, websocket, house=house)
+        self._referee = Referee(number, quirks=house.conduct.quirks, ledger=house.record.ledger)
+        self._belongs_to: Session | None = None
+        self._turned_away = False
 
-    async def run(self, play: Play) -> None:
-        """Serves the client until it leaves.
-
-        Args:
-            play: The scenario for this connection.
-        """
+    async def run(self) -> None:
+        """Serves the client until it leaves."""
+        session: SimulatedSession | None = None
         playing: asyncio.Task[None] | None = None
         try:
             with contextlib.suppress(ConnectionClosed):
-                self._session = await self._set_up()
-                if self._session is not None:
-                    playing = asyncio.create_task(self._play(play, self._session))
-                    await self._read(self._session)
+                if begun := await self._begin():
+                    session, play = begun
+                    playing = asyncio.create_task(self._play(play, session))
+                    await self._read(session)
         finally:
-            await self._end(playing)
+            await self._end(session, playing)
 
-    async def _end(self, playing: asyncio.Task[None] | None) -> None:
-        for task in self._telling:
-            task.cancel()
-        if playing is None or self._session is None:
-            self._finish("left", "the client left before the session began")
+    async def _begin(self) -> tuple[SimulatedSession, Play] | None:
+        try:
+            return await self._set_up()
+        except RefusedError as refused:
+            await self._refuse(refused)
+        except ScenarioOverError as over:
+            self._turned_away = True
+            await self._fail(str(over), str(over))
+        return None
+
+    async def _end(
+        self, session: SimulatedSession | None, playing: asyncio.Task[None] | None
+    ) -> None:
+        self._line.release()
+        if self._belongs_to is not None:
+            now = asyncio.get_running_loop().time()
+            self._house.book.left(self._belongs_to, now=now)
+        if session is None or playing is None:
+            if not self._turned_away:
+                self._finish("left", "the client left before the session began")
             return
-        self._session.leave()
+        session.leave()
         # A scenario in Python may be busy with something of its own.
         await asyncio.wait({playing}, timeout=_LEAVING_SECONDS)
         playing.cancel()
@@ -111,28 +96,49 @@ class Connection:
 
     # Setting up.
 
-    async def _set_up(self) -> SimulatedSession | None:
+    async def _set_up(self) -> tuple[SimulatedSession, Play] | None:
         message = await self._receive()
         if message is None:
             return None
         kind, body = message
         if kind != "setup":
-            await self._violation("the first message is the setup", {kind: body})
+            await self._report(Breach(reason="the first message is the setup", data={kind: body}))
             return None
-        if complaint := protocol.setup_complaint(body):
-            await self._violation(complaint, {kind: body})
-            if self._conduct.strict:
+        for breach in self._referee.judge_setup(body):
+            if not await self._report(breach):
                 return None
+        admitted = await admit(self._number, body, house=self._house, report=self._report)
+        if admitted is None:
+            return None
+        play = self._house.next_play()
+        origin, self._belongs_to = admitted
+        if origin.resumed_from is not None:
+            self._referee.resumed()
+        self._line.belongs_to(self._belongs_to)
         self._record.setups.append(body)
-        await self.send({"setupComplete": {}})
+        self._record.connections.append(origin)
+        self._record.declared[self._number] = protocol.functions_in(body.get("tools"))
+        await self._line.send({"setupComplete": {}})
+        return self._session_of(origin, body), play
+
+    def _session_of(self, origin: ConnectionRecord, setup: Message) -> SimulatedSession:
         return SimulatedSession(
-            number=self._number,
-            setup=body,
-            line=self,
+            origin=origin,
+            setup=setup,
+            line=self._line,
             ledger=self._record.ledger,
-            pace=self._conduct.pace,
-            default_behavior=self._conduct.quirks.default_behavior,
+            pace=self._house.conduct.pace,
+            quirks=self._house.conduct.quirks,
         )
+
+    async def _refuse(self, refused: RefusedError) -> None:
+        self._turned_away = True
+        refusal = Refusal(
+            stage="setup", code=refused.code, reason=refused.reason, connection=self._number
+        )
+        self._record.refusals.append(refusal)
+        self._record.changed()
+        await self._line.close(refused.code, refused.reason)
 
     # Reading.
 
@@ -142,9 +148,34 @@ class Connection:
             if message is None:
                 continue
             kind, body = message
-            await self._check(kind, body)
-            session.receive(kind, body)
+            for breach in self._referee.judge(kind, body):
+                await self._report(breach)
+            await self._take(kind, body, session)
             self._record.changed()
+
+    async def _take(self, kind: str, body: Message, session: SimulatedSession) -> None:
+        inputs = tuple(inputs_in(kind, body))
+        self._record.take(self._number, inputs)
+        update = self._update_in(body) if kind == "contextUpdate" else None
+        session.receive(inputs, update)
+        if kind == "toolResponse":
+            await session.answered()
+
+    def _update_in(self, body: Message) -> ContextUpdate:
+        parts = objects(fields(body.get("systemInstruction")).get("parts"))
+        instruction = "".join(str(part.get("text", "")) for part in parts)
+        tools = None
+        if "tools" in body:
+            tools = protocol.functions_in(fields(body["tools"]).get("tools"))
+            self._record.declared[self._number] = tools
+        update = ContextUpdate(
+            connection=self._number,
+            at=time.monotonic(),
+            system_instruction=instruction if "systemInstruction" in body else None,
+            tools=tools,
+        )
+        self._record.context_updates.append(update)
+        return update
 
     async def _receive(self) -> tuple[str, Message] | None:
         """The next message, or None if it cannot be read."""
@@ -152,64 +183,39 @@ class Connection:
         try:
             message = parse(frame)
         except ValueError as error:
-            self._note("client", frame)
-            await self._violation(str(error), frame)
+            self._line.note("client", frame)
+            await self._report(Breach(reason=str(error), data=frame))
             return None
-        self._note("client", message)
+        self._line.note("client", message)
         await self._check_size(frame)
         try:
             return protocol.field_of(message)
         except ValueError as error:
-            await self._violation(str(error), message)
+            await self._report(Breach(reason=str(error), data=message))
             return None
 
     async def _check_size(self, frame: str | bytes) -> None:
-        limit = self._conduct.quirks.max_message_bytes
+        limit = self._house.conduct.quirks.max_message_bytes
         size = len(frame.encode() if isinstance(frame, str) else frame)
         if limit is not None and size > limit:
-            text = f"a message of {size} bytes; at most {limit} are allowed"
-            await self._violation(text, None, protocol.TOO_BIG)
+            reason = f"a message of {size} bytes; at most {limit} are allowed"
+            await self._report(Breach(reason=reason, data=None, code=protocol.TOO_BIG))
 
-    async def _check(self, kind: str, body: Message) -> None:
-        data = {kind: body}
-        if kind == "setup":
-            await self._violation("a second setup", data)
-        for complaint in protocol.complaints(kind, body, self._conduct.quirks):
-            await self._violation(complaint, data)
-        if kind == "toolResponse":
-            for response in objects(body.get("functionResponses")):
-                await self._check_response(response)
-        if kind == "realtimeInput" and self._audio_is_blocked(body):
-            text = "audio while a BLOCKING call is unanswered"
-            await self._violation(text, data, protocol.POLICY)
-
-    async def _check_response(self, response: Message) -> None:
-        complaint = protocol.response_complaint(response) or self._record.ledger.answered(
-            self._number, response
-        )
-        if complaint:
-            await self._violation(complaint, response)
-
-    def _audio_is_blocked(self, body: Message) -> bool:
-        return (
-            self._conduct.quirks.audio_blocked_while_pending
-            and bool(body.keys() & {"audio", "mediaChunks"})
-            and any(call.pending and call.blocking for call in self._record.ledger.of(self._number))
-        )
-
-    async def _violation(self, reason: str, data: Any, code: int = protocol.INVALID) -> None:
+    async def _report(self, breach: Breach) -> bool:
+        """Keeps a breach, and closes the connection for it; returns whether it goes on."""
         violation = Violation(
             connection=self._number,
             at=time.monotonic(),
-            reason=reason,
-            close_code=code,
-            data=data,
+            reason=breach.reason,
+            close_code=breach.code,
+            data=breach.data,
         )
         self._record.violations.append(violation)
         self._record.changed()
         _logger.warning("Gemini Live protocol broken: %s", violation)
-        if self._conduct.strict:
-            await self.close(code, reason)
+        if self._house.conduct.strict:
+            await self._line.close(breach.code, breach.reason)
+        return not self._house.conduct.strict
 
     # Playing.
 
@@ -219,60 +225,22 @@ class Connection:
         except (ClientLeftError, ConnectionClosed) as error:
             self._finish("left", f"the client left: {error}")
         except (StepFailedError, AssertionError) as error:
-            await self._fail(str(error) or repr(error))
+            message = str(error) or repr(error)
+            await self._fail(message, f"scenario failed: {message}")
         except Exception as error:
             _logger.exception("The scenario failed")
-            await self._fail(repr(error))
+            await self._fail(repr(error), f"scenario failed: {error!r}")
         except asyncio.CancelledError:
             self._finish("left", "the client left while the scenario was busy with its own")
             raise
         else:
             self._finish("played")
 
-    async def _fail(self, message: str) -> None:
+    async def _fail(self, message: str, reason: str) -> None:
         self._finish("failed", message)
-        await self.close(SCENARIO_FAILED, f"scenario failed: {message}")
+        await self._line.close(protocol.INTERNAL, reason)
 
     def _finish(self, status: Literal["played", "failed", "left"], message: str = "") -> None:
         outcome = Outcome(connection=self._number, status=status, message=message)
         self._record.outcomes.append(outcome)
-        self._record.changed()
-
-    # The line that the session speaks on.
-
-    async def send(self, message: Message | str) -> None:
-        """Sends a message, or a frame as it is."""
-        text = message if isinstance(message, str) else encode(message)
-        self._note("server", message)
-        await self._websocket.send(text, text=self._conduct.quirks.text_frames)
-
-    def told(self, ids: tuple[str, ...]) -> None:
-        """Has it noted when the client has seen what was sent so far."""
-        task = asyncio.create_task(self._await_told(ids))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-
-    async def _await_told(self, ids: tuple[str, ...]) -> None:
-        # An answer that crosses a cancellation on the way is nobody's fault. The pong follows what
-        # the client sent before the ping came, but its network layer is ahead of the agent.
-        with contextlib.suppress(ConnectionClosed):
-            for _ in range(_ROUND_TRIPS):
-                await (await self._websocket.ping())
-            self._record.ledger.told(self._number, ids)
-            self._record.changed()
-
-    async def close(self, code: int, reason: str) -> None:
-        """Ends the connection in good order."""
-        short = reason.encode()[:_REASON_BYTES].decode(errors="ignore")
-        await self._websocket.close(code, short)
-
-    def drop(self) -> None:
-        """Ends the connection without a word."""
-        self._websocket.transport.abort()
-
-    def _note(self, sender: Literal["client", "server"], data: Any) -> None:
-        message = RecordedMessage(
-            connection=self._number, sender=sender, at=time.monotonic(), data=data
-        )
-        self._record.messages.append(message)
         self._record.changed()

@@ -46,8 +46,20 @@ class CallLedger:
         """The calls of one connection, in the order they were sent."""
         return [record for record in self.records if record.connection == connection]
 
+    def awaited_by(self, connection: int, response: Message) -> CallRecord | None:
+        """The call of that connection that a well-formed answer belongs to."""
+        key = self._key_of(connection, response.get("id"), response["name"])
+        return None if key is None else self._records[key]
+
     def sent(
-        self, connection: int, call_id: str | None, name: str, args: Any, *, blocking: bool = True
+        self,
+        connection: int,
+        call_id: str | None,
+        name: str,
+        args: Any,
+        *,
+        blocking: bool = True,
+        id_sent: bool = True,
     ) -> None:
         """Notes a call; the same id a second time is the same call delivered again."""
         with self._lock:
@@ -62,6 +74,7 @@ class CallLedger:
                 connection=connection,
                 sent_at=time.monotonic(),
                 blocking=blocking,
+                id_sent=id_sent and call_id is not None,
             )
 
     def cancelled(self, connection: int, ids: Iterable[str]) -> None:
@@ -80,11 +93,11 @@ class CallLedger:
 
     def answered(self, connection: int, response: Message) -> str | None:
         """Notes an answer that is well formed; returns what is wrong with it, if anything."""
-        call_id, name = response["id"], response["name"]
+        call_id, name = response.get("id"), response["name"]
         with self._lock:
             key = self._key_of(connection, call_id, name)
             if key is None:
-                return self._never_issued(connection, call_id)
+                return self._never_issued(connection, call_id, name)
             record = self._records[key]
             late = record.cancellation_seen_at is not None
             self._records[key] = replace(
@@ -92,6 +105,7 @@ class CallLedger:
                 answers=(*record.answers, _answer(record, response)),
                 late_answers=record.late_answers + late,
             )
+        call_id = record.id or call_id
         if late:
             return (
                 f"call {call_id!r} of {record.name!r} was cancelled; a cancelled call has no answer"
@@ -102,17 +116,21 @@ class CallLedger:
             return f"call {call_id!r} is of {record.name!r}; it was answered as {name!r}"
         return None
 
-    def _key_of(self, connection: int, call_id: str, name: str) -> _Key | None:
-        if (connection, call_id) in self._records:
-            return connection, call_id
+    def _key_of(self, connection: int, call_id: str | None, name: str) -> _Key | None:
+        if call_id is not None:
+            record = self._records.get((connection, call_id))
+            if record is not None and record.id_sent:
+                return connection, call_id
         # A call sent without an id can only be recognised by its name.
         for key, record in self._records.items():
-            nameless = key[0] == connection and record.id is None and record.pending
+            nameless = key[0] == connection and not record.id_sent and record.pending
             if nameless and record.name == name:
                 return key
         return None
 
-    def _never_issued(self, connection: int, call_id: str) -> str:
+    def _never_issued(self, connection: int, call_id: str | None, name: str) -> str:
+        if call_id is None:
+            return f"no call of {name!r} awaits an answer"
         elsewhere = [key[0] for key in self._records if key[1] == call_id]
         if elsewhere:
             return f"call {call_id!r} was issued on connection {elsewhere[0]}, not on this one"
@@ -123,7 +141,7 @@ class CallLedger:
 
 def _answer(record: CallRecord, response: Message) -> Answer:
     return Answer(
-        id=response["id"],
+        id=response.get("id") or record.id,
         name=response["name"],
         response=response["response"],
         at=time.monotonic(),

@@ -6,12 +6,20 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from leonidas_tools.errors import SimulatorError
-from leonidas_tools.live.simulator.connection import Record
 from leonidas_tools.live.simulator.milestones import Milestones
+from leonidas_tools.live.simulator.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from leonidas_tools.live.simulator.received import (
+        ConnectionRecord,
+        ContextUpdate,
+        IssuedHandle,
+        ReceivedAudio,
+        ReceivedText,
+        Refusal,
+    )
     from leonidas_tools.live.simulator.recording import (
         CallRecord,
         Outcome,
@@ -41,8 +49,63 @@ class Observation:
 
     @property
     def setups(self) -> Sequence[Message]:
-        """What the setup messages held, one for each connection, by camel-case names."""
+        """What the setup messages held, one for each of `connections`, by camel-case names."""
         return tuple(self._record.setups)
+
+    @property
+    def connections(self) -> Sequence[ConnectionRecord]:
+        """Every connection whose setup was taken, with the session it belongs to."""
+        return tuple(self._record.connections)
+
+    @property
+    def open_connections(self) -> Sequence[int]:
+        """The numbers of the connections that are open now, whatever their setup."""
+        return tuple(each for each in list(self._record.websockets) if self._record.is_open(each))
+
+    @property
+    def refusals(self) -> Sequence[Refusal]:
+        """Every connection that was turned away without having done wrong."""
+        return tuple(self._record.refusals)
+
+    @property
+    def handles(self) -> Sequence[IssuedHandle]:
+        """Every handle to resume with that was sent."""
+        return tuple(self._record.handles)
+
+    @property
+    def audio_received(self) -> Sequence[ReceivedAudio]:
+        """Every frame of the microphone, over all connections in the order they came."""
+        return tuple(self._record.audio)
+
+    @property
+    def texts_received(self) -> Sequence[ReceivedText]:
+        """Every text of the user, realtime or as client content, in the order they came."""
+        return tuple(self._record.texts)
+
+    @property
+    def context_updates(self) -> Sequence[ContextUpdate]:
+        """Every context update, in the order they came."""
+        return tuple(self._record.context_updates)
+
+    def declared(self, connection: int | None = None) -> Mapping[str, Message]:
+        """The declarations in force on a connection, or last in force on it, by name.
+
+        Args:
+            connection: Its number; by default the last whose setup was taken.
+        """
+        number = connection or (self.connections[-1].number if self.connections else 0)
+        return dict(self._record.declared.get(number, {}))
+
+    def heard_pcm(self, connection: int | None = None) -> bytes:
+        """The sound of the microphone as one piece.
+
+        Args:
+            connection: What came on this one only; by default over all, in the order it came.
+        """
+        frames = self.audio_received
+        return b"".join(
+            each.data for each in frames if connection is None or each.connection == connection
+        )
 
     @property
     def calls(self) -> Sequence[CallRecord]:
@@ -116,13 +179,14 @@ class Observation:
         await self._when(self._is_closed)
 
     def _is_closed(self) -> bool:
-        return 0 < self._record.opened == self._record.closed
+        return self._record.opened > 0 and not self._record.websockets
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Waits until something is true of what was seen.
 
         Args:
-            reached: Looks at `messages`, `calls`, …; called in the server's thread.
+            reached: Looks at `messages`, `calls`, …, not at anything else, since it is asked again
+                only when those change; called in the server's thread.
         """
         await self._when(reached)
 

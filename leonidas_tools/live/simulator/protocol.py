@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.live.simulator.wire import CLIENT_FIELDS, Message, fields, is_base64, objects
@@ -10,9 +9,13 @@ from leonidas_tools.live.simulator.wire import CLIENT_FIELDS, Message, fields, i
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from leonidas_tools.live.simulator.quirks import Quirks
+
 INVALID: Final = 1007
 POLICY: Final = 1008
 TOO_BIG: Final = 1009
+INTERNAL: Final = 1011
+SCHEDULINGS: Final = ("SILENT", "WHEN_IDLE", "INTERRUPT")
 MEBIBYTE: Final = 1 << 20
 
 _REALTIME_FIELDS: Final = frozenset(
@@ -26,29 +29,6 @@ _REALTIME_FIELDS: Final = frozenset(
         "video",
     }
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Quirks:
-    """How a particular server behaves; the defaults are the plain one.
-
-    Args:
-        audio_blocked_while_pending: Microphone audio while a BLOCKING call is unanswered closes
-            the connection with 1008, as reported of some models.
-        refuse_media_chunks: The deprecated `mediaChunks` is refused, as 3.1 does. Upstream
-            `LiveProcessor` sends it.
-        max_message_bytes: The longest client message; None for no limit. The client's own limit
-            for server messages is 1 MiB by default.
-        text_frames: Send text frames instead of binary ones.
-        default_behavior: What a declaration without `behavior` means: BLOCKING up to Gemini 3.1,
-            NON_BLOCKING from 3.8 on.
-    """
-
-    audio_blocked_while_pending: bool = False
-    refuse_media_chunks: bool = False
-    max_message_bytes: int | None = None
-    text_frames: bool = False
-    default_behavior: str = "BLOCKING"
 
 
 def field_of(message: Message) -> tuple[str, Message]:
@@ -96,21 +76,62 @@ def setup_complaint(body: Message) -> str | None:
     return None
 
 
-def response_complaint(response: Message) -> str | None:
+def declaration_complaints(tools: Any, quirks: Quirks) -> Iterator[str]:
+    """What is wrong with the declarations in a list of tools, one sentence each.
+
+    Example:
+        >>> from leonidas_tools.live.simulator import GENERATIONS
+        >>> tools = [{"function_declarations": [{"name": "f", "behavior": "BLOCKING"}]}]
+        >>> list(declaration_complaints(tools, GENERATIONS["3.8-thinking"]))
+        ["'f' is declared BLOCKING; this model takes only NON_BLOCKING"]
+    """
+    taken = " and ".join(sorted(quirks.behaviors))
+    for name, behavior in declarations(tools).items():
+        if behavior is not None and behavior not in quirks.behaviors:
+            hint = f"takes only {taken}" if taken else "knows no behavior"
+            yield f"{name!r} is declared {behavior}; this model {hint}"
+
+
+def response_complaint(response: Message, quirks: Quirks) -> str | None:
     """What is wrong with the form of one function response, if anything.
 
     Example:
-        >>> response_complaint({"id": "c1", "name": "f", "response": [1]})
+        >>> from leonidas_tools.live.simulator import Quirks
+        >>> response_complaint({"id": "c1", "name": "f", "response": [1]}, Quirks())
         "the response to call 'c1' is an object, not list"
     """
     call_id, name = response.get("id"), response.get("name")
-    if not isinstance(call_id, str) or not call_id:
+    if quirks.call_ids and not call_id:
         return f"a function response of {name!r} has no id"
+    if call_id is not None and not isinstance(call_id, str):
+        return f"the id of a function response is a text, not {type(call_id).__name__}"
     if not isinstance(name, str) or not name:
         return f"the function response to call {call_id!r} has no name"
     if not isinstance(response.get("response"), dict):
         kind = type(response.get("response")).__name__
         return f"the response to call {call_id!r} is an object, not {kind}"
+    return _manner_complaint(response, quirks)
+
+
+def manner_of(response: Message) -> str:
+    """Which of `scheduling` and `willContinue` a function response says; empty if neither."""
+    said = [each for each in ("scheduling", "willContinue") if response.get(each) is not None]
+    return " and ".join(said)
+
+
+def _manner_complaint(response: Message, quirks: Quirks) -> str | None:
+    call_id = response.get("id")
+    scheduling, more = response.get("scheduling"), response.get("willContinue")
+    if scheduling is not None and not quirks.takes_scheduling:
+        return f"the response to call {call_id!r} says scheduling, which this server does not take"
+    if more is not None and not quirks.takes_will_continue:
+        return (
+            f"the response to call {call_id!r} says willContinue, which this server does not take"
+        )
+    if scheduling is not None and scheduling not in SCHEDULINGS:
+        return f"the scheduling of call {call_id!r} is {', '.join(SCHEDULINGS)}, not {scheduling!r}"
+    if more is not None and not isinstance(more, bool):
+        return f"the willContinue of call {call_id!r} is true or false, not {more!r}"
     return None
 
 
@@ -136,6 +157,15 @@ def _content_complaints(body: Message) -> Iterator[str]:
                 yield "the data of an inlineData part is not base64"
 
 
+def functions_in(tools: Any) -> dict[str, Message]:
+    """The functions declared in a list of tools, by name."""
+    return {
+        str(function.get("name")): function
+        for tool in objects(tools)
+        for function in objects(tool.get("functionDeclarations"))
+    }
+
+
 def declarations(tools: Any) -> Mapping[str, str | None]:
     """The functions declared in a list of tools, each with its behavior if it has one.
 
@@ -143,8 +173,10 @@ def declarations(tools: Any) -> Mapping[str, str | None]:
         >>> declarations([{"function_declarations": [{"name": "f", "behavior": "NON_BLOCKING"}]}])
         {'f': 'NON_BLOCKING'}
     """
-    return {
-        str(function.get("name")): function.get("behavior")
-        for tool in objects(tools)
-        for function in objects(tool.get("functionDeclarations"))
-    }
+    return {name: behavior_of(function) for name, function in functions_in(tools).items()}
+
+
+def behavior_of(function: Message) -> str | None:
+    """What a declaration says of its behavior, if anything."""
+    behavior = function.get("behavior")
+    return None if behavior is None or behavior == "UNSPECIFIED" else str(behavior)

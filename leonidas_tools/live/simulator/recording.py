@@ -31,7 +31,7 @@ class Answer:
     """One function response.
 
     Args:
-        id: The id it carries.
+        id: The id it carries; that of its call if it carries none.
         name: The name it carries.
         response: Its body.
         at: When it came, by the monotonic clock, in seconds.
@@ -39,7 +39,7 @@ class Answer:
         final: Whether it ends the call (only a NON_BLOCKING call takes more than one).
     """
 
-    id: str
+    id: str | None
     name: str
     response: Mapping[str, Any]
     at: float
@@ -69,6 +69,7 @@ class CallRecord:
         cancelled_at: When it was cancelled, if it was.
         cancellation_seen_at: When the client had surely seen the cancellation.
         late_answers: How many answers came after that.
+        id_sent: Whether the client was told the id.
     """
 
     id: str | None
@@ -82,6 +83,7 @@ class CallRecord:
     cancelled_at: float | None = None
     cancellation_seen_at: float | None = None
     late_answers: int = 0
+    id_sent: bool = True
 
     @property
     def cancelled(self) -> bool:

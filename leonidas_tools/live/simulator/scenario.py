@@ -11,7 +11,7 @@ from leonidas_tools.live.simulator.exchange import ClientLeftError, StepFailedEr
 from leonidas_tools.live.simulator.session import SimulatedSession
 
 if TYPE_CHECKING:
-    from leonidas_tools.live.simulator.steps import Step
+    from leonidas_tools.live.simulator.step import Step
 
 Play: TypeAlias = Callable[[SimulatedSession], Awaitable[None]]
 """A scenario in Python: an async function that plays one connection."""
@@ -26,6 +26,7 @@ class Scenario:
         connections: Instead of `steps`: one script for each connection, in turn.
         name: What to call it.
         description: What it shows.
+        generation: Which models' server plays it, such as `3.1`; by default a plain one.
 
     Example:
         >>> from leonidas_tools.live.simulator import Call, WaitForAnswers
@@ -39,6 +40,7 @@ class Scenario:
     connections: Sequence[Sequence[Step] | Play] = ()
     name: str = "scenario"
     description: str = ""
+    generation: str | None = None
 
     @property
     def scripts(self) -> Sequence[Sequence[Step] | Play]:

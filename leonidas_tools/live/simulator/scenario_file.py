@@ -9,26 +9,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from leonidas_tools.live.simulator.audio import read_wav
 from leonidas_tools.live.simulator.function_call import FunctionCall
+from leonidas_tools.live.simulator.generations import GENERATIONS
 from leonidas_tools.live.simulator.scenario import Scenario
-from leonidas_tools.live.simulator.steps import (
-    STEPS,
+from leonidas_tools.live.simulator.steps import STEPS
+from leonidas_tools.live.simulator.template import quoted_ids
+from leonidas_tools.live.simulator.turn_steps import (
     Call,
     Cancel,
     Expect,
     Say,
     Send,
-    Step,
     WaitForAnswers,
 )
-from leonidas_tools.live.simulator.template import quoted_ids
 from leonidas_tools.live.simulator.yaml_source import Key, YamlSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from leonidas_tools.live.simulator.step import Step
+
 T = TypeVar("T")
-_KEYS = ("name", "description", "steps", "connections")
+_KEYS = ("name", "description", "generation", "steps", "connections")
 
 
 def load_scenario(file: Path) -> Scenario:
@@ -44,19 +47,30 @@ def load_scenario(file: Path) -> Scenario:
     _refuse_unknown(source, data, _KEYS, ())
     if ("steps" in data) == ("connections" in data):
         source.refuse("A scenario has either `steps` or `connections`")
-    name = str(data.get("name", file.stem))
-    description = str(data.get("description", ""))
+    about = _about(source, data)
     if "steps" in data:
-        return Scenario(
-            _steps(source, data["steps"], ("steps",)), name=name, description=description
-        )
+        return Scenario(_steps(source, data["steps"], ("steps",)), **about)
     connections = data["connections"]
     if not isinstance(connections, list) or not connections:
         source.refuse("`connections` is a list with a list of steps for each", "connections")
     scripts = [
         _steps(source, steps, ("connections", index)) for index, steps in enumerate(connections)
     ]
-    return Scenario(connections=scripts, name=name, description=description)
+    return Scenario(connections=scripts, **about)
+
+
+def _about(source: YamlSource, data: Mapping[str, Any]) -> dict[str, Any]:
+    generation = data.get("generation")
+    # YAML reads a bare 3.1 as a number.
+    name = None if generation is None else str(generation)
+    if name is not None and name not in GENERATIONS:
+        known = ", ".join(GENERATIONS)
+        source.refuse(f"There is no generation {name!r}; known are {known}", "generation")
+    return {
+        "name": str(data.get("name", source.file.stem)),
+        "description": str(data.get("description", "")),
+        "generation": name,
+    }
 
 
 def _steps(source: YamlSource, items: Any, key: Key) -> tuple[Step, ...]:
@@ -78,10 +92,13 @@ def _step(source: YamlSource, item: Any, key: Key) -> Step:
     if kind is Call:
         value = _calls(source, value, key)
     names = [each.name for each in fields(kind)]
-    if value is not None and not names:
-        source.refuse("Nothing belongs to this step; write only its name", *key)
+    if value is not None and not isinstance(value, Mapping) and not _short(kind):
+        options = f", or a mapping with {', '.join(names)}" if names else ""
+        source.refuse(f"No value belongs to this step; write only its name{options}", *key)
     values = _values(kind, value)
     _refuse_unknown(source, values, names, key)
+    if isinstance(values.get("audio"), str):
+        values["audio"] = _recording(source, values["audio"], (*key, "audio"))
     step = _validate(source, kind, values, key)
     if isinstance(step, Say):
         try:
@@ -89,6 +106,15 @@ def _step(source: YamlSource, item: Any, key: Key) -> Step:
         except ValueError as error:
             source.refuse(str(error), *key)
     return step
+
+
+def _recording(source: YamlSource, name: str, key: Key) -> Path:
+    file = source.file.parent / name
+    try:
+        read_wav(file)
+    except ValueError as error:
+        source.refuse(str(error), *key)
+    return file
 
 
 def _calls(source: YamlSource, value: Any, key: Key) -> dict[str, Any]:
@@ -107,6 +133,11 @@ def _calls(source: YamlSource, value: Any, key: Key) -> dict[str, Any]:
         _refuse_unknown(source, call, names, place)
         _validate(source, FunctionCall, call, place)
     return {**body, "calls": calls}
+
+
+def _short(kind: type[Step]) -> bool:
+    """Whether a step may be written with the value of its first field alone."""
+    return any(not each.kw_only for each in fields(kind)[:1])
 
 
 def _values(kind: type[Step], value: Any) -> dict[str, Any]:

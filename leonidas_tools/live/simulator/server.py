@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import threading
 from concurrent.futures import Future
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
-
 from leonidas_tools.errors import SimulatorError
+from leonidas_tools.live.simulator import addressing
 from leonidas_tools.live.simulator.certificate import LoopbackCertificate
-from leonidas_tools.live.simulator.connection import SCENARIO_FAILED, Conduct, Connection
+from leonidas_tools.live.simulator.connection import Connection
+from leonidas_tools.live.simulator.control import Control, Running
+from leonidas_tools.live.simulator.door import Door
+from leonidas_tools.live.simulator.elastic_loop import ElasticEventLoop, elastic
 from leonidas_tools.live.simulator.exchange import Pace
-from leonidas_tools.live.simulator.observation import Observation
-from leonidas_tools.live.simulator.protocol import Quirks
-from leonidas_tools.live.simulator.recording import Outcome
+from leonidas_tools.live.simulator.generations import quirks_of
+from leonidas_tools.live.simulator.house import Conduct, House, ScenarioOverError
+from leonidas_tools.live.simulator.resumption import SessionBook
 from leonidas_tools.live.simulator.scenario import Play, Scenario
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from google.genai.types import HttpOptions
-    from websockets.http11 import Request, Response
 
-API_VERSION = "v1beta"
-API_KEY = "simulated"
-_PATH_START = "/ws/google.ai.generativelanguage."
-_PATH_ENDS = ("BidiGenerateContent", "BidiGenerateContentConstrained")
-_CLOSE_SECONDS = 1.0
+    from leonidas_tools.live.simulator.hearing import HearingConnection
+    from leonidas_tools.live.simulator.quirks import Quirks
+    from leonidas_tools.live.simulator.received import Refusal
 
 
-class LiveSimulator(Observation):
+class LiveSimulator(Control):
     """A Gemini Live server on loopback that plays a scenario and records what it sees.
 
     It runs in its own thread with its own event loop, so that an agent that blocks its loop does
@@ -47,14 +42,17 @@ class LiveSimulator(Observation):
         scenario: What to play: a scenario, an async function, or the path of a YAML file.
         strict: Close the connection at a violation, as the real server does.
         speed: 1 plays pauses as written, 2 twice as fast, `math.inf` without any.
-        quirks: How this server behaves, where servers differ.
+        generation: Which models' server to be: `2.5`, `3.1`, `3.8-live`, `3.8-thinking` or
+            `vertex`; by default the scenario's, otherwise a plain one.
+        quirks: How this server behaves, instead of like that of a generation.
 
     Raises:
         ConfigurationError: The YAML file is wrong.
+        SimulatorError: There is no such generation.
 
     Example:
         >>> from leonidas_tools.live.simulator import Say
-        >>> with LiveSimulator(Scenario([Say("Hello")])) as simulator:
+        >>> with LiveSimulator(Scenario([Say("Hello")]), generation="3.1") as simulator:
         ...     simulator.base_url.startswith("https://127.0.0.1:")
         True
     """
@@ -65,17 +63,16 @@ class LiveSimulator(Observation):
         *,
         strict: bool = True,
         speed: float = 1.0,
+        generation: str | None = None,
         quirks: Quirks | None = None,
     ) -> None:
         self.scenario = _as_scenario(scenario)
-        self._conduct = Conduct(strict=strict, pace=Pace(speed=speed), quirks=quirks or Quirks())
+        self.quirks = quirks or quirks_of(generation or self.scenario.generation)
+        self._conduct = Conduct(strict=strict, pace=Pace(speed=speed), quirks=self.quirks)
         super().__init__(scripts=len(self.scenario.scripts))
         self._certificate: LoopbackCertificate | None = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-        self._port: int | None = None
         self._over = Future[None]()
+        self._played = 0
 
     # Life.
 
@@ -104,62 +101,60 @@ class LiveSimulator(Observation):
         self._certificate.remove()
 
     def _ask_to_stop(self) -> None:
-        if self._loop is not None and self._stopping is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._stopping.set)
+        if self._running is not None and not self._running.loop.is_closed():
+            self._running.loop.call_soon_threadsafe(self._running.stopping.set)
 
     def _run(self, listening: Future[None]) -> None:
         try:
-            asyncio.run(self._serve(listening))
+            with asyncio.Runner(loop_factory=ElasticEventLoop) as runner:
+                runner.run(self._serve(listening))
         finally:
             self._over.set_result(None)
 
     async def _serve(self, listening: Future[None]) -> None:
-        assert self._certificate is not None
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        house = self._furnish()
         try:
-            server = await serve(
-                self._handle,
-                "127.0.0.1",
-                0,
-                ssl=self._certificate.server_context,
-                process_request=_refuse_other_paths,
-                compression=None,
-                max_size=None,
-                ping_interval=None,
-                close_timeout=_CLOSE_SECONDS,
-            )
+            await house.door.open()
         except OSError as error:
             listening.set_exception(error)
             return
-        self._port = _port_of(server)
+        loop = elastic(asyncio.get_running_loop())
+        self._running = Running(loop=loop, house=house, stopping=asyncio.Event())
         listening.set_result(None)
-        async with server:
-            await self._stopping.wait()
+        await self._running.stopping.wait()
+        await house.door.close()
 
-    async def _handle(self, websocket: ServerConnection) -> None:
-        self._record.opened += 1
-        number = self._record.opened
+    def _furnish(self) -> House:
+        context = self._the_certificate.server_context
+        return House(
+            conduct=self._conduct,
+            record=self._record,
+            book=SessionBook(
+                handle_seconds=self.quirks.handle_seconds, is_open=self._record.is_open
+            ),
+            door=Door(self._handle, refused=self._note_refusal, context=context),
+            next_play=self._next_play,
+        )
+
+    async def _handle(self, websocket: HearingConnection) -> None:
+        number = self._record.open(websocket)
         try:
-            play = self.scenario.script_for(number)
-            if play is None:
-                await self._refuse(number, websocket)
-            else:
-                connection = Connection(
-                    number, websocket, record=self._record, conduct=self._conduct
-                )
-                await connection.run(play)
+            await Connection(number, websocket, house=self._the_running.house).run()
         finally:
             await websocket.close()
-            self._record.closed += 1
-            self._milestones.check()
+            self._record.close(number)
 
-    async def _refuse(self, number: int, websocket: ServerConnection) -> None:
-        message = f"the scenario has {len(self.scenario.scripts)} connections, not {number}"
-        self._record.outcomes.append(Outcome(connection=number, status="failed", message=message))
-        # A close before the setup would meet the client in the middle of sending it.
-        with contextlib.suppress(ConnectionClosed):
-            await websocket.recv()
-        await websocket.close(SCENARIO_FAILED, message)
+    def _next_play(self) -> Play:
+        self._played += 1
+        play = self.scenario.script_for(self._played)
+        if play is None:
+            count = len(self.scenario.scripts)
+            raise ScenarioOverError(f"the scenario has {count} connections, not {self._played}")
+        return play
+
+    def _note_refusal(self, refusal: Refusal) -> None:
+        self._record.refusals.append(refusal)
+        self._record.changed()
 
     def __enter__(self) -> Self:
         self.start()
@@ -199,29 +194,19 @@ class LiveSimulator(Observation):
     @property
     def base_url(self) -> str:
         """Where the server is, as `https://127.0.0.1:PORT`."""
-        if self._port is None:
-            raise SimulatorError("The simulator is not running; use it with `with`")
-        return f"https://127.0.0.1:{self._port}"
+        return f"https://127.0.0.1:{self._the_running.house.door.port}"
 
     def http_options(self) -> HttpOptions:
         """Options that lead `genai.Client` and `LiveProcessor` here.
+
+        For Vertex's dialect, give the client `vertexai=True` and any API key as well.
 
         Example:
             >>> with LiveSimulator(Scenario()) as simulator:
             ...     simulator.http_options().api_version
             'v1beta'
         """
-        from google.genai.types import HttpOptions
-
-        connect = {
-            "ssl": self._the_certificate.client_context(),
-            "proxy": None,
-            "ping_interval": None,
-            "max_size": None,
-        }
-        return HttpOptions(
-            base_url=self.base_url, api_version=API_VERSION, async_client_args=connect
-        )
+        return addressing.http_options(self.base_url, self._the_certificate)
 
     def environment(self) -> dict[str, str]:
         """Environment variables that lead a program here which knows nothing of the simulator.
@@ -229,15 +214,7 @@ class LiveSimulator(Observation):
         `SSL_CERT_FILE` names a file that is gone when the simulator stops; while it is set, the
         program trusts no other server.
         """
-        no_proxy = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
-        return {
-            "GOOGLE_GEMINI_BASE_URL": self.base_url,
-            "GOOGLE_GENAI_API_VERSION": API_VERSION,
-            "GEMINI_API_KEY": API_KEY,
-            "SSL_CERT_FILE": str(self._the_certificate.path),
-            "NO_PROXY": no_proxy,
-            "no_proxy": no_proxy,
-        }
+        return addressing.environment(self.base_url, self._the_certificate)
 
     @property
     def _the_certificate(self) -> LoopbackCertificate:
@@ -250,15 +227,3 @@ def _as_scenario(scenario: Scenario | Play | Path | str) -> Scenario:
     if isinstance(scenario, Scenario):
         return scenario
     return Scenario.load(scenario) if isinstance(scenario, Path | str) else Scenario(scenario)
-
-
-def _port_of(server: Server) -> int:
-    return int(next(iter(server.sockets)).getsockname()[1])
-
-
-def _refuse_other_paths(connection: ServerConnection, request: Request) -> Response | None:
-    path = request.path.partition("?")[0]
-    if path.startswith(_PATH_START) and path.endswith(_PATH_ENDS):
-        return None
-    text = f"{path} is not the path of the Live API\n"
-    return connection.respond(HTTPStatus.NOT_FOUND, text)

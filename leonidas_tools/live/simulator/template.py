@@ -45,6 +45,25 @@ def fill(text: str, answers: Mapping[str, Answer]) -> str:
     return _PLACEHOLDER.sub(lambda match: _quote(match[1], answers), text)
 
 
+def fill_in(value: Any, answers: Mapping[str, Answer]) -> Any:
+    """Arguments in which every text that quotes from an answer is filled.
+
+    Raises:
+        LookupError: There is no such answer, or no such key in it.
+
+    Example:
+        >>> from leonidas_tools.live.simulator import Answer
+        >>> answer = Answer(id="c2", name="f", response={"result": {"id": "a7"}}, at=0.0)
+        >>> fill_in({"id": "{answers.c2.result.id}", "n": 1}, {"c2": answer})
+        {'id': 'a7', 'n': 1}
+    """
+    if isinstance(value, str):
+        return fill(value, answers) if "{answers." in value else value
+    if isinstance(value, Mapping):
+        return {key: fill_in(inner, answers) for key, inner in value.items()}
+    return [fill_in(inner, answers) for inner in value] if isinstance(value, list) else value
+
+
 def _quote(path: str, answers: Mapping[str, Answer]) -> str:
     _, call_id, *keys = path.split(".")
     if call_id not in answers:

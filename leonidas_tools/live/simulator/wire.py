@@ -88,18 +88,22 @@ def objects(value: Any) -> list[Message]:
     return [fields(item) for item in items if isinstance(item, dict)]
 
 
-def is_base64(value: Any) -> bool:
-    """Whether a value is base64 text in the standard or the URL-safe alphabet.
+def decoded(value: Any) -> bytes | None:
+    r"""The bytes in a base64 text of the standard or the URL-safe alphabet; None if it is none.
 
     Example:
-        >>> is_base64("-_8="), is_base64("+/8"), is_base64("no!")
-        (True, True, False)
+        >>> decoded("-_8="), decoded("+/8"), decoded("no!")
+        (b'\xfb\xff', b'\xfb\xff', None)
     """
     if not isinstance(value, str):
-        return False
+        return None
     text = value.translate(_URL_SAFE).rstrip("=")
     try:
-        base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        return False
-    return True
+        return None
+
+
+def is_base64(value: Any) -> bool:
+    """Whether a value is base64 text in the standard or the URL-safe alphabet."""
+    return decoded(value) is not None

@@ -22,3 +22,11 @@ def test_an_answer_to_a_cancellation_that_has_arrived_is_late():
     complaint = ledger.answered(1, RESPONSE)
     assert complaint == "call 'c1' of 'f' was cancelled; a cancelled call has no answer"
     assert not ledger.records[0].answered_once
+
+
+def test_an_id_that_was_not_sent_says_nothing():
+    ledger = CallLedger()
+    ledger.sent(1, "c1", "f", {}, id_sent=False)
+    ledger.sent(1, "c2", "f", {}, id_sent=False)
+    assert ledger.answered(1, {"id": "c2", "name": "f", "response": {}}) is None
+    assert [record.pending for record in ledger.records] == [False, True]

@@ -1,0 +1,1 @@
+"""How a person is asked, and what was answered: requests, grants, and the words that were said."""

@@ -1,0 +1,26 @@
+"""`leonidas events`: what can be told of all that happens."""
+
+from typing import Annotated
+
+import typer
+
+
+def commands() -> typer.Typer:
+    """The commands about events."""
+    app = typer.Typer(callback=_group)  # without one, a single command is no group
+    app.command("schema")(schema)
+    return app
+
+
+def _group() -> None:
+    """What programs that follow the events can hear."""
+
+
+def schema(
+    as_json: Annotated[bool, typer.Option("--json", help="On one line.")] = False,
+) -> None:
+    """Print the JSON Schema of the events."""
+    from leonidas_tools.cli import terminal
+    from leonidas_tools.event_stream import events_schema
+
+    terminal.write_json(events_schema(), indent=None if as_json else 2)

@@ -1,0 +1,145 @@
+"""Which profile, model, simulated server and scenario belong to one generation of Gemini Live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from leonidas_tools.live.simulator import Scenario
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generation:
+    """One generation of models.
+
+    Args:
+        profile: The name of its profile.
+        model: A model of it.
+        server: What the simulator calls it; `None` for a plain server.
+        scenario: The scenario that shows what is particular to it.
+        vertex: Whether it is reached through Vertex AI.
+    """
+
+    profile: str
+    model: str
+    server: str | None
+    scenario: str
+    vertex: bool = False
+
+
+GENERATIONS = (
+    Generation(
+        profile="2.5-native-audio",
+        model="gemini-2.5-flash-native-audio-preview-12-2025",
+        server="2.5",
+        scenario="gemini_2_5",
+    ),
+    Generation(
+        profile="3.1-flash-live",
+        model="gemini-3.1-flash-live-preview",
+        server="3.1",
+        scenario="gemini_3_1",
+    ),
+    Generation(
+        profile="3.8-live", model="gemini-3.8-live", server="3.8-live", scenario="gemini_3_8_live"
+    ),
+    Generation(
+        profile="3.8-live-extended-thinking",
+        model="gemini-3.8-live-extended-thinking",
+        server="3.8-thinking",
+        scenario="gemini_3_8_thinking",
+    ),
+    Generation(
+        profile="vertex-2.5",
+        model="gemini-live-2.5-flash-native-audio",
+        server="vertex",
+        scenario="vertex",
+        vertex=True,
+    ),
+)
+"""Every generation that has a scenario; the first is what a plain server is taken for."""
+
+ALL = "all"
+"""Stands for every profile that has a scenario."""
+
+_PLAIN = Generation(profile=GENERATIONS[0].profile, model="simulated", server=None, scenario="demo")
+
+
+def check_profile(name: str) -> None:
+    """Makes sure that there is such a profile, or that all are meant.
+
+    Raises:
+        ConfigurationError: There is none; the message names the closest.
+    """
+    from leonidas_tools.live.profiles import named_profile
+
+    if name != ALL:
+        named_profile(name)
+
+
+def model_of(profile: str | None, *, vertex: bool) -> str:
+    """The model to talk to where none is named.
+
+    Args:
+        profile: The name of a profile.
+        vertex: Whether to talk to it through Vertex AI.
+
+    Raises:
+        ConfigurationError: No model is known for that profile.
+
+    Example:
+        >>> model_of("3.8-live", vertex=False), model_of(None, vertex=True)
+        ('gemini-3.8-live', 'gemini-live-2.5-flash-native-audio')
+    """
+    if profile is None:
+        return next(each.model for each in GENERATIONS if each.vertex is vertex)
+    return _generation(profile).model
+
+
+def scenarios_of(profile: str) -> list[str]:
+    """The scenarios that show a profile, or all of them.
+
+    Raises:
+        ConfigurationError: None does.
+
+    Example:
+        >>> scenarios_of("3.1-flash-live")
+        ['gemini_3_1']
+    """
+    chosen = GENERATIONS if profile == ALL else (_generation(profile),)
+    return [each.scenario for each in chosen]
+
+
+def generation_for(scenario: Scenario, profile: str | None) -> Generation:
+    """Who plays a scenario, and for what the client is to take it.
+
+    Args:
+        scenario: The scenario; the generation it is written for has the last word.
+        profile: The profile that was asked for.
+
+    Raises:
+        ConfigurationError: The scenario or the profile is of no known generation.
+    """
+    if scenario.generation is not None:
+        for each in GENERATIONS:
+            if each.server == scenario.generation:
+                return each
+        known = ", ".join(repr(each.server) for each in GENERATIONS)
+        raise ConfigurationError(
+            f"{scenario.name!r} is for the generation {scenario.generation!r}; known are {known}"
+        )
+    return _PLAIN if profile in (None, ALL) else _generation(str(profile))
+
+
+def _generation(profile: str) -> Generation:
+    for each in GENERATIONS:
+        if each.profile == profile:
+            return each
+    known = ", ".join(each.profile for each in GENERATIONS)
+    raise ConfigurationError(
+        f"no model and no scenario are known for the profile {profile!r}: name them (--model NAME, "
+        f"SCENARIO), or take one of {known}"
+    )

@@ -1,0 +1,264 @@
+"""`leonidas history`: what happened, out of the store."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from leonidas_tools.cli.places import default_config
+
+if TYPE_CHECKING:
+    from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Store
+
+T = TypeVar("T")
+
+Config = Annotated[
+    Path | None,
+    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
+]
+Place = Annotated[
+    str | None,
+    typer.Option("--store", help="A file or an address; else store.url of the settings."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+_COLUMNS = ("when", "session", "tool", "status", "took", "arguments", "result")
+_WIDEST = 60
+
+
+def commands() -> typer.Typer:
+    """The commands about what happened."""
+    app = typer.Typer(help="Show what happened: calls, sessions, a session over again.")
+    app.callback(invoke_without_command=True)(calls)
+    app.command("sessions")(sessions)
+    app.command("replay")(replay)
+    app.command("interrupted")(interrupted)
+    return app
+
+
+def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    context: typer.Context,
+    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Such as ok, failed, timeout, started, interrupted.")
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Such as 2h, 2026-11-22 or 2026-11-22T10:00.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Likewise.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Only calls that say this in arguments or result.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    oldest_first: Annotated[bool, typer.Option(help="Else the newest are first.")] = False,
+    config: Config = None,
+    place: Place = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what happened: the last calls, a session over again, what was interrupted."""
+    if context.invoked_subcommand is not None:
+        return
+    began, ended = _moment(since, "--since"), _moment(until, "--until")
+
+    async def asked(store: "Store") -> "list[Execution]":
+        return await store.executions(
+            tool=tool,
+            status=status,
+            session=session,
+            user=user,
+            since=began,
+            until=ended,
+            text=text,
+            limit=limit,
+            newest_first=not oldest_first,
+        )
+
+    _show_calls(_answer(asked, config, place) or [], as_json=as_json)
+
+
+def sessions(
+    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    config: Config = None,
+    place: Place = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions, the latest first."""
+    from leonidas_tools.cli import terminal
+
+    async def asked(store: "Store") -> "list[SessionSummary]":
+        return await store.sessions(user=user, limit=limit)
+
+    found = _answer(asked, config, place) or []
+    if as_json:
+        _write_lines(found)
+        return
+    console = terminal.output()
+    rows = terminal.table(console, "session", "user", "began", "calls", "failures")
+    for each in found:
+        calls, failures = str(each.calls), str(each.failures)
+        rows.add_row(each.session, each.user, _when(each.started), calls, failures)
+    console.print(rows)
+
+
+def replay(
+    session: str,
+    speed: Annotated[
+        float, typer.Option(min=0.0, help="How fast; 2 is twice as fast, 0 without pauses.")
+    ] = 1.0,
+    longest_pause: Annotated[
+        float, typer.Option(min=0.0, help="No pause is longer, in seconds.")
+    ] = 5.0,
+    config: Config = None,
+    place: Place = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a session over again, with the pauses it had."""
+    from leonidas_tools.cli import terminal
+
+    async def asked(store: "Store") -> "list[ReplayEvent]":
+        return await store.replay(session)
+
+    found = _answer(asked, config, place) or []
+    if not found:
+        typer.echo(f"Nothing is kept of a session {session!r}.", err=True)
+        raise typer.Exit(1)
+    console = terminal.output()
+    for pause, event in paced(found, speed, longest_pause):
+        time.sleep(pause)
+        if as_json:
+            terminal.write_json(event.to_json())
+        else:
+            console.print(_line(event, found[0].at, console.width), soft_wrap=True)
+
+
+def interrupted(
+    config: Config = None,
+    place: Place = None,
+    as_json: AsJson = False,
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="Do not list them the next time.")
+    ] = False,
+) -> None:
+    """List the calls whose process died before they ended; some may have happened."""
+
+    async def asked(store: "Store") -> "list[Execution]":
+        found = await store.interrupted()
+        if acknowledge:
+            await store.acknowledge(found)
+        return found
+
+    _show_calls(_answer(asked, config, place) or [], as_json=as_json)
+
+
+def paced(
+    events: "Iterable[ReplayEvent]", speed: float, longest_pause: float
+) -> "Iterator[tuple[float, ReplayEvent]]":
+    """Each event with how long to wait before it, in seconds.
+
+    Args:
+        events: In their order.
+        speed: How fast; 0 without pauses.
+        longest_pause: No pause is longer, in seconds.
+    """
+    before = None
+    for event in events:
+        gap = 0.0 if before is None or not speed else max(event.at - before, 0.0) / speed
+        before = event.at
+        yield min(gap, longest_pause), event
+
+
+def _answer(
+    ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None
+) -> T | None:
+    """What the store answers; nothing where there is no file, which is not made by asking."""
+    from leonidas_tools.settings.load import load
+    from leonidas_tools.store import Store
+    from leonidas_tools.store.address import database_url
+
+    where = place or load(config or default_config()).store.url
+    url = database_url(where)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        typer.echo(f"Nothing is kept in {url.database}: set store.enabled", err=True)
+        return None
+
+    async def asked() -> T:
+        async with Store(where) as store:
+            return await ask(store)
+
+    return asyncio.run(asked())
+
+
+def _moment(text: str | None, option: str) -> float | None:
+    """A time in seconds since the epoch: so long ago, or a date with or without a time.
+
+    Raises:
+        typer.BadParameter: It is neither.
+    """
+    from leonidas_tools.settings.fields import seconds
+
+    if text is None:
+        return None
+    with suppress(ValueError):
+        return time.time() - float(seconds(text))
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        said = f"{option} is neither a duration, such as 2h, nor a date, such as 2026-11-22"
+        raise typer.BadParameter(said) from None
+
+
+def _show_calls(found: "Sequence[Execution]", *, as_json: bool) -> None:
+    from leonidas_tools.cli import terminal
+
+    if as_json:
+        _write_lines(found)
+        return
+    console = terminal.output()
+    rows = terminal.table(console, *_COLUMNS)
+    for call in found:
+        told = call.message if call.result is None else call.result
+        rows.add_row(
+            _when(call.started),
+            call.session,
+            call.tool,
+            f"{call.status} (may have happened)" if call.may_have_happened else call.status,
+            _took(call.seconds),
+            terminal.one_line(call.arguments, _WIDEST),
+            "" if told is None else terminal.one_line(told, _WIDEST),
+        )
+    console.print(rows)
+
+
+def _write_lines(rows: Iterable[Any]) -> None:
+    from leonidas_tools.cli import terminal
+
+    for row in rows:
+        terminal.write_json(row.to_json())
+
+
+def _line(event: "ReplayEvent", began: float, width: int) -> str:
+    from leonidas_tools.cli import terminal
+
+    kind = event.kind.removeprefix("tool_")
+    data = {key: value for key, value in event.data.items() if key != "seconds"}
+    told = data["arguments"] if kind == "start" else data
+    took = f" in {_took(event.data['seconds'])}" if "seconds" in event.data else ""
+    head = f"{event.at - began:8.3f}  {kind:<9} {event.tool}{took}  "
+    return head + terminal.one_line(told, max(width - len(head), _WIDEST))
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _took(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

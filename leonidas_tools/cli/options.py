@@ -1,0 +1,46 @@
+"""The options of `leonidas run`."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+Scenarios: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SCENARIO]...",
+        help="Scenarios for the simulator: files, or names such as demo, cancel, burst.",
+    ),
+]
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
+]
+Model: TypeAlias = Annotated[
+    str | None,
+    typer.Option(envvar="LEONIDAS_MODEL", help="The live model; else one of the profile."),
+]
+Profile: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        envvar="LEONIDAS_PROFILE",
+        help="How the model behaves, such as 3.1-flash-live; else by its name. "
+        "Simulated: plays that profile's scenario, or those of `all`.",
+    ),
+]
+Speed: TypeAlias = Annotated[
+    float, typer.Option(min=0.01, help="How fast a scenario is played; inf without pauses.")
+]
+Voice: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        help="Use microphone and speaker; else where there are both, and a terminal, and a key."
+    ),
+]
+Microphone: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE.wav", help="Say what is in a file: 16 kHz, mono.")
+]
+Speaker: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE.wav", help="Write what is heard to a file: 24 kHz.")
+]
+JsonLines: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]

@@ -1,0 +1,138 @@
+"""`leonidas policy`: which rules there are, and which one decides about a call."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.typed_arguments import typed_arguments
+
+if TYPE_CHECKING:
+    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.rules.engine import ToolRules
+    from leonidas_tools.rules.rule import Rule
+
+Config = Annotated[
+    Path | None,
+    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
+]
+
+
+def commands() -> typer.Typer:
+    """The commands about rules."""
+    app = typer.Typer(help="List the rules, or say which one decides about a call.")
+    app.command("list")(list_rules)
+    app.command("explain")(explain)
+    return app
+
+
+def list_rules(
+    config: Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """List the rules, the strongest first, built-in ones included."""
+    from leonidas_tools.cli import terminal
+    from leonidas_tools.rules.engine import in_order
+    from leonidas_tools.rules.rule import BUILTIN
+    from leonidas_tools.settings.load import load
+
+    policies = load(config or default_config()).policies
+    rules = in_order([*policies.all_rules(), *BUILTIN])
+    if as_json:
+        terminal.write_json([rule.to_json() for rule in rules])
+        return
+    console = terminal.output()
+    rows = terminal.table(console, "rule", "tier", "priority", "decide", "about")
+    for rule in rules:
+        rows.add_row(
+            rule.name, rule.tier.name.lower(), str(rule.priority), rule.decide.value, _about(rule)
+        )
+    console.print(rows)
+    console.print(f"Sessions begin in the mode {policies.mode.value!r}.")
+
+
+def explain(
+    tool: str,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="A JSON object, or key=value for each argument."),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="ask, autonomous or read_only; else that of the settings.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Who the session belongs to.")] = None,
+    config: Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say what becomes of a call, and which rule decides; every rule about its tool, in order.
+
+    The tool is not called: leonidas policy explain send_money to=Ana amount=500
+    """
+    from leonidas_tools.cli import terminal
+
+    given = typed_arguments(arguments or [])
+    told = asyncio.run(_explained(config or default_config(), tool, given, mode, user))
+    if as_json:
+        terminal.write_json(told)
+        return
+    console = terminal.output()
+    console.print(f"{told['decide']}: {tool} in mode {told['mode']}")
+    rows = terminal.table(console, "", "rule", "tier", "priority", "decide", "why")
+    for each in told["rules"]:
+        mark = "→" if each["decides"] else ""
+        rows.add_row(
+            mark, each["rule"], each["tier"], str(each["priority"]), each["decide"], each["why"]
+        )
+    if told["rules"]:
+        console.print(rows)
+    else:
+        console.print("No rule is about this tool.")
+
+
+async def _explained(
+    config: Path, name: str, given: dict[str, Any], mode: str | None, user: str | None
+) -> dict[str, Any]:
+    from leonidas_tools.cli.starting import started
+    from leonidas_tools.json_schema import ArgumentValidator
+    from leonidas_tools.metadata import as_enum
+    from leonidas_tools.rules.engine import Circumstances
+    from leonidas_tools.rules.explain import explain as explained
+    from leonidas_tools.rules.rule import Mode
+
+    async with started(config, needed=name) as tools:
+        rules = _rules(tools, name)
+        asked = tools.settings.current.policies.mode if mode is None else as_enum(Mode, mode)
+        validator = ArgumentValidator(tools.registry[name].metadata.parameters)
+        # As the rules will see them; what does not fit would never come so far.
+        arguments = validator(given) if given else given
+        about = Circumstances(arguments=arguments, mode=asked, user=user)
+        decide, candidates = explained(rules, about)
+    return {
+        "tool": name,
+        "mode": asked.value,
+        "decide": decide.value,
+        "rules": [each.to_json() for each in candidates],
+    }
+
+
+def _rules(tools: "AdvancedToolProcessor", name: str) -> "ToolRules":
+    from leonidas_tools.rules.engine import RuleBook
+    from leonidas_tools.rules.subject import subject_of
+
+    settings = tools.settings.current
+    subject = subject_of(tools.registry[name].metadata, settings.for_tool(name))
+    return RuleBook(settings.policies.all_rules()).for_tool(subject)
+
+
+def _about(rule: "Rule") -> str:
+    """Which calls a rule is about, in a line."""
+    from leonidas_tools.cli import terminal
+
+    told = {k: v for k, v in rule.to_json().items() if k not in _SHOWN and v}
+    words = (f"{key} {terminal.one_line(value, 60)}" for key, value in told.items())
+    return "; ".join(words) or "every tool that requires approval"
+
+
+_SHOWN = frozenset({"name", "tier", "priority", "decide", "message"})

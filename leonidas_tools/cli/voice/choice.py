@@ -1,0 +1,111 @@
+"""Which microphone and which speaker a session has."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from leonidas_tools.cli.voice.devices import DeviceMicrophone, DeviceSpeaker, require_devices
+from leonidas_tools.cli.voice.files import FileMicrophone, FileSpeaker
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from leonidas_tools.cli.voice.interface import Microphone, Speaker
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VoiceOptions:
+    """What was asked for on the command line.
+
+    Args:
+        wanted: Whether devices are to be used; `None` where they can be.
+        microphone: A WAV file in place of the microphone.
+        speaker: A WAV file in place of the speaker.
+    """
+
+    wanted: bool | None = None
+    microphone: Path | None = None
+    speaker: Path | None = None
+
+    def choose(self, *, by_default: bool) -> Voice:
+        """The voice of a session.
+
+        Args:
+            by_default: Whether devices are used where nothing was said about them.
+
+        Raises:
+            ConfigurationError: What was asked for cannot be had.
+        """
+        microphone: Microphone | None = None
+        speaker: Speaker | None = None
+        if self.microphone is not None:
+            microphone = FileMicrophone(self.microphone)
+        if self.speaker is not None:
+            speaker = FileSpeaker(self.speaker)
+        ends = microphone is not None
+        if self.wanted is None and (microphone or speaker):
+            by_default = False
+        why_not = ""
+        if by_default if self.wanted is None else self.wanted:
+            why_not = self._why_no_devices(microphone, speaker)
+            if not why_not:
+                microphone, speaker = microphone or DeviceMicrophone(), speaker or DeviceSpeaker()
+        return Voice(microphone=microphone, speaker=speaker, ends=ends, why_not=why_not)
+
+    def _why_no_devices(self, microphone: Microphone | None, speaker: Speaker | None) -> str:
+        """Why what is missing cannot be had as a device; empty if it can.
+
+        Raises:
+            ConfigurationError: It cannot, and somebody has asked for it.
+        """
+        try:
+            require_devices(microphone=microphone is None, speaker=speaker is None)
+        except ConfigurationError as error:
+            if self.wanted:
+                raise
+            return str(error)
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Voice:
+    """The microphone and the speaker of one session, as far as it has them.
+
+    Args:
+        microphone: Hears the user.
+        speaker: Lets the user hear the model.
+        ends: Whether the microphone has an end, as a file has.
+        why_not: Why there are none where there could be.
+    """
+
+    microphone: Microphone | None = None
+    speaker: Speaker | None = None
+    ends: bool = False
+    why_not: str = ""
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+
+    async def __aenter__(self) -> Self:
+        """Opens them.
+
+        Raises:
+            ConfigurationError: One cannot be used.
+        """
+        async with AsyncExitStack() as stack:
+            for device in (self.microphone, self.speaker):
+                if device is not None:
+                    await stack.enter_async_context(device)
+            self._stack.push_async_exit(stack.pop_all())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes them."""
+        await self._stack.aclose()

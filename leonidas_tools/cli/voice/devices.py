@@ -1,0 +1,152 @@
+"""The machine's own microphone and speaker, by PortAudio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+from typing import TYPE_CHECKING, Any, Self
+
+from leonidas_tools.cli.voice.interface import (
+    FRAME_SECONDS,
+    MICROPHONE_HERTZ,
+    SPEAKER_HERTZ,
+)
+from leonidas_tools.cli.voice.jitter import JitterBuffer
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+_FORM = {"channels": 1, "dtype": "int16"}
+
+
+def require_devices(*, microphone: bool, speaker: bool) -> None:
+    """Makes sure of what is needed for voice.
+
+    Args:
+        microphone: Whether one is needed.
+        speaker: Whether one is needed.
+
+    Raises:
+        ConfigurationError: The extra is not installed, or PortAudio is not, or a device is missing.
+    """
+    library = _library()
+    for kind, needed in (("input", microphone), ("output", speaker)):
+        if needed:
+            try:
+                library.query_devices(kind=kind)
+            except (ValueError, library.PortAudioError) as error:
+                name = "microphone" if kind == "input" else "speaker"
+                raise ConfigurationError(
+                    f"there is no {name} ({error}): connect one, or name a WAV file by --{name}"
+                ) from None
+
+
+class DeviceMicrophone:
+    """The machine's microphone."""
+
+    def __init__(self) -> None:
+        self._frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self._stream: Any = None
+
+    async def __aenter__(self) -> Self:
+        """Begins to record.
+
+        Raises:
+            ConfigurationError: The microphone cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+
+        def heard(sound: Any, *_: Any) -> None:
+            frame = bytes(sound)
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                loop.call_soon_threadsafe(self._frames.put_nowait, frame)
+
+        self._stream = _started("RawInputStream", MICROPHONE_HERTZ, heard)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends recording."""
+        self._stream.close()
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """What is heard, without an end."""
+        while True:
+            yield await self._frames.get()
+
+
+class DeviceSpeaker:
+    """The machine's speaker."""
+
+    def __init__(self) -> None:
+        self._buffer = JitterBuffer()
+        self._stream: Any = None
+
+    async def __aenter__(self) -> Self:
+        """Begins to play.
+
+        Raises:
+            ConfigurationError: The speaker cannot be used.
+        """
+
+        def wanted(sound: Any, *_: Any) -> None:
+            sound[:] = self._buffer.take(len(sound))
+
+        self._stream = _started("RawOutputStream", SPEAKER_HERTZ, wanted)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends playing."""
+        self._stream.close()
+
+    def play(self, sound: bytes) -> None:
+        """Plays a sound after what is waiting."""
+        self._buffer.put(sound)
+
+    def flush(self) -> None:
+        """Drops what is not played yet."""
+        self._buffer.flush()
+
+    async def drained(self) -> None:
+        """Waits until all is played."""
+        await self._buffer.drained()
+
+
+def _started(kind: str, hertz: int, callback: Any) -> Any:
+    library = _library()
+    try:
+        stream = getattr(library, kind)(
+            samplerate=hertz, blocksize=int(FRAME_SECONDS * hertz), callback=callback, **_FORM
+        )
+        stream.start()
+    except (ValueError, library.PortAudioError) as error:
+        name = "microphone" if kind == "RawInputStream" else "speaker"
+        raise ConfigurationError(
+            f"the {name} cannot be used ({error}): name a WAV file by --{name}, or say --no-voice"
+        ) from None
+    return stream
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("sounddevice")
+    except ImportError:
+        raise ConfigurationError(
+            "sounddevice is not installed: pip install 'leonidas-tools[audio]'"
+        ) from None
+    except OSError as error:  # the wheel for Linux brings no PortAudio
+        raise ConfigurationError(
+            f"{error}: install it (on Debian: apt-get install libportaudio2)"
+        ) from None

@@ -1,0 +1,169 @@
+"""WAV files as microphone and speaker, at the pace of real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import wave
+from typing import TYPE_CHECKING, Self
+
+from leonidas_tools.cli.voice.interface import (
+    BYTES_PER_SAMPLE,
+    FRAME_SECONDS,
+    MICROPHONE_FRAME_BYTES,
+    MICROPHONE_HERTZ,
+    SPEAKER_FRAME_BYTES,
+    SPEAKER_HERTZ,
+)
+from leonidas_tools.cli.voice.jitter import JitterBuffer
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from pathlib import Path
+    from types import TracebackType
+
+
+class FileMicrophone:
+    """Says what a WAV file holds, once.
+
+    Args:
+        path: A file of 16-bit mono at 16 kHz.
+
+    Raises:
+        ConfigurationError: There is no such file, or it holds something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._sound = _read(path)
+
+    async def __aenter__(self) -> Self:
+        """Opens nothing more."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes nothing."""
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """What the file holds; the last frame is filled up with silence."""
+        starts = range(0, len(self._sound), MICROPHONE_FRAME_BYTES)
+        async with contextlib.aclosing(_ticks()) as ticks:
+            for start in starts:
+                await anext(ticks)
+                frame = self._sound[start : start + MICROPHONE_FRAME_BYTES]
+                yield frame.ljust(MICROPHONE_FRAME_BYTES, b"\0")
+
+
+class SilentMicrophone:
+    """Hears nothing, for as long as it is asked."""
+
+    async def __aenter__(self) -> Self:
+        """Opens nothing."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes nothing."""
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """Silence."""
+        async with contextlib.aclosing(_ticks()) as ticks:
+            async for _ in ticks:
+                yield bytes(MICROPHONE_FRAME_BYTES)
+
+
+class FileSpeaker:
+    """Writes what the user would have heard, silence included, to a WAV file.
+
+    Args:
+        path: The file; one that is there is overwritten.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._buffer = JitterBuffer()
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Opens the file.
+
+        Raises:
+            ConfigurationError: It cannot be written.
+        """
+        try:
+            raw = self._stack.enter_context(self._path.open("wb"))
+        except OSError as error:
+            raise ConfigurationError(f"{self._path}: {error.strerror}: name another file") from None
+        file = self._stack.enter_context(wave.open(raw))  # noqa: SIM115 - the stack is one
+        file.setnchannels(1)
+        file.setsampwidth(BYTES_PER_SAMPLE)
+        file.setframerate(SPEAKER_HERTZ)
+        playing = asyncio.create_task(self._play(file))
+        self._stack.push_async_callback(asyncio.wait, [playing])
+        self._stack.callback(playing.cancel)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends the file."""
+        await self._stack.aclose()
+
+    def play(self, sound: bytes) -> None:
+        """Plays a sound after what is waiting."""
+        self._buffer.put(sound)
+
+    def flush(self) -> None:
+        """Drops what is not played yet."""
+        self._buffer.flush()
+
+    async def drained(self) -> None:
+        """Waits until all is played."""
+        await self._buffer.drained()
+
+    async def _play(self, file: wave.Wave_write) -> None:
+        async with contextlib.aclosing(_ticks()) as ticks:
+            async for _ in ticks:
+                file.writeframesraw(self._buffer.take(SPEAKER_FRAME_BYTES))
+
+
+async def _ticks() -> AsyncGenerator[None]:
+    """Comes back every 20 ms; after a delay as often as it has missed."""
+    loop = asyncio.get_running_loop()
+    at = loop.time()
+    while True:
+        await asyncio.sleep(at - loop.time())
+        yield
+        at += FRAME_SECONDS
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with wave.open(str(path), "rb") as file:
+            form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
+            if form != (1, BYTES_PER_SAMPLE, MICROPHONE_HERTZ):
+                raise ConfigurationError(
+                    f"{path}: {_told(*form)}, where 16-bit mono at {MICROPHONE_HERTZ} Hz is needed:"
+                    " convert it"
+                )
+            return file.readframes(file.getnframes())
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}: name a WAV file") from None
+    except (wave.Error, EOFError) as error:
+        raise ConfigurationError(f"{path}: this is no WAV file of PCM: {error}") from None
+
+
+def _told(channels: int, width: int, hertz: int) -> str:
+    return f"{8 * width}-bit with {channels} channel{'s' * (channels != 1)} at {hertz} Hz"

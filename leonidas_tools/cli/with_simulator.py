@@ -1,0 +1,95 @@
+"""A conversation with the embedded simulator, which plays a scenario."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from google.genai import Client
+
+from leonidas_tools.cli import summary
+from leonidas_tools.cli.conversation import Company, Conversation, live_config
+from leonidas_tools.cli.voice.files import SilentMicrophone
+from leonidas_tools.errors import SimulatorError
+from leonidas_tools.live.gemini import GeminiLiveProcessor
+from leonidas_tools.live.simulator import LiveSimulator, Scenario, WaitForInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leonidas_tools.cli.generations import Generation
+
+_SETTLE_SECONDS = 1.0
+_END_SECONDS = 10.0
+
+
+async def with_simulator(
+    company: Company, *, scenario: Scenario, generation: Generation, speed: float
+) -> summary.Summary:
+    """Plays a scenario, over all its connections.
+
+    Args:
+        company: What the conversation has besides the model. What is typed is read where the
+            scenario waits for text; where it waits for sound and there is no microphone, it is
+            given silence.
+        scenario: What the simulated model does.
+        generation: Which models' server plays it.
+        speed: 1 plays pauses as written, 2 twice as fast.
+    """
+    company = _present(company, scenario)
+    conversation = Conversation(company)
+    simulator = LiveSimulator(scenario, speed=speed, generation=generation.server)
+    with suppress(SimulatorError):  # what it would raise at the end is told in the summary
+        async with simulator:
+            live = GeminiLiveProcessor(
+                generation.model,
+                config=live_config(),
+                tools=company.tools,
+                client=_client(simulator, vertex=generation.vertex),
+                profile=generation.profile,
+            )
+            await conversation.hold(live, partial(_over, simulator), settle_seconds=_SETTLE_SECONDS)
+    return summary.of_simulation(
+        simulator, conversation.log, conversation.errors, interrupted=conversation.interrupted
+    )
+
+
+def waits_for_text(scenario: Scenario) -> bool:
+    """Whether a scenario wants something typed."""
+    return not {"text", "any"}.isdisjoint(_awaited(scenario))
+
+
+def _awaited(scenario: Scenario) -> Iterator[str]:
+    for script in scenario.scripts:
+        if not callable(script):
+            yield from (step.kind for step in script if isinstance(step, WaitForInput))
+
+
+def _present(company: Company, scenario: Scenario) -> Company:
+    """The company without what the scenario does not ask for."""
+    voice = company.voice
+    if voice.microphone is None and "audio" in _awaited(scenario):
+        voice = replace(voice, microphone=SilentMicrophone())
+    # Reading a terminal stops a program in the background.
+    typed = company.typed if waits_for_text(scenario) else None
+    return replace(company, voice=voice, typed=typed)
+
+
+def _client(simulator: LiveSimulator, *, vertex: bool) -> Client:
+    return Client(vertexai=vertex, api_key="simulated", http_options=simulator.http_options())
+
+
+async def _over(simulator: LiveSimulator) -> float:
+    """Waits until all is played, or something has gone wrong; returns what time is then left."""
+    scripts = len(simulator.scenario.scripts)
+
+    def failed() -> bool:
+        return bool(simulator.violations) or any(
+            outcome.status == "failed" for outcome in simulator.outcomes
+        )
+
+    await simulator.until(lambda: failed() or len(simulator.outcomes) >= scripts)
+    # The client does not know that there is nothing more to come, and would connect again.
+    return 0.0 if failed() else _END_SECONDS

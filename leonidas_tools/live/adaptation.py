@@ -1,0 +1,167 @@
+"""Declarations and answers as one model takes them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from leonidas_tools.metadata import ToolBehavior
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leonidas_tools.live.profiles import ModelProfile
+
+logger = logging.getLogger(__name__)
+
+_NAMELESS = "unknown"
+
+
+class Adaptation:
+    """What declarations and answers become for one model; what it cannot do is logged once.
+
+    It belongs to one session: it remembers what was declared.
+
+    ==============================  ================================================================
+    the tool says, the model not    it becomes
+    ==============================  ================================================================
+    NON_BLOCKING                    BLOCKING: the model waits, interim answers are not sent
+    BLOCKING                        NON_BLOCKING, its answer scheduled INTERRUPT unless it says
+                                    otherwise: the model must not speak on without it for long
+    scheduling                      none
+    interim answers                 none
+    ==============================  ================================================================
+
+    Args:
+        profile: What the model takes.
+
+    Example:
+        >>> from leonidas_tools.live.profiles import profile_for
+        >>> adaptation = Adaptation(profile_for("gemini-3.1-flash-live-preview"))
+        >>> slow = types.FunctionDeclaration(name="search", behavior="NON_BLOCKING")
+        >>> [tool] = adaptation.declarations([types.Tool(function_declarations=[slow])])
+        >>> tool.function_declarations[0].behavior, adaptation.is_blocking("search")
+        (None, True)
+    """
+
+    def __init__(self, profile: ModelProfile) -> None:
+        self.profile = profile
+        self._behaviors: dict[str, ToolBehavior] = {}
+        self._wanted_to_block: set[str] = set()
+        self._said: set[str] = set()
+
+    def declarations(
+        self, tools: Sequence[types.Tool], *, update: bool = False
+    ) -> list[types.Tool]:
+        """The tools as the model takes them, in new objects; those that are no functions pass.
+
+        Args:
+            tools: What is to be declared, instead of what was declared before.
+            update: Whether the connection is open: then calls of functions that are declared no
+                longer may be under way, and are answered as they were declared.
+        """
+        if not update:
+            self._behaviors.clear()
+        self._wanted_to_block.clear()
+        return [self._tool(tool) for tool in tools]
+
+    def is_blocking(self, name: str) -> bool:
+        """Whether the model waits for the answer of a function.
+
+        Args:
+            name: The name it was declared by; of another one, the model's default counts.
+        """
+        behavior = self._behaviors.get(name, self.profile.default_behavior)
+        return behavior is ToolBehavior.BLOCKING
+
+    def takes_interim(self, name: str) -> bool:
+        """Whether a call of the function may be answered more than once."""
+        return self.profile.will_continue and not self.is_blocking(name)
+
+    def response(
+        self, response: types.FunctionResponse, *, final: bool = True, begun: bool = False
+    ) -> types.FunctionResponse:
+        """An answer as the model takes it, in a new object.
+
+        An interim answer that the model does not take comes back without `will_continue`: it must
+        not be sent, for it would be the answer.
+
+        Args:
+            response: The answer; one with `will_continue` is an interim one.
+            final: Whether it is the last one to its call.
+            begun: Whether there were interim ones before it: then it says that it is the last.
+        """
+        name = response.name or _NAMELESS
+        interim = not final or bool(response.will_continue)
+        changes: dict[str, Any] = {
+            "name": name,
+            "scheduling": self._scheduling(name, response.scheduling, interim=interim),
+            "will_continue": self._will_continue(name, interim=interim, begun=begun),
+        }
+        return response.model_copy(update=changes)
+
+    def _tool(self, tool: types.Tool) -> types.Tool:
+        if not tool.function_declarations:
+            return tool
+        adapted = [self._declaration(declaration) for declaration in tool.function_declarations]
+        return tool.model_copy(update={"function_declarations": adapted})
+
+    def _declaration(self, declaration: types.FunctionDeclaration) -> types.FunctionDeclaration:
+        name, asked = declaration.name or "", _asked(declaration)
+        behavior = self._behaviors[name] = self._effective(name, asked)
+        field: types.Behavior | None = None
+        # Said aloud also where it is the default: then what is known here of the call is certain,
+        # and not only what the model's page says. Older models know no other word than this one.
+        if behavior is ToolBehavior.NON_BLOCKING or asked is behavior:
+            field = types.Behavior(behavior.value)
+        if not self.profile.behavior_field:
+            field = None
+        return declaration.model_copy(update={"behavior": field})
+
+    def _effective(self, name: str, asked: ToolBehavior | None) -> ToolBehavior:
+        """How the model will treat the function, asked for a behavior."""
+        profile = self.profile
+        if asked is None or asked is profile.default_behavior:
+            return profile.default_behavior
+        if asked in profile.behaviors and profile.behavior_field:
+            return asked
+        if asked is ToolBehavior.BLOCKING:
+            self._wanted_to_block.add(name)
+            self._say(f"does not wait for answers, which {name!r} asks for: it may speak meanwhile")
+        else:
+            self._say(f"waits for every answer: it is silent while {name!r} runs")
+        return profile.default_behavior
+
+    def _scheduling(
+        self, name: str, asked: types.FunctionResponseScheduling | None, *, interim: bool
+    ) -> types.FunctionResponseScheduling | None:
+        if self.is_blocking(name):  # where it is ignored, by the model's own contract
+            return None
+        if not self.profile.scheduling:
+            if asked is not None:
+                self._say(f"chooses itself when to speak of an answer: {name!r} cannot")
+            return None
+        if asked is None and not interim and name in self._wanted_to_block:
+            return types.FunctionResponseScheduling.INTERRUPT
+        return asked
+
+    def _will_continue(self, name: str, *, interim: bool, begun: bool) -> bool | None:
+        if self.takes_interim(name):
+            return True if interim else (False if begun else None)
+        if interim:
+            self._say(f"takes one answer to a call: no progress of {name!r} is sent")
+        return None
+
+    def _say(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            logger.warning("The model (%s) %s", self.profile.name, message)
+
+
+def _asked(declaration: types.FunctionDeclaration) -> ToolBehavior | None:
+    behavior = declaration.behavior
+    if behavior is None or behavior is types.Behavior.UNSPECIFIED:
+        return None
+    return ToolBehavior(behavior.value)

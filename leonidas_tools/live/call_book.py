@@ -1,0 +1,300 @@
+"""The calls of a conversation: who asked, what was answered, and what the model surely has.
+
+A function response belongs to the connection that asked: a resumed session does not act on an
+answer to a call that it did not make (https://github.com/pipecat-ai/pipecat/pull/5497). So a call
+is kept until the model surely has its outcome, and where that connection is gone, the outcome is
+told as conversation, or answers the same call when the model makes it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
+
+from genai_processors.content_api import ProcessorPart
+from google.genai import types
+
+from leonidas_tools.live.live_call import LiveCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+logger = logging.getLogger(__name__)
+
+_REMEMBERED = 4096
+_KEPT_ANSWERS = 64
+_MOST_REFUSALS = 3
+_MOST_DELIVERIES = 10
+_NO_CONNECTION = -1
+_UNSENDABLE = {"status": "failed", "message": "The result cannot be sent.", "retryable": False}
+
+
+class CallBook:
+    """Notes what is asked and answered on each connection.
+
+    Args:
+        may_repeat: Whether a call of that function, made again after a reconnect, is to run again;
+            the second argument says whether the model was given the outcome already.
+    """
+
+    def __init__(self, may_repeat: Callable[[str, bool], bool] = lambda *_: False) -> None:
+        self._may_repeat = may_repeat
+        self._calls: OrderedDict[str, LiveCall] = OrderedDict()
+        self._wired: dict[str, LiveCall] = {}
+        self._unsettled: dict[str, LiveCall] = {}
+        self._ready: dict[str, LiveCall] = {}
+        self._interim: dict[str, ProcessorPart] = {}
+        self._remembered: deque[LiveCall] = deque()
+        self.connection = 0
+        """The connection that is open, or was last."""
+
+    # What the server says.
+
+    def ask(
+        self, call: types.FunctionCall, *, blocking: bool, turn: int, resumed: bool, repeats: bool
+    ) -> LiveCall | None:
+        """Notes a call; `None` for one that is delivered twice, or made again after a reconnect.
+
+        Args:
+            call: As the server sent it.
+            blocking: Whether the model waits for the answer.
+            turn: The user's turn in which it is made.
+            resumed: Whether this connection goes on with the session of an earlier one.
+            repeats: Whether the reconnect is so recent that the model may make calls again.
+        """
+        wire_id = call.id or None
+        if wire_id in self._wired:
+            return None
+        before = self._same_id(call) if resumed else None
+        if before is None and repeats:
+            before = self._before(call)
+        if before is not None:
+            logger.info("The call of %r is made again after a reconnect: it runs once", call.name)
+            before.connection, before.wire_id, before.blocking = self.connection, wire_id, blocking
+            before.settled = before.begun = False
+            self._unsettled[before.id] = before
+            self._hold(before)
+            self._wire(before)
+            return None
+        noted = LiveCall(
+            id=self._free_id(wire_id),
+            wire_id=wire_id,
+            name=call.name or "",
+            args=call.args or {},
+            connection=self.connection,
+            blocking=blocking,
+            turn=turn,
+        )
+        self._calls[noted.id] = self._unsettled[noted.id] = noted
+        self._wire(noted)
+        while len(self._calls) > _REMEMBERED:
+            _, forgotten = self._calls.popitem(last=False)
+            self._settle(forgotten)
+            self._wired.pop(forgotten.wire_id or "", None)
+        return noted
+
+    def cancel(self, wire_id: str) -> str:
+        """Notes that the server wants no answer any more; returns our id of the call.
+
+        A resumed session may take back what it has asked for on an earlier connection.
+        """
+        call = self._wired.get(wire_id) or self._calls.get(wire_id)
+        if call is None:
+            return wire_id
+        self._settle(call)
+        call.answer = None
+        return call.id
+
+    def safe(self) -> None:
+        """A new handle has come: what had arrived before it belongs to the session it resumes."""
+        for call in tuple(self._unsettled.values()):
+            if call.confirmed:
+                self._settle(call)
+
+    # What the tools say.
+
+    def answer(self, part: ProcessorPart) -> bool:
+        """Notes an answer; says whether the model still wants it."""
+        response = part.part.function_response
+        assert response is not None
+        call = self._calls.get(response.id or "")
+        if call is None or not call.open:
+            return False
+        if not response.will_continue:
+            call.answer = part
+            self._hold(call)
+            self._interim.pop(call.id, None)
+            self._forget_old()
+        elif call.connection == self.connection and not call.blocking:
+            self._interim[call.id] = part
+        return True
+
+    def tell(self, part: ProcessorPart) -> None:
+        """Notes what the model is to be told of a call that has had its answer."""
+        told = LiveCall(
+            id=uuid.uuid4().hex,
+            wire_id=None,
+            name="",
+            args={},
+            connection=_NO_CONNECTION,
+            blocking=False,
+            turn=0,
+            answer=part,
+        )
+        self._calls[told.id] = self._unsettled[told.id] = told
+        self._hold(told)
+
+    def knows(self, call_id: str | None) -> bool:
+        """Whether there was such a call."""
+        return call_id in self._calls
+
+    # What is to be sent.
+
+    def interim(self) -> list[tuple[LiveCall, ProcessorPart]]:
+        """Interim answers, each handed out once."""
+        ready = [(self._calls[key], part) for key, part in self._interim.items()]
+        self._interim.clear()
+        for call, _ in ready:
+            call.begun = True
+        return ready
+
+    def due(self) -> list[LiveCall]:
+        """Calls of this connection whose answer waits."""
+        return _together(c for c in self._ready.values() if c.connection == self.connection)
+
+    def orphaned(self) -> list[LiveCall]:
+        """Calls of earlier connections whose outcome waits."""
+        return _together(c for c in self._ready.values() if c.connection != self.connection)
+
+    def sent(self, calls: list[LiveCall], message: int) -> None:
+        """Notes which message carries the answers of these calls."""
+        for call in calls:
+            call.delivered = message
+            self._ready.pop(call.id, None)
+            call.deliveries += 1
+
+    def unsendable(self, message: int) -> None:
+        """The message with that number cannot be sent.
+
+        Its answers are tried one by one; the one that cannot be sent becomes a failure, and where
+        not even that can be sent, nothing more is tried.
+        """
+        calls = [call for call in self._unsettled.values() if call.delivered == message]
+        for call in calls:
+            if len(calls) > 1:
+                call.alone = True
+                self._hold(call)
+            elif call.answer is not None and _is_unsendable(call.answer):
+                self._settle(call)
+            else:
+                answer = types.FunctionResponse(id=call.id, name=call.name, response=_UNSENDABLE)
+                call.answer = ProcessorPart(types.Part(function_response=answer), role="user")
+                self._hold(call)
+
+    # What becomes of connections.
+
+    def opened(self, *, number: int) -> None:
+        """A new connection is open: ids of earlier ones mean nothing on it."""
+        self.connection = number
+        self._wired.clear()
+        self._interim.clear()
+
+    def confirm(self, message: int) -> None:
+        """All messages up to this one have arrived."""
+        for call in self._unsettled.values():
+            if call.delivered is not None and call.delivered <= message:
+                call.confirmed = True
+
+    def lost(self, *, refused: bool = False) -> None:
+        """The connection is gone: an answer that may not have arrived is to be sent again.
+
+        Args:
+            refused: Whether the server refuses something that was sent; it may be an answer, or
+                too many of them in one message.
+        """
+        for call in tuple(self._unsettled.values()):
+            if call.delivered is None or call.confirmed:
+                continue
+            call.refusals += refused
+            call.alone = call.alone or refused
+            if call.refusals < _MOST_REFUSALS and call.deliveries < _MOST_DELIVERIES:
+                self._hold(call)
+            else:
+                logger.error("The result of %r cannot be delivered: it is given up", call.name)
+                self._settle(call)
+
+    def open_calls(self, *, blocking: bool = False) -> bool:
+        """Whether this connection has open calls, or open ones that the model waits for."""
+        return any(
+            call.open and call.connection == self.connection and (call.blocking or not blocking)
+            for call in self._unsettled.values()
+        )
+
+    def _before(self, call: types.FunctionCall) -> LiveCall | None:
+        """The call of an earlier connection that this one repeats, under another id."""
+        args = call.args or {}
+        return next(
+            (
+                known
+                for known in self._unsettled.values()
+                if known.connection != self.connection
+                and known.name == call.name
+                and known.args == args
+                and not self._may_repeat(known.name, known.delivered is not None)
+            ),
+            None,
+        )
+
+    def _same_id(self, call: types.FunctionCall) -> LiveCall | None:
+        """The call of an earlier connection that has this id: a repeated id never runs again."""
+        known = self._calls.get(call.id or "")
+        if known is None or known.connection == self.connection or known.name != call.name:
+            return None
+        remembered = known.open or known.answer is not None
+        return known if remembered and known.args == (call.args or {}) else None
+
+    def _hold(self, call: LiveCall) -> None:
+        """Has the answer of a call wait to be sent, or to be sent again."""
+        call.delivered, call.confirmed = None, False
+        if call.answer is not None:
+            self._ready[call.id] = call
+
+    def _wire(self, call: LiveCall) -> None:
+        if call.wire_id is not None:
+            self._wired[call.wire_id] = call
+
+    def _free_id(self, wire_id: str | None) -> str:
+        if wire_id is None:
+            return uuid.uuid4().hex
+        return f"{wire_id}~{self.connection}" if wire_id in self._calls else wire_id
+
+    def _forget_old(self) -> None:
+        """Sessions without handles prove nothing: only so many answers are kept."""
+        delivered = [c for c in self._unsettled.values() if c.delivered is not None]
+        for call in delivered[: max(len(delivered) - _KEPT_ANSWERS, 0)]:
+            self._settle(call)
+
+    def _settle(self, call: LiveCall) -> None:
+        """Leaves it at that; the last few answers are kept, should the id come once more."""
+        call.settled = True
+        self._unsettled.pop(call.id, None)
+        self._ready.pop(call.id, None)
+        self._interim.pop(call.id, None)
+        self._remembered.append(call)
+        while len(self._remembered) > _KEPT_ANSWERS:
+            old = self._remembered.popleft()
+            if old.settled:
+                old.answer, old.args = None, {}
+
+
+def _together(calls: Iterable[LiveCall]) -> list[LiveCall]:
+    """Those that go in one message: all, but one that is to go alone."""
+    ready = list(calls)
+    return next(([call] for call in ready if call.alone), ready)
+
+
+def _is_unsendable(answer: ProcessorPart) -> bool:
+    response = answer.part.function_response
+    return response is not None and response.response == _UNSENDABLE

@@ -1,0 +1,126 @@
+"""One connection to Gemini Live: google-genai's session, made proof against odd messages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from google.auth.exceptions import RefreshError, TransportError
+from google.genai import errors
+from websockets.exceptions import InvalidStatus, WebSocketException
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from typing import Any
+
+    from google.genai import Client, types
+    from google.genai.live import AsyncSession
+
+logger = logging.getLogger(__name__)
+
+LOST = (
+    errors.APIError,
+    WebSocketException,
+    OSError,
+    TimeoutError,
+    TransportError,
+    RefreshError,
+)
+"""What is raised when a connection, or the token for it, is not to be had, or is gone."""
+
+_CONNECT_SECONDS = 10.0
+_NORMAL = 1000
+_ABNORMAL = 1006
+_REFUSALS = frozenset({1003, 1007, 1008, 1009, 400, 401, 403, 404})
+
+
+def code_of(error: BaseException) -> int:
+    """The close code or HTTP status behind an error; 1006 where there is none."""
+    if isinstance(error, errors.APIError):
+        return error.code
+    return error.response.status_code if isinstance(error, InvalidStatus) else _ABNORMAL
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether trying the same again cannot help."""
+    return code_of(error) in _REFUSALS
+
+
+class Connection:
+    """An open connection.
+
+    Args:
+        session: Google's session.
+    """
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def send(self, message: Callable[[AsyncSession], Awaitable[None]]) -> None:
+        """Sends a message.
+
+        Raises:
+            websockets.exceptions.ConnectionClosed: The connection is gone.
+        """
+        await message(self._session)
+
+    async def messages(self) -> AsyncIterator[types.LiveServerMessage]:
+        """What the server says, until it closes; the client's `receive` ends with every turn.
+
+        Raises:
+            google.genai.errors.APIError: The connection is gone; its code says why.
+        """
+        while True:
+            try:
+                async for message in self._session.receive():
+                    yield message
+            except (AttributeError, TypeError, ValueError) as error:
+                # A message of a kind that the client does not know, or no JSON: it is used up.
+                logger.warning("A message of the server is passed over: %s", error)
+
+    async def arrived(self) -> None:
+        """Waits until all that was sent has arrived: the pong comes after it.
+
+        Raises:
+            websockets.exceptions.ConnectionClosed: The connection is gone.
+        """
+        await (await self._socket.ping())
+
+    async def close(self) -> bool:
+        """Ends the connection; `messages` ends with it.
+
+        Returns:
+            Whether the server has said good-bye, which it does after it has read all else.
+        """
+        await self._session.close()
+        return bool(self._socket.close_code != _ABNORMAL)
+
+    @property
+    def _socket(self) -> Any:
+        return self._session._ws  # noqa: SLF001 - only the socket knows what has arrived
+
+
+@asynccontextmanager
+async def connect(
+    client: Client, model: str, config: types.LiveConnectConfig
+) -> AsyncIterator[Connection]:
+    """Opens a connection, and closes it on the way out.
+
+    Raises:
+        google.genai.errors.APIError: The server refused the setup.
+        OSError: There is no server, or no way to it.
+    """
+    connecting = client.aio.live.connect(model=model, config=config)
+    async with asyncio.timeout(_CONNECT_SECONDS):
+        session = await connecting.__aenter__()
+    try:
+        yield Connection(session)
+    finally:
+        await connecting.__aexit__(None, None, None)
+
+
+def ended_by_server(error: BaseException) -> bool:
+    """Whether the server has ended the conversation, and not lost it."""
+    return isinstance(error, errors.APIError) and error.code == _NORMAL

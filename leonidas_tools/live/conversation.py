@@ -1,0 +1,216 @@
+"""One conversation over however many connections; it decides all, and opens none itself."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from genai_processors.content_api import ProcessorPart
+
+from leonidas_tools.live.hearing import Hearing
+from leonidas_tools.live.held_input import REALTIME
+from leonidas_tools.live.messages import is_input
+from leonidas_tools.live.renewal import Renewal
+from leonidas_tools.live.sending import Sending
+from leonidas_tools.live.session_setup import Setup
+from leonidas_tools.processors.parts import LATE_RESULT
+
+if TYPE_CHECKING:
+    from google.genai import types
+
+    from leonidas_tools.live.messages import Message
+    from leonidas_tools.live.state import LiveState
+
+logger = logging.getLogger(__name__)
+
+_REFUSED_CONTENT = frozenset({1007, 1009})
+_REFUSED_TOOLS = frozenset({1007, 1008})
+
+
+class Conversation:
+    """What is to be sent, what is to be heard, and when the connection is to be another.
+
+    Args:
+        state: What the conversation consists of.
+    """
+
+    def __init__(self, state: LiveState) -> None:
+        self.state = state
+        self._sending = Sending(state)
+        self._hearing = Hearing(state)
+        self._told_dropped = 0
+        self._refused: Setup | None = None
+
+    # The user's side.
+
+    def put(self, part: ProcessorPart) -> None:
+        """Takes in a part of the input."""
+        state, response = self.state, part.part.function_response
+        if response is not None:
+            if part.tool_cancellation:
+                return
+            if part.metadata.get(LATE_RESULT):
+                state.book.tell(part)
+            elif not state.book.knows(response.id):
+                # An answer to a call that did not come from here is the user's own business.
+                state.inputs.put(part, bounded=False)
+            else:
+                state.book.answer(part)
+        elif is_input(part):
+            bounded = not state.connected or self._sending.is_gated()
+            state.inputs.put(part, bounded=bounded)
+        else:
+            state.out.put(part)
+        state.changed.set()
+
+    def end_input(self) -> None:
+        """The user says nothing more."""
+        self.state.inputs.ended = True
+        self.state.changed.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether all is said."""
+        state = self.state
+        return state.inputs.ended and not (
+            state.inputs or state.book.due() or state.book.orphaned()
+        )
+
+    def note_tools(self) -> None:
+        """Other tools are declared now."""
+        self.state.tools_changed = True
+        self.state.changed.set()
+
+    def note_voice(self, voice: str | None) -> None:
+        """The model is to speak with another voice, which takes another connection."""
+        state = self.state
+        state.wanted_voice = voice
+        if voice != state.setup.voice:
+            state.wish_renewal()
+            return
+        state.renewal = state.renewal.unwished()
+        if self._refused is None:
+            self.note_tools()  # they may wish for another connection as well
+
+    # Messages.
+
+    @property
+    def sent(self) -> int:
+        """The number of the last message."""
+        return self._sending.count
+
+    def next_message(self) -> Message | None:
+        """The next message to send, if there is one now."""
+        return self._sending.next()
+
+    def looks_again_at(self, since: float) -> float | None:
+        """When there may be something to do although nothing has happened since then."""
+        return self._sending.looks_again_at(since)
+
+    def hear(self, message: types.LiveServerMessage) -> None:
+        """Takes in a message of the server."""
+        self._hearing.hear(message)
+
+    def unsendable(self, error: Exception) -> None:
+        """The last message cannot be sent at all; a call that it answered is answered otherwise."""
+        logger.error("What was to be sent cannot be: %s", error)
+        self.state.book.unsendable(self.sent)
+        self._sending.unsendable()
+
+    def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
+        """All messages up to this one have arrived.
+
+        Args:
+            message: The number of the message.
+            round_trip_seconds: How long it took to learn that.
+        """
+        self.state.inputs.confirm(message, round_trip_seconds)
+        self.state.book.confirm(message)
+
+    # Connections.
+
+    def next_setup(self) -> Setup:
+        """What the next connection is to be set up with."""
+        state = self.state
+        tools = state.source.declarations()
+        if self._refused is not None and self._refused.tools == tools:
+            tools = list(state.setup.tools)
+        return Setup(tools=tools, voice=state.wanted_voice, handle=state.handle)
+
+    def config(self, setup: Setup, base: types.LiveConnectConfig) -> types.LiveConnectConfig:
+        """The configuration of the next connection.
+
+        Args:
+            setup: What it is to be set up with.
+            base: The user's own configuration.
+        """
+        state = self.state
+        return setup.config(base, [*state.other_tools, *state.declared(setup.tools)])
+
+    def opened(self, number: int, setup: Setup) -> None:
+        """A connection is open.
+
+        Args:
+            number: Which, counted from 1.
+            setup: What it was set up with.
+        """
+        state = self.state
+        state.setup, state.opened_at = setup, state.now()
+        state.connected = state.resumable = True
+        state.book.opened(number=number)
+        state.turn.over()
+        state.renewal = Renewal()
+        self._sending.opened()
+        self._hearing.opened()
+        if self._refused is None:
+            state.tools_changed = True  # they may have changed since the setup was made
+        if state.wanted_voice != setup.voice:
+            state.wish_renewal()
+        if self._sending.speaking and not state.inputs.next_is("activity_start"):
+            start = {"activity_start": True}
+            state.inputs.put_first(ProcessorPart("", substream_name=REALTIME, metadata=start))
+        dropped = state.inputs.dropped - self._told_dropped
+        self._told_dropped = state.inputs.dropped
+        event = "connection_opened" if number == 1 else "connection_renewed"
+        told = {"resumed": setup.handle is not None, "audio_dropped": dropped}
+        state.tell(event, connection=number, **told)
+        state.changed.set()
+
+    def lost(self, code: int, reason: str) -> None:
+        """The connection is gone, whoever has ended it."""
+        state = self.state
+        state.connected = False
+        refused = code in _REFUSED_CONTENT
+        if code in _REFUSED_TOOLS and self._sending.take_back_tools():
+            logger.warning("The model takes no other tools while it talks: %s", reason)
+        state.inputs.give_back(media_only=refused)
+        state.book.lost(refused=refused)
+
+    def refused(self, setup: Setup) -> bool:
+        """The server refuses this setup for good; says whether there is another to try."""
+        state, accepted = self.state, self.state.setup
+        if setup.tools != accepted.tools and accepted.tools:
+            logger.error("The server refuses the changed tools: the earlier ones stay declared")
+            self._refused = setup
+        elif setup.voice != accepted.voice:
+            logger.error("The server refuses the voice %r", setup.voice)
+            state.wanted_voice = accepted.voice
+        elif setup.handle is not None:
+            logger.error("The session cannot be resumed: a new one begins")
+            state.handle = self._refused = None
+        else:
+            return False
+        return True
+
+    def is_to_renew(self) -> bool:
+        """Whether the connection is to be exchanged for another now: at a quiet moment."""
+        state, now = self.state, self.state.now()
+        renewal = state.renewal
+        if not renewal.wanted or state.book.due():
+            return False
+        if renewal.is_due(now):
+            return True
+        if state.handle is None or not state.resumable:
+            return False  # another session would know nothing of this one, or not all of it
+        waits = state.book.open_calls(blocking=renewal.is_impatient(now))
+        return state.turn.is_quiet(now) and not waits

@@ -1,0 +1,183 @@
+"""`GeminiLiveProcessor`: Gemini Live as a processor that outlives its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from genai_processors import processor
+from google.genai import Client, types
+
+from leonidas_tools.live.adaptation import Adaptation
+from leonidas_tools.live.conversation import Conversation
+from leonidas_tools.live.held_input import HeldInput
+from leonidas_tools.live.profiles import ModelProfile, named_profile, profile_for
+from leonidas_tools.live.runner import ConversationRunner
+from leonidas_tools.live.session_setup import FixedTools
+from leonidas_tools.live.state import LiveState
+from leonidas_tools.processors import stream
+from leonidas_tools.processors.stage import Stage
+from leonidas_tools.speech import SpeechState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Sequence
+
+    from genai_processors.content_api import ProcessorPart
+    from google.auth.credentials import Credentials
+
+    from leonidas_tools.live.session_setup import DeclaresTools
+
+API_VERSION = "v1beta"
+"""Of the Developer API: the client's own default is not the one Google's Live pages name."""
+
+
+class GeminiLiveProcessor(Stage):
+    """Gemini Live: microphone and text in, speech and function calls out, over any connection.
+
+    It takes and gives the parts that genai-processors' `LiveProcessor` does, and more. A lost
+    connection is resumed: what the user says meanwhile is held, calls under way go on, and their
+    outcome reaches the model once. Tools that change, and a voice that does, reach the running
+    session. Declarations and answers are adapted to what the model takes.
+
+    In: parts in the substream `realtime` are sound, video and text as they happen, and the signals
+    `audio_stream_end`, `activity_start` and `activity_end` in the metadata. Parts in the default
+    substream are content, with `turn_complete` in the metadata. Function responses answer calls.
+    Parts of other substreams pass.
+
+    Out: what the model says; transcriptions in the substreams `input_transcription` and
+    `output_transcription`; calls and cancellations; all else as metadata of empty parts. Events of
+    the connection are JSON text in the substream `status`, with `live_event` in the metadata:
+    `connection_opened`, `connection_lost`, `connection_refused`, `connection_renewed`,
+    `tools_changed`, `malformed_function_call`.
+
+    Args:
+        model: The name of a live model.
+        config: What a connection is set up with; the tools in it are declared besides `tools`.
+            Without `response_modalities` the model speaks.
+        tools: What declares tools, such as an `AdvancedToolProcessor`, or declarations.
+        api_key: The key; by default from the environment, as Google's client reads it.
+        vertexai: Whether to go to Vertex AI; by default as the environment says.
+        project: The project on Vertex AI.
+        location: Its location.
+        credentials: Credentials for Vertex AI.
+        http_options: Options of the client; API version, pings and message sizes have defaults
+            that suit live sessions.
+        client: A client of one's own instead of one that is made here, with its own options.
+        profile: How the model behaves, or the name of a built-in profile; by default by the
+            model's name.
+        held_audio_seconds: How much sound and video may wait while there is no connection; the
+            oldest is dropped first, and the event that tells of the next connection says how much.
+        gate_microphone_seconds: How long the microphone is held back while the model waits for a
+            tool, for models that close the connection otherwise. `None` never holds it back.
+        give_up_seconds: How long a connection may be missing before the stream ends with an error.
+
+    Raises:
+        ConfigurationError: There is no profile of that name.
+        google.genai.errors.APIError: The server refuses the session, or it cannot be had any more;
+            raised to whoever reads the stream.
+
+    Example:
+        >>> live = GeminiLiveProcessor("gemini-3.8-live", api_key="made up")
+        >>> live.profile.name
+        '3.8-live'
+    """
+
+    takes_interim_answers = True
+    """Whether it can be given answers that are not the last: it knows which calls take them."""
+    takes_late_results = True
+    """Whether it can be given results of calls that were answered: it tells of them as it fits."""
+
+    def __init__(  # noqa: PLR0913 - the surface of a whole service, by keyword
+        self,
+        model: str,
+        *,
+        config: types.LiveConnectConfig | dict[str, Any] | None = None,
+        tools: DeclaresTools | Sequence[types.Tool] = (),
+        api_key: str | None = None,
+        vertexai: bool | None = None,
+        project: str | None = None,
+        location: str | None = None,
+        credentials: Credentials | None = None,
+        http_options: types.HttpOptionsOrDict | None = None,
+        client: Client | None = None,
+        profile: ModelProfile | str | None = None,
+        held_audio_seconds: float = 30.0,
+        gate_microphone_seconds: float | None = None,
+        give_up_seconds: float = 120.0,
+    ) -> None:
+        self.model = model
+        self.config = _speaking(types.LiveConnectConfig.model_validate(config or {}))
+        self.tools: DeclaresTools = (
+            FixedTools(tools=tuple(tools)) if isinstance(tools, tuple | list) else tools  # type: ignore[assignment]  # a sequence of declarations is one of these two
+        )
+        self.client = client or _client(
+            http_options,
+            api_key=api_key,
+            vertexai=vertexai,
+            project=project,
+            location=location,
+            credentials=credentials,
+        )
+        self.profile = _profile(profile, model, vertex=bool(self.client.vertexai))
+        self.held_audio_seconds = held_audio_seconds
+        self.gate_microphone_seconds = gate_microphone_seconds
+        self.give_up_seconds = give_up_seconds
+
+    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+        """Parts in, parts out."""
+        speech = stream.session().get(SpeechState)
+        talk = Conversation(self._state(speech.current.voice))
+        runner = ConversationRunner(self, talk)
+        with contextlib.ExitStack() as stack:
+            stack.callback(speech.on_change(lambda settings: talk.note_voice(settings.voice)))
+            stack.callback(self.tools.on_declarations_change(talk.note_tools))
+            running = processor.create_task(runner.run(content))
+            try:
+                async for part in talk.state.out.parts():
+                    yield part
+            finally:
+                running.cancel()
+                await asyncio.wait([running])
+
+    def _state(self, voice: str | None) -> LiveState:
+        resumption = self.config.session_resumption
+        given = self.config.tools or ()
+        return LiveState(
+            profile=self.profile,
+            adaptation=Adaptation(self.profile),
+            source=self.tools,
+            inputs=HeldInput(self.held_audio_seconds),
+            gate_seconds=self.gate_microphone_seconds,
+            own_tools=[tool for tool in given if isinstance(tool, types.Tool)],
+            other_tools=[tool for tool in given if not isinstance(tool, types.Tool)],
+            needs_ids=not self.client.vertexai,
+            wanted_voice=voice,
+            handle=None if resumption is None else resumption.handle,
+        )
+
+
+def _speaking(config: types.LiveConnectConfig) -> types.LiveConnectConfig:
+    """The configuration of a model that speaks, unless it says otherwise."""
+    generation = config.generation_config
+    if config.response_modalities or (generation and generation.response_modalities):
+        return config
+    return config.model_copy(update={"response_modalities": [types.Modality.AUDIO]})
+
+
+def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: Any) -> Client:
+    options = types.HttpOptions.model_validate(http_options or {}).model_copy()
+    # Pongs of 8 to 30 s are reported, where the library waits 20 s, and messages of over 1 MiB.
+    defaults = {"ping_interval": 20, "ping_timeout": 60, "max_size": None, "close_timeout": 1}
+    options.async_client_args = {**defaults, **(options.async_client_args or {})}
+    client = Client(http_options=options, **options_of_client)
+    if client.vertexai or options.api_version:
+        return client
+    options.api_version = API_VERSION
+    return Client(http_options=options, **options_of_client)
+
+
+def _profile(profile: ModelProfile | str | None, model: str, *, vertex: bool) -> ModelProfile:
+    if isinstance(profile, ModelProfile):
+        return profile
+    return named_profile(profile) if profile else profile_for(model, vertex=vertex)

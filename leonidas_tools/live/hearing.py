@@ -1,0 +1,137 @@
+"""What becomes of what the server says."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from genai_processors.content_api import ProcessorPart
+from google.genai import types
+
+from leonidas_tools.live.incoming import IN_MODEL_TURN, parts_of
+
+if TYPE_CHECKING:
+    from leonidas_tools.live.state import LiveState
+
+logger = logging.getLogger(__name__)
+
+_REPEAT_SECONDS = 60.0
+_GO_AWAY_SECONDS = 5.0
+_MALFORMED = types.TurnCompleteReason.MALFORMED_FUNCTION_CALL.value
+
+
+class _Form(NamedTuple):
+    """A call in one of its two forms, whose other has not come."""
+
+    in_model_turn: bool
+    what: str
+    id: str | None
+
+
+class Hearing:
+    """Takes in messages: the listener gets their parts, the state what they mean.
+
+    Args:
+        state: The conversation.
+    """
+
+    def __init__(self, state: LiveState) -> None:
+        self._state = state
+        self._single: list[_Form] = []
+
+    def opened(self) -> None:
+        """A connection is open: what was half said on another one is over."""
+        self._single.clear()
+
+    def hear(self, message: types.LiveServerMessage) -> None:
+        """Takes in one message."""
+        state = self._state
+        for part in parts_of(message):
+            heard = self._noted(part)
+            if heard is not None:
+                state.out.put(heard)
+        update, go_away = message.session_resumption_update, message.go_away
+        if update is not None:
+            state.resumable = bool(update.resumable)
+            if update.resumable and update.new_handle:
+                state.handle = update.new_handle
+                state.book.safe()
+        if go_away is not None:
+            state.renewal = state.renewal.announced_for(state.now() + _seconds(go_away.time_left))
+        state.changed.set()
+
+    def _noted(self, part: ProcessorPart) -> ProcessorPart | None:
+        """The part for the listener, if it is for the listener."""
+        inner = part.part
+        if inner.function_call is not None:
+            self._state.turn.model_spoke(self._state.now())
+            if self._is_copy(inner.function_call, IN_MODEL_TURN in part.metadata):
+                return None
+            return self._asked(inner.function_call)
+        if inner.function_response is not None and part.tool_cancellation:
+            identifier = self._state.book.cancel(part.tool_cancellation)
+            return ProcessorPart.from_tool_cancellation(function_call_id=identifier)
+        if part.metadata.get("turn_complete_reason") == _MALFORMED:
+            logger.warning("The model has made a function call that cannot be read")
+            self._state.tell("malformed_function_call")
+        self._note_turn(part)
+        return part
+
+    def _note_turn(self, part: ProcessorPart) -> None:
+        """Whose turn it is after this part."""
+        turn, now = self._state.turn, self._state.now()
+        if part.substream_name == "input_transcription" or _begins_to_speak(part):
+            turn.user_spoke(now)
+        elif part.metadata.get("interrupted"):
+            turn.over()
+            turn.user_spoke(now)
+        elif part.metadata.get("turn_complete"):
+            self._single.clear()
+            turn.over()
+        elif part.part.inline_data is not None or part.part.text:
+            turn.model_spoke(now)
+
+    def _asked(self, asked: types.FunctionCall) -> ProcessorPart | None:
+        state = self._state
+        since_opened = state.now() - state.opened_at
+        call = state.book.ask(
+            asked,
+            blocking=state.adaptation.is_blocking(asked.name or ""),
+            turn=state.turn.number,
+            resumed=state.setup.handle is not None,
+            repeats=state.setup.handle is not None and since_opened < _REPEAT_SECONDS,
+        )
+        if call is None:
+            return None
+        known = asked.model_copy(update={"id": call.id, "args": asked.args or {}})
+        part = types.Part(function_call=known)
+        return ProcessorPart(part, role="model", metadata={"id": call.id})
+
+    def _is_copy(self, call: types.FunctionCall, in_model_turn: bool) -> bool:
+        """Whether a call has come in its other form already, in this turn; ids may be left out."""
+        what = f"{call.name} {call.args}"
+        for form in self._single:
+            same_id = not form.id or not call.id or form.id == call.id
+            if form.in_model_turn != in_model_turn and form.what == what and same_id:
+                self._single.remove(form)
+                return True
+        self._single.append(_Form(in_model_turn, what, call.id))
+        return False
+
+
+def _begins_to_speak(part: ProcessorPart) -> bool:
+    heard = part.metadata.get("voice_activity") or {}
+    return bool(heard.get("voice_activity_type") == "ACTIVITY_START")
+
+
+def _seconds(duration: str | None) -> float:
+    """A duration as protobuf writes it.
+
+    Example:
+        >>> _seconds("9.5s"), _seconds(None)
+        (9.5, 5.0)
+    """
+    try:
+        return float((duration or "").rstrip("s"))
+    except ValueError:
+        return _GO_AWAY_SECONDS

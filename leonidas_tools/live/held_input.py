@@ -1,0 +1,132 @@
+"""What the user says while nobody can hear it: bounded, in order, and said again after a loss."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leonidas_tools.live.media import seconds_of
+
+if TYPE_CHECKING:
+    from genai_processors.content_api import ProcessorPart
+
+REALTIME = "realtime"
+"""The substream of what is said and shown live; upstream uses the same name."""
+
+_UNCONFIRMED_SECONDS = 3.0
+_SLOW_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sent:
+    """An input that may not have arrived."""
+
+    message: int
+    at: float
+    part: ProcessorPart
+
+
+class HeldInput:
+    """The user's input on its way to the model.
+
+    What waits while nobody takes it is bounded by how long its sound and video last: of those the
+    oldest are dropped first. What was sent is kept until it has surely arrived, for a lost network
+    is noticed only after a while, and what was said meanwhile went nowhere. It is kept for three
+    seconds where the server is slow to confirm, else for as long as it may wait.
+
+    Args:
+        held_seconds: How much sound and video may wait.
+    """
+
+    def __init__(self, held_seconds: float) -> None:
+        self.dropped = 0
+        """How many pieces of sound and video were dropped so far."""
+        self.ended = False
+        self._held_seconds = held_seconds
+        self._waiting: deque[ProcessorPart] = deque()
+        self._seconds = 0.0
+        self._sent: deque[_Sent] = deque()
+        self._kept_seconds = _UNCONFIRMED_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, part: ProcessorPart, *, bounded: bool) -> None:
+        """Adds what the user says.
+
+        Args:
+            part: What that is.
+            bounded: Whether nobody takes it: then only so much may wait.
+        """
+        self._waiting.append(part)
+        self._seconds += _seconds(part)
+        while bounded and self._seconds > self._held_seconds:
+            self._drop_oldest()
+
+    def put_first(self, part: ProcessorPart) -> None:
+        """Adds what is to be said before all that waits."""
+        self._waiting.appendleft(part)
+
+    def next_is(self, signal: str) -> bool:
+        """Whether the next part is that signal."""
+        return bool(self._waiting) and bool(self._waiting[0].get_metadata(signal))
+
+    def take(self, message: int, now: float) -> ProcessorPart:
+        """The next part, to be sent with the message of that number."""
+        return self._taken(0, message, now)
+
+    def take_text(self, message: int, now: float) -> ProcessorPart | None:
+        """The next part that is text, if there is one: it need not wait for the microphone."""
+        for index, part in enumerate(self._waiting):
+            if part.part.text:
+                return self._taken(index, message, now)
+        return None
+
+    def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
+        """All messages up to this one have arrived.
+
+        Args:
+            message: The number of the message.
+            round_trip_seconds: How long it took to learn that.
+        """
+        is_slow = round_trip_seconds > _SLOW_SECONDS
+        self._kept_seconds = _UNCONFIRMED_SECONDS if is_slow else self._held_seconds
+        while self._sent and self._sent[0].message <= message:
+            self._sent.popleft()
+
+    def give_back(self, *, media_only: bool) -> None:
+        """The connection is gone: what may not have arrived waits again.
+
+        Args:
+            media_only: Leave out all but sound and video, since it may be what was refused.
+        """
+        for sent in reversed(self._sent):
+            if _seconds(sent.part) or not media_only:
+                self._waiting.appendleft(sent.part)
+                self._seconds += _seconds(sent.part)
+        self._sent.clear()
+
+    def _taken(self, index: int, message: int, now: float) -> ProcessorPart:
+        part = self._waiting[index]
+        del self._waiting[index]
+        self._seconds -= _seconds(part)
+        self._sent.append(_Sent(message=message, at=now, part=part))
+        while self._sent[0].at < now - self._kept_seconds:
+            self._sent.popleft()
+        return part
+
+    def _drop_oldest(self) -> None:
+        for index, part in enumerate(self._waiting):
+            if seconds := _seconds(part):
+                del self._waiting[index]
+                self._seconds -= seconds
+                self.dropped += 1
+                return
+        self._seconds = 0.0
+
+
+def _seconds(part: ProcessorPart) -> float:
+    """How long live sound or video lasts; content counts nothing, since it must not be dropped."""
+    blob = part.part.inline_data
+    return seconds_of(blob) if blob is not None and part.substream_name == REALTIME else 0.0

@@ -1,0 +1,61 @@
+"""What happens to the connection, told to the listener as status parts and to those who follow."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from genai_processors import context as context_lib
+from genai_processors.content_api import ProcessorPart
+
+from leonidas_tools.processors.advanced import AdvancedToolProcessor
+from leonidas_tools.redaction import redact
+
+if TYPE_CHECKING:
+    from genai_processors import processor
+
+    from leonidas_tools.calls import ToolSession
+
+LIVE_EVENT = "live_event"
+"""Metadata key of what happened to the connection, in a status part that tells of it."""
+
+
+def live_event(event: str, **data: Any) -> ProcessorPart:
+    """A status part: JSON text of what happened.
+
+    Example:
+        >>> live_event("connection_lost", code=1006).text
+        '{"event": "connection_lost", "code": 1006}'
+    """
+    body = {"event": event, **redact(data)}
+    return ProcessorPart(
+        json.dumps(body, ensure_ascii=False),
+        mimetype="application/json",
+        role="user",
+        substream_name=context_lib.STATUS_STREAM,
+        metadata={LIVE_EVENT: body},
+    )
+
+
+class LiveEvents:
+    """Tells those who follow the tools' events what becomes of a live session.
+
+    Args:
+        tools: What answers the calls; only an `AdvancedToolProcessor` has followers.
+        session: The session.
+    """
+
+    def __init__(self, tools: processor.Processor, session: ToolSession) -> None:
+        self._stream = tools.events if isinstance(tools, AdvancedToolProcessor) else None
+        self._session = session
+
+    def heard(self, part: ProcessorPart) -> None:
+        """The model says something, or its connection does."""
+        happened = part.metadata.get(LIVE_EVENT)
+        if happened:
+            self.tell(**happened)
+
+    def tell(self, event: str, **data: Any) -> None:
+        """Tells what has happened."""
+        if self._stream is not None:
+            self._stream.live(event, self._session, **data)

@@ -1,0 +1,133 @@
+"""From parts to messages of the client: what each becomes on the wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from google.genai import types
+
+from leonidas_tools.live.held_input import REALTIME
+
+if TYPE_CHECKING:
+    from genai_processors.content_api import ProcessorPart
+    from google.genai.live import AsyncSession
+
+    from leonidas_tools.live.profiles import ModelProfile
+
+Message: TypeAlias = Callable[["AsyncSession"], Awaitable[None]]
+"""Sends one message on a session."""
+
+_OUTCOMES = (
+    "These tool calls, whose outcome was open, have ended by now; do not make them again. Their "
+    "results, one a line:"
+)
+
+
+def is_input(part: ProcessorPart) -> bool:
+    """Whether a part is for the model; parts of other substreams pass by it."""
+    return part.substream_name in ("", REALTIME)
+
+
+def expects_reply(part: ProcessorPart) -> bool:
+    """Whether the model is to say something about this input."""
+    if part.substream_name == REALTIME:
+        signals = part.get_metadata("activity_start") or part.get_metadata("activity_end")
+        return bool(part.part.text or signals)
+    return part.get_metadata("turn_complete") is not False
+
+
+def input_message(part: ProcessorPart, *, takes_content: bool) -> Message:
+    """What the user says or shows.
+
+    In the substream `realtime`: sound, video, text, and the signals `audio_stream_end`,
+    `activity_start` and `activity_end` in the metadata. In the default substream: content, with
+    `turn_complete` in the metadata.
+
+    Args:
+        part: What that is.
+        takes_content: Whether the model takes content now; else it gets the same as live input.
+    """
+    if takes_content and part.substream_name != REALTIME:
+        return _content(part)
+    return _realtime(part)
+
+
+def answers_message(responses: Sequence[types.FunctionResponse]) -> Message:
+    """Function responses that are ready together."""
+    return lambda session: session.send_tool_response(function_responses=responses)
+
+
+def tools_message(tools: Sequence[types.Tool]) -> Message:
+    """Other declarations, for the rest of the session."""
+    declared: list[Any] = list(tools)
+    return lambda session: session.send_context_update(tools=declared)
+
+
+def outcomes_message(
+    outcomes: Sequence[types.FunctionResponse], profile: ModelProfile, *, silent: bool
+) -> Message:
+    """Outcomes of calls that the connection does not know, as conversation.
+
+    Args:
+        outcomes: The answers to those calls.
+        profile: What the model takes.
+        silent: Whether the model need say nothing about them, where that can be said.
+    """
+
+    async def send(session: AsyncSession) -> None:
+        lines = [
+            json.dumps({"id": o.id, "name": o.name, "response": o.response}, ensure_ascii=False)
+            for o in outcomes
+        ]
+        text = "\n".join([_OUTCOMES, *lines])
+        if not profile.client_content:
+            await session.send_realtime_input(text=text)
+            return
+        media = [part for outcome in outcomes for part in _media(outcome)]
+        content = types.Content(role="user", parts=[types.Part(text=text), *media])
+        await session.send_client_content(turns=content, turn_complete=not silent)
+
+    return send
+
+
+def _media(outcome: types.FunctionResponse) -> list[types.Part]:
+    """The pictures and sounds of an outcome."""
+    blobs = [part.inline_data for part in outcome.parts or () if part.inline_data is not None]
+    return [
+        types.Part(inline_data=types.Blob(data=blob.data, mime_type=blob.mime_type))
+        for blob in blobs
+    ]
+
+
+def _realtime(part: ProcessorPart) -> Message:
+    if part.get_metadata("audio_stream_end"):
+        return lambda session: session.send_realtime_input(audio_stream_end=True)
+    if part.get_metadata("activity_start"):
+        return lambda session: session.send_realtime_input(activity_start=types.ActivityStart())
+    if part.get_metadata("activity_end"):
+        return lambda session: session.send_realtime_input(activity_end=types.ActivityEnd())
+    blob = part.part.inline_data
+    if blob is None:
+        return _text(part.part.text)
+    if (blob.mime_type or "").startswith("image/"):
+        return lambda session: session.send_realtime_input(video=blob)
+    return lambda session: session.send_realtime_input(audio=blob)
+
+
+def _text(text: str | None) -> Message:
+    async def send(session: AsyncSession) -> None:
+        if not text:
+            raise ValueError("a part of the input has neither text nor sound nor a picture")
+        await session.send_realtime_input(text=text)
+
+    return send
+
+
+def _content(part: ProcessorPart) -> Message:
+    if part.part.text == "":  # only the end of a turn: an empty part would be a turn of its own
+        return lambda session: session.send_client_content(turn_complete=True)
+    content = types.Content(parts=[part.part], role=part.role or "user")
+    complete = part.get_metadata("turn_complete") is not False
+    return lambda session: session.send_client_content(turns=content, turn_complete=complete)

@@ -1,0 +1,52 @@
+"""What waits for the listener; on a barge-in, speech that is not heard yet is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from genai_processors.content_api import ProcessorPart
+
+
+class Outbox:
+    """An unbounded queue with one reader, so that a slow player holds back nothing but itself."""
+
+    def __init__(self) -> None:
+        self._parts: deque[ProcessorPart] = deque()
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._failure: BaseException | None = None
+
+    def put(self, part: ProcessorPart) -> None:
+        """Adds a part; one that tells of an interruption drops the speech before it."""
+        if self._parts and part.metadata.get("interrupted"):
+            self._parts = deque(each for each in self._parts if not is_speech(each))
+        self._parts.append(part)
+        self._changed.set()
+
+    def close(self, failure: BaseException | None = None) -> None:
+        """Ends the stream; the first failure is raised to the reader after the last part."""
+        self._closed, self._failure = True, self._failure or failure
+        self._changed.set()
+
+    async def parts(self) -> AsyncIterator[ProcessorPart]:
+        """The parts in turn."""
+        while True:
+            while self._parts:
+                yield self._parts.popleft()
+            if self._closed:
+                if self._failure is not None:
+                    raise self._failure
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def is_speech(part: ProcessorPart) -> bool:
+    """Whether a part is sound that the model makes."""
+    blob = part.part.inline_data
+    return blob is not None and (blob.mime_type or "").startswith("audio/")

@@ -1,0 +1,207 @@
+"""What each generation of Gemini Live takes: a table, extended by files of the user."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.resources
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.metadata import ToolBehavior
+from leonidas_tools.settings.explain import closest, explain
+from leonidas_tools.settings.load import configuration_error, read_text
+from leonidas_tools.settings.problem import Document, DocumentError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Behavior = Annotated[
+    ToolBehavior, BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
+]
+_LIKE = "like"
+_UNKNOWN = "unknown"
+
+
+class ModelProfile(BaseModel):
+    """What one generation of models takes and does.
+
+    Args:
+        name: A name for it.
+        models: Glob patterns of its models' names, without `models/`.
+        vertex: Whether it holds for Vertex AI only (`True`), for the Developer API only (`False`)
+            or for both (`None`).
+        default_behavior: What a declaration means that says nothing.
+        behaviors: What a declaration may ask for.
+        behavior_field: Whether a declaration may carry `behavior` at all.
+        scheduling: Whether answers to NON_BLOCKING calls may carry `scheduling`.
+        will_continue: Whether interim answers exist.
+        client_content: Whether `send_client_content` is taken in mid-session; else realtime text.
+        context_update: Whether `send_context_update(tools=…)` is taken.
+        sources: By field, where it is known from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    name: str
+    models: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    vertex: bool | None = None
+    default_behavior: Behavior
+    behaviors: Annotated[frozenset[Behavior], Field(min_length=1)]
+    behavior_field: bool
+    scheduling: bool
+    will_continue: bool
+    client_content: bool
+    context_update: bool
+    sources: Mapping[str, str] = {}
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        if self.default_behavior not in self.behaviors:
+            raise ValueError("default_behavior must be one of behaviors")
+        for field in self.sources:
+            if field not in type(self).model_fields:
+                hint = closest(field, type(self).model_fields.keys())
+                more = f"; did you mean {hint!r}?" if hint else ""
+                raise ValueError(f"sources names {field!r}, which is no field{more}")
+        return self
+
+    def fits(self, model: str, *, vertex: bool) -> bool:
+        """Whether it is the profile of that model there."""
+        name = model.rpartition("/")[2].lower()
+        right_backend = self.vertex is None or self.vertex is vertex
+        return right_backend and any(fnmatchcase(name, pattern) for pattern in self.models)
+
+
+def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
+    """The built-in profiles, behind those of the files: the first that fits is used.
+
+    A file is a YAML mapping of names to the fields of `ModelProfile` but `name`; `like` names the
+    profile from which what is left out is taken.
+
+    Args:
+        files: Paths of YAML files, the most important first.
+
+    Raises:
+        ConfigurationError: A file is wrong; the message names every problem with its place.
+
+    Example:
+        >>> [profile.name for profile in load_profiles()][:2]
+        ['3.8-live-extended-thinking', '3.8-live']
+    """
+    profiles = _built_in()
+    for path in map(Path, reversed(files)):
+        profiles = (*_read(read_text(path), path, profiles), *profiles)
+    return profiles
+
+
+def profile_for(
+    model: str, *, vertex: bool = False, profiles: Sequence[ModelProfile] | None = None
+) -> ModelProfile:
+    """The profile of a model; an unknown one gets what works everywhere.
+
+    Args:
+        model: The model's name, with or without what stands before the last slash.
+        vertex: Whether it is reached through Vertex AI.
+        profiles: What to choose from; by default the built-in ones.
+
+    Example:
+        >>> profile_for("models/gemini-3.8-live").name, profile_for("gemini-9-live").name
+        ('3.8-live', 'unknown')
+    """
+    for profile in _built_in() if profiles is None else profiles:
+        if profile.fits(model, vertex=vertex):
+            return profile
+    return named_profile(_UNKNOWN)
+
+
+def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:
+    """The profile of that name.
+
+    Args:
+        name: Its name.
+        profiles: What to choose from; by default the built-in ones.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    available = _built_in() if profiles is None else profiles
+    for profile in available:
+        if profile.name == name:
+            return profile
+    raise ConfigurationError(_no_profile(name, available))
+
+
+def _no_profile(name: str, available: Iterable[ModelProfile]) -> str:
+    from rapidfuzz import process
+
+    names = [profile.name for profile in available]
+    nearest = [found for found, *_ in process.extract(name, names, limit=3)]
+    hint = ", ".join(map(repr, nearest))
+    return f"there is no profile {name!r}; the closest are {hint}"
+
+
+@functools.cache
+def _built_in() -> tuple[ModelProfile, ...]:
+    text = (importlib.resources.files(__package__) / "profiles.yaml").read_text("utf-8")
+    return tuple(_read(text, Path("profiles.yaml"), ()))
+
+
+def _read(text: str, file: Path, known: Sequence[ModelProfile]) -> list[ModelProfile]:
+    """The profiles of one file, in its order."""
+    from leonidas_tools.settings.document import read_document
+
+    try:
+        document = read_document(text)
+    except DocumentError as error:
+        raise configuration_error([error.problem], Document(), file) from None
+    problems = list(document.problems)
+    if not isinstance(document.data, dict) or not document.data:
+        problems.append(Problem("should be a mapping of names to profiles"))
+    profiles: list[ModelProfile] = []
+    for name, entry in document.data.items() if not problems else ():
+        profile, found = _profile(name, entry, [*profiles, *known])
+        problems += found
+        profiles += [profile] if profile is not None else []
+    if problems:
+        raise configuration_error(problems, document, file)
+    return profiles
+
+
+def _profile(
+    name: str, entry: Any, known: Sequence[ModelProfile]
+) -> tuple[ModelProfile | None, list[Problem]]:
+    """One profile, or what is wrong with it."""
+    if not isinstance(entry, dict):
+        return None, [Problem("should be a mapping: keys, each with its value", (name,))]
+    if "name" in entry:
+        return None, [Problem(f"is {name!r} already: remove the line", (name, "name"))]
+    own = dict(entry)
+    base: dict[str, Any] = {}
+    if _LIKE in own:
+        like = str(own.pop(_LIKE))
+        try:
+            base = _taken_over(named_profile(like, known), own)
+        except ConfigurationError as error:
+            return None, [Problem(error.message, (name, _LIKE))]
+    try:
+        return ModelProfile.model_validate({**own, **base, "name": name}), []
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    found = [explain(detail, (), ModelProfile) for detail in details]
+    return None, [dataclasses.replace(each, path=(name, *each.path)) for each in found]
+
+
+def _taken_over(base: ModelProfile, own: Mapping[str, Any]) -> dict[str, Any]:
+    """What another profile adds: fields that are not said again, and where those are known from."""
+    fields = {key: value for key, value in base.model_dump().items() if key not in own}
+    said = own.get("sources", {})
+    if isinstance(said, Mapping):
+        kept = {field: source for field, source in base.sources.items() if field not in own}
+        fields["sources"] = {**kept, **said}
+    return fields

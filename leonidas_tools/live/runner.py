@@ -1,0 +1,224 @@
+"""Opens the connections of a conversation one after another, and moves messages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from typing import TYPE_CHECKING, Protocol
+
+from genai_processors import processor
+
+from leonidas_tools.live import connection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable
+
+    from genai_processors.content_api import ProcessorPart
+    from google.genai import Client, types
+
+    from leonidas_tools.live.conversation import Conversation
+    from leonidas_tools.live.session_setup import Setup
+
+logger = logging.getLogger(__name__)
+
+_FIRST_DELAY_SECONDS = 0.1
+_LONGEST_DELAY_SECONDS = 0.8
+_FIRST_CONNECTION_SECONDS = 10.0
+_ARRIVAL_SECONDS = 1.0
+_CONFIRM_SECONDS = 0.25
+_SOUND_SECONDS = 5.0
+"""A connection that lives for so long is a sound one: the next loss is a new one."""
+_BURST = 16
+_LEFT = 1000
+"""The code with which we end a connection."""
+_REASON = 200
+"""How many characters of a reason the listener is told."""
+
+
+class Line(Protocol):
+    """Where connections lead, and how long one may be missing."""
+
+    client: Client
+    model: str
+    config: types.LiveConnectConfig
+    give_up_seconds: float
+
+
+class ConversationRunner:
+    """Holds a conversation over one connection after another.
+
+    Args:
+        line: Where connections lead.
+        talk: The conversation.
+    """
+
+    def __init__(self, line: Line, talk: Conversation) -> None:
+        self._line = line
+        self._talk = talk
+        self._state = talk.state
+        self._number = 0
+        self._failures = 0
+        self._sound_at = self._state.now()
+        self._sent = asyncio.Event()
+        self._ended = self._is_last = False
+
+    async def run(self, content: AsyncIterable[ProcessorPart]) -> None:
+        """Holds the conversation; what ends it is raised to whoever listens."""
+        reading = processor.create_task(self._read(content))
+        failure: BaseException | None = None
+        try:
+            while not self._talk.over and not self._ended:
+                await self._hold_connection()
+        except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
+            failure = error
+        finally:
+            reading.cancel()
+            self._state.out.close(failure)
+            await asyncio.wait([reading])
+
+    async def _read(self, content: AsyncIterable[ProcessorPart]) -> None:
+        try:
+            async for part in content:
+                self._talk.put(part)
+        except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
+            self._state.out.close(error)
+        finally:
+            self._talk.end_input()
+
+    # Connections.
+
+    async def _hold_connection(self) -> None:
+        """One connection, from the setup to whatever ends it."""
+        setup = self._talk.next_setup()
+        config = self._talk.config(setup, self._line.config)
+        number = self._number
+        try:
+            async with connection.connect(self._line.client, self._line.model, config) as link:
+                self._number += 1
+                self._talk.opened(self._number, setup)
+                await self._serve(link)
+                self._failures, self._sound_at = 0, self._state.now()
+                if not self._talk.over:
+                    self._talk.lost(_LEFT, "")
+        except connection.LOST as error:
+            if self._number > number:
+                await self._lost(error)
+            else:
+                await self._refused(setup, error)
+        except (TypeError, ValueError) as error:  # Google's client cannot write this setup
+            if self._number > number or not self._talk.refused(setup):
+                raise
+            logger.warning("The setup cannot be sent: %s", error)
+
+    async def _lost(self, error: BaseException) -> None:
+        announced = self._state.renewal.deadline is not None
+        if self._state.now() > self._state.opened_at + _SOUND_SECONDS:
+            self._failures, self._sound_at = 0, self._state.now()
+        code = connection.code_of(error)
+        self._talk.lost(code, str(error))
+        if connection.ended_by_server(error) and not announced and self._state.handle is None:
+            self._ended = True
+            return
+        if self._state.inputs.ended:  # the user is gone: it is tried once more, to say the rest
+            self._ended, self._is_last = self._is_last, True
+            if self._ended:
+                return
+        self._state.tell("connection_lost", code=code, reason=str(error)[:_REASON])
+        logger.warning("The connection is lost and will be renewed: %s", error)
+        if self._failures:
+            await self._wait(error)
+        self._failures += 1
+
+    async def _refused(self, setup: Setup, error: BaseException) -> None:
+        self._failures += 1
+        self._state.tell("connection_refused", reason=str(error)[:_REASON])
+        if not connection.is_refusal(error):
+            logger.warning("There is no connection: %s", error)
+            await self._wait(error)
+        elif not self._talk.refused(setup):
+            raise error
+
+    async def _wait(self, error: BaseException) -> None:
+        """Waits before the next try, with jitter, so that many sessions do not come at once."""
+        patience = self._line.give_up_seconds if self._number else _FIRST_CONNECTION_SECONDS
+        if self._state.now() > self._sound_at + patience:
+            raise error
+        longest = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(self._failures, 8))
+        await asyncio.sleep(random.uniform(longest / 2, longest))  # noqa: S311 - no secret
+
+    # Messages.
+
+    async def _serve(self, link: connection.Connection) -> None:
+        """Sends and receives until all is said, or another connection is wanted.
+
+        Raises:
+            google.genai.errors.APIError: The connection is gone.
+        """
+        # Not tasks of the processor's context, which an error in one of them would end.
+        receiving = asyncio.create_task(self._receive(link))
+        sending = asyncio.create_task(self._send(link))
+        confirming = asyncio.create_task(self._confirm(link))
+        tasks = {receiving, sending, confirming}
+        try:
+            await asyncio.wait({receiving, sending}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and sending.exception() is None:
+                await self._leave(link, receiving)
+                return
+            # What was sent may have failed for the same reason, but only what is received knows it.
+            await asyncio.wait({receiving}, timeout=_ARRIVAL_SECONDS)
+            (receiving if receiving.done() else sending).result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _leave(self, link: connection.Connection, receiving: asyncio.Task[None]) -> None:
+        """Ends the connection once all has arrived; what the server still says is heard."""
+        sent = self._talk.sent
+        with contextlib.suppress(*connection.LOST):
+            async with asyncio.timeout(_ARRIVAL_SECONDS):
+                await link.arrived()
+                self._talk.confirm(sent)
+        with contextlib.suppress(*connection.LOST):
+            if await link.close():
+                self._talk.confirm(sent)
+        await asyncio.wait({receiving}, timeout=_ARRIVAL_SECONDS)
+
+    async def _receive(self, link: connection.Connection) -> None:
+        async for message in link.messages():
+            self._talk.hear(message)
+
+    async def _send(self, link: connection.Connection) -> None:
+        """Sends what there is; ends when nothing is left, or another connection is wanted."""
+        changed = self._state.changed
+        while True:
+            changed.clear()
+            since = self._state.now()
+            while (message := self._talk.next_message()) is not None:
+                try:
+                    await link.send(message)
+                except (TypeError, ValueError) as error:  # Google's client refuses it
+                    self._talk.unsendable(error)
+                self._sent.set()
+                if self._talk.sent % _BURST == 0:
+                    await asyncio.sleep(0)  # a send alone does not let others have their turn
+                    if self._talk.is_to_renew():
+                        return
+            if self._talk.over or self._talk.is_to_renew():
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._talk.looks_again_at(since)):
+                    await changed.wait()
+
+    async def _confirm(self, link: connection.Connection) -> None:
+        """Learns now and then how much has arrived."""
+        while True:
+            await self._sent.wait()
+            self._sent.clear()
+            sent, began = self._talk.sent, self._state.now()
+            with contextlib.suppress(*connection.LOST):
+                await link.arrived()
+                self._talk.confirm(sent, self._state.now() - began)
+            await asyncio.sleep(_CONFIRM_SECONDS)

@@ -1,0 +1,214 @@
+"""What goes to the server next: answers first, then tools, then old outcomes, then the user."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from leonidas_tools.live.messages import (
+    Message,
+    answers_message,
+    expects_reply,
+    input_message,
+    outcomes_message,
+    tools_message,
+)
+from leonidas_tools.metadata import ToolScheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from genai_processors.content_api import ProcessorPart
+    from google.genai.live import AsyncSession
+
+    from leonidas_tools.live.live_call import LiveCall
+    from leonidas_tools.live.state import LiveState
+
+_TELL_AT_LATEST_SECONDS = 10.0
+_TRIAL_SECONDS = 5.0
+
+
+class Sending:
+    """Chooses the next message.
+
+    Args:
+        state: The conversation.
+    """
+
+    def __init__(self, state: LiveState) -> None:
+        self.count = 0
+        """How many messages were chosen so far; the last one has this number."""
+        self.takes_tools = state.profile.context_update and not state.other_tools
+        """Whether other tools can be declared on an open connection."""
+        self.speaking = False
+        """Whether the user has begun to speak, as far as the user's own signals say."""
+        self._state = state
+        self._told_tools_at = -math.inf
+        self._accepted_tools: Sequence[types.Tool] = ()
+        self._seeding = True
+        self._blocked_since = 0.0
+        self._orphans_since: float | None = None
+        self._quiet_before = 0.0
+
+    def opened(self) -> None:
+        """A connection is open."""
+        self._blocked_since = 0.0
+        self._orphans_since = None
+        self._told_tools_at = -math.inf
+
+    def take_back_tools(self) -> bool:
+        """Other tools count as not declared, if they were told of just now; says whether so."""
+        if not self._are_tools_on_trial():
+            return False
+        self._state.setup = replace(self._state.setup, tools=self._accepted_tools)
+        self.takes_tools = False
+        return True
+
+    def next(self) -> Message | None:
+        """The next message, if there is one to send now."""
+        self._quiet_before = self._state.turn.quiet_at
+        message = self._answers() or self._tools() or self._outcomes() or self._said()
+        self.count += message is not None
+        return message
+
+    def unsendable(self) -> None:
+        """The last message was not sent: nobody replies to it."""
+        self._state.turn.quiet_at = self._quiet_before
+
+    def looks_again_at(self, since: float) -> float | None:
+        """When there may be something to do although nothing has happened.
+
+        Args:
+            since: When it was last looked; what was due since then is not forgotten.
+        """
+        state = self._state
+        times: list[float | None] = [state.renewal.next_time(since)]
+        if state.renewal.wanted or state.book.orphaned():
+            times.append(state.turn.quiet_at)
+        if self._orphans_since is not None:
+            times.append(self._orphans_since + _TELL_AT_LATEST_SECONDS)
+        if self._blocked_since and state.inputs:
+            times.append(self._blocked_since + (state.gate_seconds or 0.0))
+        return min((time for time in times if time is not None and time > since), default=None)
+
+    def _answers(self) -> Message | None:
+        state = self._state
+        responses = [
+            state.adaptation.response(self._addressed(call, part), final=False)
+            for call, part in state.book.interim()
+            if state.adaptation.takes_interim(call.name)
+        ]
+        due = state.book.due()
+        responses += [
+            state.adaptation.response(self._addressed(call, call.answer), begun=call.begun)
+            for call in due
+            if call.answer is not None
+        ]
+        if not responses:
+            return None
+        state.book.sent(due, self.count + 1)
+        if any(each.scheduling != types.FunctionResponseScheduling.SILENT for each in responses):
+            state.turn.model_spoke(state.now())  # or will in a moment
+        return answers_message(responses)
+
+    def _addressed(self, call: LiveCall, part: ProcessorPart) -> types.FunctionResponse:
+        """The answer under the id that the server knows, scheduled for when it comes."""
+        response = part.part.function_response
+        assert response is not None
+        # The Developer API takes no answer without an id; Vertex none with one it has not given.
+        ours = call.id if self._state.needs_ids else None
+        update: dict[str, Any] = {"id": call.wire_id or ours}
+        late = _late(part)
+        if late is not None and not response.will_continue and call.turn != self._state.turn.number:
+            update["scheduling"] = types.FunctionResponseScheduling(late.value)
+        return response.model_copy(update=update)
+
+    def _tools(self) -> Message | None:
+        state = self._state
+        if not state.tools_changed:
+            return None
+        state.tools_changed = False
+        tools = state.source.declarations()
+        if tools == state.setup.tools:
+            return None
+        if not self.takes_tools:
+            state.wish_renewal()
+            return None
+        if not self._are_tools_on_trial():
+            self._accepted_tools = state.setup.tools
+        state.setup = replace(state.setup, tools=tools)
+        self._told_tools_at = state.now()
+        update = tools_message(state.declared(tools, update=True))
+
+        async def send(session: AsyncSession) -> None:
+            await update(session)
+            state.tell("tools_changed", tools=_names(tools))
+
+        return send
+
+    def _are_tools_on_trial(self) -> bool:
+        """Whether other tools were told of so recently that the server may yet refuse them."""
+        return self._state.now() < self._told_tools_at + _TRIAL_SECONDS
+
+    def _outcomes(self) -> Message | None:
+        """Outcomes of calls of earlier connections, at a quiet moment, or after a while."""
+        state, now = self._state, self._state.now()
+        orphaned = state.book.orphaned()
+        if not orphaned:
+            self._orphans_since = None
+            return None
+        if self._orphans_since is None:
+            self._orphans_since = now
+        patient = now < self._orphans_since + _TELL_AT_LATEST_SECONDS and not state.inputs.ended
+        if patient and not state.turn.is_quiet(now):
+            return None
+        state.book.sent(orphaned, self.count + 1)
+        parts = [call.answer for call in orphaned if call.answer is not None]
+        silent = all(_late(part) is ToolScheduling.SILENT for part in parts)
+        if not silent:
+            state.turn.model_spoke(now)
+        told = [answer for part in parts if (answer := part.part.function_response) is not None]
+        return outcomes_message(told, state.profile, silent=silent)
+
+    def _said(self) -> Message | None:
+        state = self._state
+        if not state.inputs:
+            return None
+        number, now = self.count + 1, state.now()
+        taken = state.inputs.take_text if self.is_gated() else state.inputs.take
+        part = taken(number, now)
+        if part is None:
+            return None
+        response = part.part.function_response
+        if response is not None:
+            return answers_message([state.adaptation.response(response)])
+        if part.get_metadata("activity_start") or part.get_metadata("activity_end"):
+            self.speaking = bool(part.get_metadata("activity_start"))
+        if expects_reply(part):
+            state.turn.user_spoke(now)
+        # Models that take no content while they talk take it as the history before that.
+        self._seeding = self._seeding and part.get_metadata("turn_complete") is False
+        return input_message(part, takes_content=state.profile.client_content or self._seeding)
+
+    def is_gated(self) -> bool:
+        """Whether the microphone is held back, since the model waits for a tool."""
+        limit, now = self._state.gate_seconds, self._state.now()
+        if limit is None or not self._state.book.open_calls(blocking=True):
+            self._blocked_since = 0.0
+            return False
+        self._blocked_since = self._blocked_since or now
+        return now < self._blocked_since + limit
+
+
+def _late(part: ProcessorPart) -> ToolScheduling | None:
+    """When the model is to speak of an answer that comes after the user has said something else."""
+    plan = part.metadata.get("scheduling")
+    late: ToolScheduling | None = None if plan is None else plan.late
+    return late
+
+
+def _names(tools: list[types.Tool]) -> list[str]:
+    return [each.name or "" for tool in tools for each in tool.function_declarations or ()]

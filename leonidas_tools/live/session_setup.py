@@ -1,0 +1,81 @@
+"""What a connection is set up with: the user's configuration, the tools, the voice, the handle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from google.genai import types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class DeclaresTools(Protocol):
+    """What declares tools and says when they have changed, such as an `AdvancedToolProcessor`."""
+
+    def declarations(self) -> list[types.Tool]:
+        """What a Live setup declares."""
+        ...
+
+    def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` after each change; returns a function that ends that."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FixedTools:
+    """Declarations that never change.
+
+    Args:
+        tools: The declarations.
+    """
+
+    tools: Sequence[types.Tool] = ()
+
+    def declarations(self) -> list[types.Tool]:
+        """What a Live setup declares."""
+        return list(self.tools)
+
+    def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Never calls it."""
+        del listener
+        return lambda: None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """What may differ from one connection of a conversation to the next.
+
+    Args:
+        tools: The declarations.
+        voice: The name of the voice; `None` for the configured one.
+        handle: Resumes a session; `None` begins a new one.
+    """
+
+    tools: Sequence[types.Tool] = ()
+    voice: str | None = None
+    handle: str | None = None
+
+    def config(
+        self, base: types.LiveConnectConfig, tools: Sequence[Any]
+    ) -> types.LiveConnectConfig:
+        """The configuration of the connection.
+
+        Args:
+            base: The user's own.
+            tools: All that is declared, as the model takes it.
+        """
+        resumption = base.session_resumption or types.SessionResumptionConfig()
+        update: dict[str, Any] = {
+            "tools": list(tools) or None,
+            "session_resumption": resumption.model_copy(update={"handle": self.handle}),
+        }
+        if self.voice is not None:
+            update["speech_config"] = _with_voice(base.speech_config, self.voice)
+        return base.model_copy(update=update)
+
+
+def _with_voice(speech: types.SpeechConfig | None, voice: str) -> types.SpeechConfig:
+    named = types.VoiceConfig(prebuilt_voice_config=types.PrebuiltVoiceConfig(voice_name=voice))
+    return (speech or types.SpeechConfig()).model_copy(update={"voice_config": named})

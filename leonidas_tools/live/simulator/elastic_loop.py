@@ -1,0 +1,122 @@
+"""An event loop whose time a test moves on: an hour of a session passes in a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from concurrent.futures import Future
+from typing import Final
+
+# Where no timer tells how far to run, what others are about to send comes first.
+_PATIENCE_SECONDS: Final = 0.05
+
+
+class _LentTime:
+    """Seconds that a loop may pass over instead of waiting for them."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+        self._left = 0.0
+        self._borrowers: list[Future[None]] = []
+
+    def lend(self, seconds: float, over: Future[None]) -> None:
+        self._left += seconds
+        self._borrowers.append(over)
+
+    @property
+    def any(self) -> bool:
+        """Whether some is left."""
+        return self._left > 0
+
+    def pass_over(self, wait_seconds: float | None) -> bool:
+        """Passes over a wait, as far as it is lent for; without one, over all that is left."""
+        if not self._left:
+            self.repay()
+            return False
+        seconds = self._left if wait_seconds is None else min(wait_seconds, self._left)
+        self._left -= seconds
+        self.passed += seconds
+        return True
+
+    def repay(self) -> None:
+        borrowers, self._borrowers = self._borrowers, []
+        for over in borrowers:
+            over.set_result(None)
+
+
+class _ElasticSelector(selectors.DefaultSelector):
+    """A selector that passes over time where nothing is to be read or written."""
+
+    def __init__(self, lent: _LentTime) -> None:
+        super().__init__()
+        self._lent = lent
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            return super().select(timeout)
+        patience = _PATIENCE_SECONDS if timeout is None and self._lent.any else 0
+        events = super().select(patience)
+        if events or self._lent.pass_over(timeout):
+            return events
+        return super().select(timeout)
+
+
+class ElasticEventLoop(asyncio.SelectorEventLoop):
+    """An event loop that runs by real time, and ahead of it when told to `advance`.
+
+    Time is passed over from timer to timer, and only while the loop has nothing else to do: of two
+    pauses in a row the second begins where the first ended, and what a timer sets off is done
+    before the next one is due. What happens outside the loop, in sockets, threads and other loops,
+    still takes its real time.
+
+    Example:
+        >>> async def an_hour() -> str:
+        ...     loop = asyncio.get_running_loop()
+        ...     loop.advance(3600)
+        ...     await asyncio.sleep(1800)
+        ...     await asyncio.sleep(1800)
+        ...     return "over at once"
+        >>> with asyncio.Runner(loop_factory=ElasticEventLoop) as runner:
+        ...     runner.run(an_hour())
+        'over at once'
+    """
+
+    def __init__(self) -> None:
+        self._lent = _LentTime()
+        super().__init__(_ElasticSelector(self._lent))
+
+    def time(self) -> float:
+        """The loop's time, in seconds: real time and what it was advanced by."""
+        return super().time() + self._lent.passed
+
+    def advance(self, seconds: float) -> Future[None]:
+        """Moves the loop's time on; from any thread.
+
+        Args:
+            seconds: By how much.
+
+        Returns:
+            A future that is done once the time has passed and what was due has been done; waiting
+            for it is optional (`await asyncio.wrap_future(…)`, or `.result()` in a thread).
+
+        Raises:
+            ValueError: Time does not run backwards.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"time does not run backwards: {seconds!r} s")
+        over: Future[None] = Future()
+        # Marked as running, so that nobody can cancel it under the thread that completes it.
+        over.set_running_or_notify_cancel()
+        self.call_soon_threadsafe(self._lent.lend, seconds, over)
+        return over
+
+    def close(self) -> None:
+        """Closes the loop; nobody waits for its time any longer."""
+        super().close()
+        self._lent.repay()
+
+
+def elastic(loop: asyncio.AbstractEventLoop) -> ElasticEventLoop:
+    """The loop, which is an elastic one."""
+    assert isinstance(loop, ElasticEventLoop)
+    return loop

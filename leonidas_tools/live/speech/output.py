@@ -1,0 +1,204 @@
+"""One stream of speech on its way to the listener."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+from leonidas_tools.live.speech.line import Line, Mark, Sound
+from leonidas_tools.live.speech.pcm import BYTES_PER_SAMPLE, hertz_of, sound_part
+from leonidas_tools.live.speech.stress import SpokenWords
+from leonidas_tools.speech import SpeechState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from genai_processors.content_api import ProcessorPart
+
+    from leonidas_tools.live.speech.voice import Voice
+    from leonidas_tools.speech import SpeechSettings
+
+    MakeVoice: TypeAlias = Callable[[int, float], Voice]
+
+_TRANSCRIPT = "output_transcription"
+_ENDS = ("generation_complete", "turn_complete")
+_SLICE_SECONDS = 0.1
+_LEAD_SECONDS = 0.1
+_SHORTEST_WAIT_SECONDS = 0.001
+_STRESSED_RATE = 0.8
+_STRESSED_VOLUME = 1.5
+
+
+class Output:
+    """Takes in parts at once, and gives them when they may be heard, as they are to be heard.
+
+    Args:
+        make_voice: Makes a voice from its samples per second and volume; `None` where there is
+            nothing to change sound with.
+        paced: Whether sound is given only as fast as it is played.
+    """
+
+    def __init__(self, make_voice: MakeVoice | None, *, paced: bool) -> None:
+        self._make_voice = make_voice
+        self._paced = paced
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._line = Line()
+        self._speech = SpeechState()
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._words = SpokenWords()
+        self._arrived_seconds = 0.0
+        self._given_seconds = 0.0
+        self._half_sample = b""
+        self._voice: Voice | None = None
+        self._last_sound: ProcessorPart | None = None
+        self._played_until = 0.0
+
+    def follow(self, speech: SpeechState) -> None:
+        """Obeys these settings from now on."""
+        if speech is not self._speech:
+            self._unsubscribe()
+            self._speech = speech
+            self._unsubscribe = speech.on_change(self._wake)
+
+    def close(self) -> None:
+        """Hears of no changes any more."""
+        self._unsubscribe()
+
+    def put(self, part: ProcessorPart) -> None:
+        """Takes in a part."""
+        if part.get_metadata("interrupted"):
+            self._drop()
+        elif part.substream_name == _TRANSCRIPT:
+            wanted = self._speech.current.emphasis
+            self._words.hear(part.part.text or "", at=self._arrived_seconds, wanted=wanted)
+        item = self._item(part)
+        if item is not None:
+            self._line.put(item)
+            self._changed.set()
+
+    def end(self, failure: Exception | None = None) -> None:
+        """There is nothing more."""
+        self._line.put(Mark(failure=failure))
+        self._changed.set()
+
+    async def parts(self) -> AsyncIterator[ProcessorPart]:
+        """What is handed on, and when."""
+        while True:
+            self._changed.clear()
+            held_seconds = self._held_seconds()
+            item = self._line.next(held=held_seconds > 0)
+            if item is None:
+                await self._changes_within(held_seconds if self._line.has_sound else None)
+                continue
+            for part in self._handed_on(item):
+                yield part
+            if isinstance(item, Mark) and item.part is None:
+                if item.failure is not None:
+                    raise item.failure
+                return
+
+    def _handed_on(self, item: Sound | Mark | ProcessorPart) -> list[ProcessorPart]:
+        if isinstance(item, Sound):
+            return self._heard(item)
+        if isinstance(item, Mark):
+            return [*self._tail(), *([item.part] if item.part is not None else [])]
+        return [item]
+
+    def _item(self, part: ProcessorPart) -> Sound | Mark | ProcessorPart | None:
+        """What waits in the line for a part; of half a sample the rest is waited for."""
+        hertz = hertz_of(part)
+        if hertz is not None:
+            data = self._half_sample + (part.bytes or b"")
+            whole = len(data) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE
+            self._half_sample = data[whole:]
+            self._arrived_seconds += whole / BYTES_PER_SAMPLE / hertz
+            return Sound(part=part, hertz=hertz, data=memoryview(data)[:whole]) if whole else None
+        if any(part.get_metadata(end) for end in _ENDS):
+            if part.get_metadata("turn_complete"):
+                self._words.end_turn(self._arrived_seconds)
+            return Mark(part=part)
+        return part
+
+    def _drop(self) -> None:
+        """The user has interrupted: nothing that is held will be heard."""
+        self._line.drop_sound()
+        self._voice = None
+        self._half_sample = b""
+        self._given_seconds = self._arrived_seconds
+        self._played_until = 0.0
+        self._words = SpokenWords()
+
+    def _heard(self, sound: Sound) -> list[ProcessorPart]:
+        """The next slice of some sound, as it is to be heard; the rest waits again."""
+        settings = self._speech.current
+        stress, until_seconds = self._words.at(self._given_seconds, settings.emphasis)
+        if stress is not None and stress.words in settings.emphasis:
+            self._speech.emphasized(stress.words)
+        rate = settings.rate * (_STRESSED_RATE if stress else 1.0)
+        volume = settings.volume * (_STRESSED_VOLUME if stress else 1.0)
+        before, voice = self._voice_for(sound.hertz, volume)
+        if voice is not None and not voice.changes(rate=rate, volume=volume):
+            voice = None
+        data: bytes | memoryview = self._slice(
+            sound, until_seconds, whole=voice is None and not self._paced
+        )
+        if voice is not None:
+            data = voice.feed(data, rate=rate, volume=volume)
+        return [*before, *self._given(sound.part, data)]
+
+    def _voice_for(self, hertz: int, volume: float) -> tuple[list[ProcessorPart], Voice | None]:
+        """What changes the sound, and what is left of the one before it."""
+        if self._make_voice is None or (self._voice and self._voice.hertz == hertz):
+            return [], self._voice
+        before, self._voice = self._tail(), self._make_voice(hertz, volume)
+        return before, self._voice
+
+    def _slice(self, sound: Sound, until_seconds: float, *, whole: bool) -> memoryview:
+        """Cuts off what is treated alike."""
+        seconds = until_seconds - self._given_seconds
+        if not whole:
+            seconds = min(seconds, _SLICE_SECONDS)
+        samples = len(sound.data) // BYTES_PER_SAMPLE
+        samples = max(1, math.ceil(min(samples, seconds * sound.hertz)))
+        data = sound.data[: samples * BYTES_PER_SAMPLE]
+        sound.data = sound.data[len(data) :]
+        if sound.data:
+            self._line.put_back(sound)
+        self._given_seconds += samples / sound.hertz
+        return data
+
+    def _tail(self) -> list[ProcessorPart]:
+        """What a voice still holds."""
+        if self._voice is None or self._last_sound is None:
+            return []
+        return self._given(self._last_sound, self._voice.flush(), tail=True)
+
+    def _given(
+        self, like: ProcessorPart, data: bytes | memoryview, *, tail: bool = False
+    ) -> list[ProcessorPart]:
+        """A part with this sound, if it is any; the part it came in, where that is the same."""
+        self._last_sound = like
+        if not data:
+            return []
+        seconds = len(data) / BYTES_PER_SAMPLE / (hertz_of(like) or 1)
+        self._played_until = max(self._played_until, self._loop.time()) + seconds
+        if data == like.bytes:
+            return [like]
+        return [sound_part(like, bytes(data), metadata=not tail)]
+
+    def _held_seconds(self) -> float:
+        """How long no sound is to be handed on."""
+        ahead = self._played_until - self._loop.time() - _LEAD_SECONDS if self._paced else 0.0
+        return max(self._speech.paused_seconds, ahead if ahead > _SHORTEST_WAIT_SECONDS else 0.0)
+
+    async def _changes_within(self, seconds: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    def _wake(self, _settings: SpeechSettings) -> None:
+        """A tool may set something from a thread."""
+        self._loop.call_soon_threadsafe(self._changed.set)

@@ -1,0 +1,62 @@
+"""What a tool wishes of a live session, as its settings or itself have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leonidas_tools.live.dead_air import Filler
+from leonidas_tools.metadata import ToolEffect
+from leonidas_tools.overrides import effect_of, either, repeats_after_resume
+from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+if TYPE_CHECKING:
+    from leonidas_tools.live.session_setup import DeclaresTools
+
+MEDIAN = "median"
+"""Stands for the median of the tool's recent calls."""
+
+_SHORTEST_MEDIAN_SECONDS = 1.0
+_UNKNOWN_MEDIAN_SECONDS = 2.0
+
+
+def filler_for(tools: AdvancedToolProcessor, declared_name: str) -> Filler | None:
+    """What is to fill the silence while a tool runs; `None` where nothing is.
+
+    The time says whether, the sentence only with what. A median counts as 1 s at least, and as 2 s
+    while there is none.
+
+    Args:
+        tools: Knows the tool, its settings, and how long its calls have taken.
+        declared_name: The name the model has called.
+    """
+    tool = tools.registry.find(declared_name)
+    if tool is None:
+        return None
+    settings = tools.settings.current.for_tool(tool.name)
+    after = either(settings.filler_after, tool.metadata.filler_after_seconds)
+    if after is None:
+        return None
+    if after == MEDIAN:
+        median = tools.monitor.median_seconds(tool.name)
+        after = max(either(median, _UNKNOWN_MEDIAN_SECONDS), _SHORTEST_MEDIAN_SECONDS)
+    return Filler(after_seconds=after, sentence=either(settings.filler, tool.metadata.filler))
+
+
+def may_repeat(tools: DeclaresTools, declared_name: str, given: bool) -> bool:
+    """Whether a call that the model makes again after a reconnect is to run again.
+
+    Args:
+        tools: What declares the tool; only an `AdvancedToolProcessor` knows its settings.
+        declared_name: The name the model has called.
+        given: Whether the model was given the outcome of the first one: then a tool that only
+            reads is read anew.
+    """
+    if not isinstance(tools, AdvancedToolProcessor):
+        return False
+    tool = tools.registry.find(declared_name)
+    if tool is None:
+        return False
+    settings = tools.settings.current.for_tool(tool.name)
+    if given and effect_of(tool, settings) is ToolEffect.READ:
+        return True
+    return repeats_after_resume(tool, settings)

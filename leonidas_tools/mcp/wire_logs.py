@@ -1,0 +1,60 @@
+"""What the libraries that speak to a server log: addresses, and whole messages with arguments."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from leonidas_tools.redaction import described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_LOGGERS = (
+    "client",  # that of `mcp.client.session`
+    "mcp.client.client",
+    "mcp.client.sse",
+    "mcp.client.streamable_http",
+    "httpx2",
+    "httpcore2.connection",
+    "httpcore2.http11",
+    "httpcore2.http2",
+    "httpcore2.proxy",
+)
+"""A filter works on what is logged by the very logger it is added to."""
+
+
+class _Discreet(logging.Filter):
+    """Lets no message of the wire pass, and of the others no secret."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is logged."""
+        if record.levelno < logging.INFO:
+            return False
+        text = self._redact(record.getMessage())
+        error = record.exc_info[1] if record.exc_info else None
+        record.msg = text if error is None else f"{text}: {described(error)}"
+        record.args = record.exc_info = record.exc_text = None
+        return True
+
+
+@contextmanager
+def discreet_logs(redact: Callable[[str], str]) -> Iterator[None]:
+    """Keeps a server's secrets, and what is said to it, out of other libraries' logs.
+
+    Args:
+        redact: Takes the server's secrets out of a text.
+    """
+    discreet, loggers = _Discreet(redact), [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(discreet)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(discreet)

@@ -1,0 +1,182 @@
+"""A tool that keeps failing is left alone for a while; then one call tries whether it works."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+
+from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.errors import RetryableError
+from leonidas_tools.events import EventKind
+from leonidas_tools.invocation import current
+
+logger = logging.getLogger(__name__)
+
+_MOST_CALLS = 1000
+_FAILURES = frozenset(
+    {
+        ResultStatus.FAILED,
+        ResultStatus.TIMEOUT,
+        ResultStatus.UNAVAILABLE,
+        ResultStatus.UNKNOWN_OUTCOME,
+    }
+)
+
+
+class BreakerState(StrEnum):
+    """Whether calls reach a tool: all, none, or one to try it."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BreakerLimits:
+    """When a tool is left alone, and for how long.
+
+    Args:
+        error_rate: The share of failed calls, from 0 to 1, at which it is.
+        window_seconds: How long a call counts; of more than a thousand, the last thousand do.
+        min_calls: How many calls there must be before the share says anything.
+        open_seconds: How long it is left alone.
+    """
+
+    error_rate: float = 0.5
+    window_seconds: float = 60.0
+    min_calls: int = 10
+    open_seconds: float = 30.0
+
+
+class Breaker:
+    """The breaker of one tool; it knows no clock, and is told the time.
+
+    Args:
+        limits: When it opens, and for how long.
+
+    Example:
+        >>> breaker = Breaker(BreakerLimits(min_calls=1, open_seconds=30))
+        >>> breaker.ended(breaker.admit(now=0), failed=True, now=1)
+        >>> breaker.state, breaker.admit(now=2), breaker.wait_seconds(now=2)
+        (<BreakerState.OPEN: 'open'>, None, 29)
+        >>> breaker.ended(breaker.admit(now=31), failed=False, now=32)
+        >>> breaker.state
+        <BreakerState.CLOSED: 'closed'>
+    """
+
+    __slots__ = ("_calls", "_failures", "_opened_at", "_period", "_probing", "limits", "state")
+
+    def __init__(self, limits: BreakerLimits) -> None:
+        self.limits = limits
+        self.state = BreakerState.CLOSED
+        self._calls: deque[tuple[float, bool]] = deque()
+        self._failures = 0
+        self._opened_at = 0.0
+        self._period = 0
+        self._probing = False
+
+    def admit(self, now: float) -> int | None:
+        """Lets a call through, and says what it is to be ended with; `None` where it may not."""
+        if self.state is BreakerState.CLOSED:
+            return self._period
+        if self.state is BreakerState.OPEN:
+            if now < self._opened_at + self.limits.open_seconds:
+                return None
+            self._become(BreakerState.HALF_OPEN)
+        if self._probing:
+            return None
+        self._probing = True
+        return self._period
+
+    def ended(self, admitted: int | None, *, failed: bool | None, now: float) -> None:
+        """A call has ended; one that began before the last change of state says nothing.
+
+        Args:
+            admitted: What `admit` has returned.
+            failed: Whether the tool failed; `None` where the call does not tell.
+            now: The time, in seconds.
+        """
+        if admitted != self._period:
+            return
+        if self.state is BreakerState.HALF_OPEN:
+            self._probing = False
+            if failed is not None:
+                self._become(BreakerState.OPEN if failed else BreakerState.CLOSED, now)
+        elif failed is not None:
+            self._count(failed=failed, now=now)
+
+    def wait_seconds(self, now: float) -> int:
+        """How long until a call may be let through: at least a second."""
+        return max(math.ceil(self._opened_at + self.limits.open_seconds - now), 1)
+
+    def _count(self, *, failed: bool, now: float) -> None:
+        calls, limits = self._calls, self.limits
+        calls.append((now, failed))
+        self._failures += failed
+        while calls[0][0] <= now - limits.window_seconds or len(calls) > _MOST_CALLS:
+            self._failures -= calls.popleft()[1]
+        enough = len(calls) >= limits.min_calls
+        if failed and enough and self._failures / len(calls) >= limits.error_rate:
+            self._become(BreakerState.OPEN, now)
+
+    def _become(self, state: BreakerState, now: float = 0.0) -> None:
+        self.state = state
+        self._period += 1
+        self._probing = False
+        self._calls.clear()
+        self._failures = 0
+        if state is BreakerState.OPEN:
+            self._opened_at = now
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CircuitBreaker:
+    """Refuses the calls of a tool that keeps failing, so that nobody waits for it.
+
+    What fails, runs out of time or is unavailable counts against it; what the model has done wrong
+    and what was cancelled do not.
+
+    Args:
+        breaker: What decides.
+    """
+
+    breaker: Breaker
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call, unless the tool is left alone now."""
+        breaker, time = self.breaker, asyncio.get_running_loop().time
+        before = breaker.state
+        admitted = breaker.admit(time())
+        if admitted is None:
+            return _refused(call, breaker.wait_seconds(time()))
+        failed: bool | None = None
+        try:
+            result = await run(call)
+            failed = True if result.status in _FAILURES else False if result.ok else None
+        finally:
+            breaker.ended(admitted, failed=failed, now=time())
+            if breaker.state is not before:
+                self._tell(call.name)
+        return result
+
+    def _tell(self, tool: str) -> None:
+        current().emit(EventKind.BREAKER, breaker=tool, state=self.breaker.state.value)
+        if self.breaker.state is BreakerState.OPEN:
+            seconds = self.breaker.limits.open_seconds
+            logger.warning("The tool %r keeps failing: it is left alone for %g s", tool, seconds)
+        elif self.breaker.state is BreakerState.CLOSED:
+            logger.info("The tool %r works again", tool)
+
+
+def _refused(call: ToolCall, seconds: int) -> ToolResult:
+    error = RetryableError(
+        f"The tool {call.name!r} keeps failing and is left alone for a while.",
+        status="unavailable",
+        retry_hint=f"Try again in {seconds} seconds.",
+        reason_code="circuit_open",
+    )
+    return ToolResult.from_error(error)

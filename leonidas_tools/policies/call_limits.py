@@ -1,0 +1,133 @@
+"""A session makes only so many calls: a turn, a minute, and in all."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MINUTE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MostCalls:
+    """How many calls may be made; no limit where nothing is said.
+
+    Args:
+        tool: The tool they are of; all together for `None`.
+        per_turn: How many for each time the user speaks.
+        per_minute: How many in any sixty seconds.
+        per_session: How many in all.
+    """
+
+    tool: str | None = None
+    per_turn: int | None = None
+    per_minute: int | None = None
+    per_session: int | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is limited."""
+        return not (self.per_turn is self.per_minute is self.per_session is None)
+
+
+class _Count:
+    """The calls of one tool in one session, or of all."""
+
+    __slots__ = ("_in_session", "_in_turn", "_times", "_turn")
+
+    def __init__(self) -> None:
+        self._in_session = 0
+        self._in_turn = 0
+        self._turn = 0
+        self._times: deque[float] = deque()
+
+    def refusal(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
+        """Why one more is too many, if it is."""
+        if turn != self._turn:
+            self._turn, self._in_turn = turn, 0
+        if most.per_session is not None and self._in_session >= most.per_session:
+            return _limited(most, f"{most.per_session} times in this conversation", "session")
+        if most.per_turn is not None and self._in_turn >= most.per_turn:
+            times = f"{most.per_turn} times since the user has spoken"
+            return _limited(most, times, "turn")
+        if most.per_minute is None:
+            return None
+        while self._times and now - self._times[0] >= _MINUTE_SECONDS:
+            self._times.popleft()
+        if len(self._times) < most.per_minute:
+            return None
+        wait = math.ceil(self._times[-most.per_minute] + _MINUTE_SECONDS - now)
+        return _limited(most, f"{most.per_minute} times in a minute", "minute", wait)
+
+    def add(self, most: MostCalls, now: float) -> None:
+        """Counts one more."""
+        self._in_session += 1
+        self._in_turn += 1
+        if most.per_minute is not None:
+            self._times.append(now)
+
+
+class CallCounts:
+    """How many calls a session has made, by tool and in all."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str | None, _Count] = {}
+
+    def take(self, limits: Sequence[MostCalls], turn: int, now: float) -> ToolResult | None:
+        """Counts a call, unless it is one too many: then nothing is counted.
+
+        Args:
+            limits: What it counts for.
+            turn: The user's turn.
+            now: The time, in seconds.
+        """
+        counts = [self._counts.setdefault(most.tool, _Count()) for most in limits]
+        for count, most in zip(counts, limits, strict=True):
+            refusal = count.refusal(most, turn, now)
+            if refusal is not None:
+                return refusal
+        for count, most in zip(counts, limits, strict=True):
+            count.add(most, now)
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallLimits:
+    """Refuses a call that is one too many.
+
+    It is counted as it begins, so that no number of calls at once goes beyond the limit.
+
+    Args:
+        limits: What is limited: the calls of the tool, or of all together.
+    """
+
+    limits: Sequence[MostCalls]
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call, if it may be made."""
+        session, now = call.session, asyncio.get_running_loop().time()
+        refusal = session.get(CallCounts).take(self.limits, session.get(Turns).number, now)
+        return await run(call) if refusal is None else refusal
+
+
+def _limited(most: MostCalls, times: str, what: str, wait: int | None = None) -> ToolResult:
+    calls = "Tools were" if most.tool is None else f"{most.tool!r} was"
+    helps = "Go on without it, or ask the user." if wait is None else "Wait before the next call."
+    return ToolResult(
+        status=ResultStatus.LIMITED,
+        message=f"{calls} called {times}, which is the limit. {helps}",
+        retryable=wait is not None,
+        retry_hint=None if wait is None else f"Call again in {wait} seconds.",
+        reason_code=f"calls_per_{what}",
+    )

@@ -1,0 +1,238 @@
+"""A model that goes round in circles is told so, and then stopped; the session goes on."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.invocation import current
+from leonidas_tools.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopLimits:
+    """When a repeat is spoken of, and when it is refused.
+
+    Args:
+        warn_at: The repeat, running, at which the model is told; 0 for never.
+        refuse_at: The repeat at which the call is refused; 0 for never.
+        longest_cycle: How many calls in turn may make up what is repeated.
+    """
+
+    warn_at: int = 3
+    refuse_at: int = 5
+    longest_cycle: int = 5
+
+
+_NOTHING: Mapping[int, ToolResult | None] = {}
+
+
+class _Step:
+    """A call of a session, and how it ended."""
+
+    # What few steps ever change stands here, once: one is made for every call.
+    arguments: Mapping[str, Any] | None
+    result: ToolResult | None = None
+    ended_at = math.inf
+    like: Mapping[int, ToolResult | None] = _NOTHING
+    """The results of the same calls before it, by how far back; once it has ended, its own."""
+    repeats = 1
+    """How many alike there are running, if this one ends as they did."""
+    repeated: ToolResult | None = None
+    """The result of the one that it repeats then."""
+
+    def __init__(self, call: ToolCall) -> None:
+        self.name = call.name
+        self.arguments = call.arguments
+
+    def end(self, result: ToolResult | None) -> bool:
+        """Notes the result; says whether it is the same again."""
+        self.result = result
+        self.ended_at = perf_counter()
+        if not self.like:
+            return False
+        self.like = {back: None for back, old in self.like.items() if _same(result, old)}
+        same, self.repeated = _same(result, self.repeated), None
+        return same
+
+    def fade(self) -> None:
+        """Forgets all but which calls it was like: it is too far back to be compared with."""
+        self.arguments = self.result = None
+
+
+class LoopHistory:
+    """The last calls of a session since the user has spoken, as far as a loop is to be seen.
+
+    Example:
+        >>> from leonidas_tools.calls import ToolSession
+        >>> session = ToolSession("kitchen")
+        >>> session.get(LoopHistory).limits = LoopLimits(warn_at=0, refuse_at=0)  # in this session
+    """
+
+    __slots__ = ("_faded", "_recent", "_turn", "_turns", "limits")
+
+    def __init__(self) -> None:
+        self.limits: LoopLimits | None = None
+        """What holds in this session, instead of the settings."""
+        self._recent: deque[_Step] = deque()
+        """The newest first, as many as may make up a cycle."""
+        self._faded: deque[_Step] = deque()
+        self._turn = 0
+        self._turns: Turns | None = None
+
+    def forget(self) -> None:
+        """Counts from the beginning again: the user wants it once more."""
+        self._recent.clear()
+        self._faded.clear()
+
+    def begin(self, call: ToolCall, limits: LoopLimits, made_at: float) -> _Step:
+        """Notes a call that begins, and how many alike there will be if it ends as they did.
+
+        Args:
+            call: The call.
+            limits: How far back to look.
+            made_at: When it was made: of what ended later, its maker knew nothing.
+        """
+        turns = self._turns
+        if turns is None:
+            turns = self._turns = call.session.get(Turns)
+        if turns.number != self._turn:
+            self._turn = turns.number
+            self.forget()
+        recent, step = self._recent, _Step(call)
+        found = self._made_before(call, made_at)
+        if found:
+            self._note_alike(step, found, max(limits.refuse_at, limits.warn_at))
+        recent.appendleft(step)
+        if len(recent) > limits.longest_cycle:
+            oldest = recent.pop()
+            if oldest.like or self._faded:
+                self._fade(oldest, max(limits.refuse_at, limits.warn_at) * limits.longest_cycle)
+        return step
+
+    def _made_before(self, call: ToolCall, made_at: float) -> list[_Step]:
+        """The same calls among the last, as far as they had ended by then."""
+        name, arguments = call.name, call.arguments
+        found: list[_Step] = []
+        try:
+            # Arguments are compared as they are: most differ at once, and a hash costs more.
+            for old in self._recent:
+                if old.name == name and old.arguments == arguments and old.ended_at <= made_at:
+                    found.append(old)  # noqa: PERF401 - a comprehension costs each call a function
+        except Exception:  # noqa: BLE001 - arguments may be anything where there is no model
+            return []
+        return found
+
+    def _note_alike(self, step: _Step, found: list[_Step], most: int) -> None:
+        """Notes the same calls before this one; that of the longest run is what it may repeat."""
+        like: dict[int, ToolResult | None] = {}
+        step.like = like
+        for back, older in enumerate(self._recent, start=1):
+            if older in found:
+                like[back] = older.result
+                repeats = (self._running(back, most * back) + 1) // back + 1
+                if repeats > step.repeats:
+                    step.repeats, step.repeated = repeats, older.result
+
+    def _running(self, back: int, most: int) -> int:
+        """For how many calls, running, each was like the one so far back."""
+        steps = itertools.islice(itertools.chain(self._recent, self._faded), most)
+        return sum(1 for _ in itertools.takewhile(lambda step: back in step.like, steps))
+
+    def _fade(self, step: _Step, most: int) -> None:
+        """Keeps of a step what it was like; nothing runs on past one that was like none."""
+        if not step.like:
+            self._faded.clear()
+            return
+        step.fade()
+        self._faded.appendleft(step)
+        if len(self._faded) > most:
+            self._faded.pop()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopGuard:
+    """Warns of a call, or a cycle of calls, that keeps giving the same result; then refuses it.
+
+    A call whose results change is no loop. What is refused is that call, and nothing else.
+
+    Args:
+        limits: When, unless the session says otherwise.
+        exempt: Whether the tool may be called again and again; it still breaks other loops.
+    """
+
+    limits: LoopLimits
+    exempt: bool = False
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call, unless it has been run often enough."""
+        history = call.session.get(LoopHistory)
+        limits = history.limits or self.limits
+        step = history.begin(call, limits, current().started)
+        if step.repeats >= limits.refuse_at > 0 and not self.exempt:
+            return _refused(call, step)
+        try:
+            result = await run(call)
+        except BaseException:
+            step.like = _NOTHING
+            raise
+        if step.end(result) and step.repeats >= limits.warn_at > 0 and not self.exempt:
+            return _warned(call, step, result)
+        return result
+
+    def judge(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """The result of a call that ends without having begun, or a refusal where it is a loop."""
+        history = call.session.get(LoopHistory)
+        limits = history.limits or self.limits
+        step = history.begin(call, limits, perf_counter())
+        if step.repeats >= limits.refuse_at > 0:
+            return _refused(call, step)
+        if step.end(result) and step.repeats >= limits.warn_at > 0:
+            return _warned(call, step, result)
+        return result
+
+
+def _warned(call: ToolCall, step: _Step, result: ToolResult) -> ToolResult:
+    """The result with a word to the model."""
+    logger.warning("%s: the same call of %r, %d times", call.trace_id, call.name, step.repeats)
+    said = (
+        f"This has now given the same result {step.repeats} times running: "
+        "do something else, or ask the user."
+    )
+    return replace(result, message=f"{result.message} {said}" if result.message else said)
+
+
+def _refused(call: ToolCall, step: _Step) -> ToolResult:
+    step.end(step.repeated)  # a loop that is refused goes on
+    logger.warning("%s: the call of %r is refused as a loop", call.trace_id, call.name)
+    return ToolResult(
+        status=ResultStatus.LOOP,
+        message=(
+            f"{call.name!r} was not run: the same calls have given the same results "
+            f"{step.repeats - 1} times running. Use what you have, do something else, or ask the "
+            "user."
+        ),
+        reason_code="loop",
+    )
+
+
+def _same(one: ToolResult | None, other: ToolResult | None) -> bool:
+    if one is other or one is None or other is None:
+        return one is other
+    return (
+        one.status is other.status
+        and one.message == other.message
+        and bool(one.result == other.result)
+        and one.media == other.media
+    )

@@ -1,0 +1,153 @@
+"""The set of tools that is declared to a model, and telling of it when it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from leonidas_tools.overrides import refused
+from leonidas_tools.processors.declarations import declare
+from leonidas_tools.rules.engine import RuleBook
+from leonidas_tools.rules.subject import subject_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from google.genai import types
+
+    from leonidas_tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.watch import WatchedSettings
+
+logger = logging.getLogger(__name__)
+
+
+class DeclaredTools:
+    """The tools of a registry that can be called under the settings, as Gemini declares them.
+
+    Args:
+        registry: The tools that exist.
+        settings: Which of them can be called, and how they are described.
+        prepare: Puts the registry in order before it is read.
+        choose: Which of the tools are shown; all, by default.
+
+    Example:
+        >>> from leonidas_tools.registry import ToolRegistry
+        >>> from leonidas_tools.settings.watch import WatchedSettings
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> declared = DeclaredTools(ToolRegistry([add]), WatchedSettings())
+        >>> [function.name for function in declared.declarations()[0].function_declarations]
+        ['add']
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        settings: WatchedSettings,
+        prepare: Callable[[], None] | None = None,
+        choose: Callable[[Sequence[AnyTool]], list[AnyTool]] = list,
+    ) -> None:
+        self.registry = registry
+        self.settings = settings
+        self.prepare = prepare or (lambda: None)
+        self.choose = choose
+        self._made: list[types.Tool] = []
+        self._schemas: WeakKeyDictionary[AnyTool, Any] = WeakKeyDictionary()
+        self._made_of: tuple[int, Settings] | None = None
+
+    def tools(self) -> list[AnyTool]:
+        """The tools that can be called: neither switched off, nor denied in every case."""
+        self.prepare()
+        settings = self.settings.current
+        rules, mode = RuleBook(settings.policies.all_rules()), settings.policies.mode
+        on = [t for t in self.registry if refused(t, settings.for_tool(t.name)) is None]
+        if not rules.may_deny(mode):
+            return self.choose(on)
+        subjects = [subject_of(t.metadata, settings.for_tool(t.name)) for t in on]
+        allowed = [
+            tool
+            for tool, subject in zip(on, subjects, strict=True)
+            if not rules.for_tool(subject).always_denies(mode)
+        ]
+        return self.choose(allowed)
+
+    def declarations(self) -> list[types.Tool]:
+        """The declarations for a Live setup; they are the caller's own."""
+        return [
+            tool.model_copy(
+                update={
+                    "function_declarations": [
+                        each.model_copy() for each in tool.function_declarations or ()
+                    ]
+                }
+            )
+            for tool in self.made()
+        ]
+
+    def made(self) -> list[types.Tool]:
+        """The declarations as they are kept; the identical list while nothing in it changes."""
+        self.prepare()
+        # Read first: what changes while they are made counts as changed afterwards.
+        made_of = (self.registry.generation, self.settings.current)
+        if made_of != self._made_of:
+            made = declare(self.registry, self.tools(), self.settings.current, self._schemas)
+            if made != self._made:
+                self._made = made
+            self._made_of = made_of
+        return self._made
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls back each time the declarations have become different.
+
+        Args:
+            listener: Called on the event loop that runs now, once for all changes of one turn of
+                it, wherever they were made. What it raises is logged.
+
+        Returns:
+            A function that ends it.
+
+        Raises:
+            RuntimeError: No event loop is running.
+        """
+        return _Subscription(self, listener).end
+
+
+class _Subscription:
+    """Tells one listener, on its event loop, of what it has not been told yet."""
+
+    def __init__(self, declared: DeclaredTools, listener: Callable[[], None]) -> None:
+        self._declared = declared
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        # A task that the listener makes belongs to the subscriber, not to whoever makes a change.
+        self._context = contextvars.copy_context()
+        self._told = declared.made()
+        self._sources = [
+            declared.registry.on_change(self._stir),
+            declared.settings.on_change(self._stir),
+        ]
+
+    def end(self) -> None:
+        """Tells nothing more."""
+        while self._sources:
+            self._sources.pop()()
+
+    def _stir(self, *_: object) -> None:
+        """Has a look in the loop's next turn; called in any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody can be told
+            self._loop.call_soon_threadsafe(self._look, context=self._context)
+
+    def _look(self) -> None:
+        if not self._sources:
+            return
+        try:
+            told, self._told = self._told, self._declared.made()
+            if self._told is not told and self._told != told:
+                self._listener()
+        except Exception:  # its fault must not be the loop's
+            logger.exception("A listener for changed declarations failed")

@@ -1,0 +1,14 @@
+"""What all settings have in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Model(BaseModel):
+    """Settings: frozen, and an unknown key is an error that never shows a value."""
+
+    # Deferred: the validators are built with the first settings, not by the import.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )

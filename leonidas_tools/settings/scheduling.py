@@ -1,0 +1,77 @@
+"""When the model speaks of an answer, as it is set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, WithJsonSchema
+
+from leonidas_tools import metadata
+from leonidas_tools.settings.fields import choice, choice_schema
+from leonidas_tools.settings.model import Model
+from leonidas_tools.tool import ToolScheduling
+
+_read = choice(ToolScheduling)
+_WORDS = choice_schema(ToolScheduling)
+
+_When = Annotated[ToolScheduling | None, BeforeValidator(_read), WithJsonSchema(_WORDS)]
+
+
+class SchedulingSettings(Model):
+    """When the model speaks of an answer it did not wait for, by what the answer is.
+
+    Args:
+        ok: The tool did what it was asked.
+        error: It did not.
+        late: The connection that asked is gone meanwhile.
+        progress: It is not done yet; unless this is set, the model hears of no progress.
+    """
+
+    ok: _When = None
+    error: _When = None
+    late: _When = None
+    progress: _When = None
+
+    def over(self, own: metadata.Scheduling | None) -> metadata.Scheduling:
+        """What holds where a tool has its own."""
+        words = {
+            key: said if (said := getattr(self, key)) is not None else getattr(own, key, None)
+            for key in type(self).model_fields
+        }
+        return metadata.Scheduling(**words)
+
+
+def _spread(value: Any) -> Any:
+    """One word stands for every final answer."""
+    if value is None or isinstance(value, Mapping | BaseModel):
+        return value
+    if isinstance(value, metadata.Scheduling):
+        return {key: getattr(value, key) for key in SchedulingSettings.model_fields}
+    word = _read(value)
+    return None if word is None else dict.fromkeys(metadata.FINAL_ANSWERS, word)
+
+
+Scheduling = Annotated[
+    SchedulingSettings | None,
+    BeforeValidator(_spread),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *_WORDS["anyOf"],
+                {
+                    "type": "object",
+                    "properties": dict.fromkeys(("ok", "error", "late", "progress"), _WORDS),
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
+def merged(below: SchedulingSettings | None, above: SchedulingSettings) -> SchedulingSettings:
+    """Both laid over one another: what is not said above holds as it is said below."""
+    if below is None:
+        return above
+    return below.model_copy(update={key: getattr(above, key) for key in above.model_fields_set})

@@ -1,0 +1,51 @@
+"""What can be set of the store."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from leonidas_tools.settings.fields import Count, Duration, Name, Switch, unset
+from leonidas_tools.settings.model import Model
+
+_DAY_SECONDS = 86_400.0
+
+
+def _masked(url: str | None) -> str | None:
+    """The address without the password that may stand in it."""
+    from leonidas_tools.redaction import redact_text
+
+    return None if url is None else redact_text(url)
+
+
+class StoreSettings(Model):
+    """What is kept of what happened, and where.
+
+    As JSON, the password in `url` is masked.
+
+    Args:
+        enabled: Whether anything is kept.
+        url: The database: a path, or an address such as `postgresql://user:password@host/name`;
+            a file in the user's data directory when left out.
+        durable: Whether a call that happens only once is on disk before it runs.
+        keep_for: How old a call may become: seconds, or text such as `720h`.
+        keep_calls: How many calls are kept; the oldest go first.
+        max_value_bytes: How much of a call's arguments, and of its result, is kept.
+        max_waiting: How many calls may wait to be written while the database cannot keep up.
+        max_waiting_bytes: How much they may hold together.
+    """
+
+    enabled: Switch = False
+    url: Annotated[
+        Name | None,
+        BeforeValidator(unset),
+        PlainSerializer(_masked, when_used="json"),
+        Field(repr=False),
+    ] = None
+    durable: Switch = False
+    keep_for: Duration = 30 * _DAY_SECONDS
+    keep_calls: Count = 100_000
+    max_value_bytes: Count = 4096
+    max_waiting: Count = 10_000
+    max_waiting_bytes: Count = 16_777_216

@@ -1,0 +1,36 @@
+"""The store: what is kept of what happened."""
+
+from leonidas_tools.store.address import default_file
+from leonidas_tools.store.durable import DurableStart
+from leonidas_tools.store.rows import (
+    Approval,
+    Decision,
+    Execution,
+    Preferences,
+    ReplayEvent,
+    SessionSummary,
+    SpilledResult,
+    Step,
+    User,
+)
+from leonidas_tools.store.status import StoreStatus
+from leonidas_tools.store.store import Store
+from leonidas_tools.tasks import Task, TaskStatus
+
+__all__ = [
+    "Approval",
+    "Decision",
+    "DurableStart",
+    "Execution",
+    "Preferences",
+    "ReplayEvent",
+    "SessionSummary",
+    "SpilledResult",
+    "Step",
+    "Store",
+    "StoreStatus",
+    "Task",
+    "TaskStatus",
+    "User",
+    "default_file",
+]

@@ -1,0 +1,71 @@
+"""Where things are kept: a path or an address → a database URL."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from leonidas_tools.errors import ConfigurationError
+
+_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
+_DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgresql"}
+
+
+def default_file() -> Path:
+    """The file in the user's data directory that holds where no other place is named."""
+    from platformdirs import user_data_path
+
+    return user_data_path("leonidas", appauthor=False) / "leonidas.db"
+
+
+def database_url(where: str | Path | None) -> URL:
+    """The URL of a database with the driver it is reached by.
+
+    Args:
+        where: A path, or an address such as `sqlite:///kept.db` or `postgresql://host/name`; the
+            user's own file when left out.
+
+    Raises:
+        ConfigurationError: It is no such address, or its driver is not installed.
+
+    Example:
+        >>> str(database_url("kept.db")), str(database_url("postgresql://db/leonidas"))
+        ('sqlite+aiosqlite:///kept.db', 'postgresql+asyncpg://db/leonidas')
+    """
+    if where is None:
+        return _file_url(default_file())
+    if isinstance(where, Path) or "://" not in where:
+        return _file_url(Path(where).expanduser())
+    try:
+        url = make_url(where)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "The address of the store cannot be read; write postgresql://user:password@host/name, "
+            "or the path of a file",
+            key="store.url",
+        ) from None
+    dialect = _DIALECTS.get(url.get_backend_name())
+    if dialect is None:
+        raise ConfigurationError(
+            f"The store cannot be kept in {url.get_backend_name()!r}; use 'sqlite' or 'postgresql'",
+            key="store.url",
+        )
+    if dialect == "postgresql" and importlib.util.find_spec("asyncpg") is None:
+        raise ConfigurationError(
+            "The store needs a driver for PostgreSQL; install it by "
+            "pip install 'leonidas-tools[postgres]'",
+            key="store.url",
+        )
+    if dialect == "sqlite" and url.database in (None, "", ":memory:"):
+        raise ConfigurationError(
+            "The store needs a file, which outlives the process; name one: sqlite:///kept.db",
+            key="store.url",
+        )
+    return url.set(drivername=_DRIVERS[dialect])
+
+
+def _file_url(path: Path) -> URL:
+    return URL.create(_DRIVERS["sqlite"], database=str(path))

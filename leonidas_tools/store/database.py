@@ -1,0 +1,235 @@
+"""The database: connections, transactions, and what becomes of a file that is no good."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from leonidas_tools.errors import StoreError
+from leonidas_tools.store.schema import UPGRADES, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from sqlalchemy import URL, Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+    from leonidas_tools.store.schema import Upgrade
+
+logger = logging.getLogger(__name__)
+
+_CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_DRIVERS = ("aiosqlite", "asyncpg", "sqlite3")
+_BESIDE = ("", "-wal", "-shm")
+_PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
+_READS = "leonidas_reads"
+
+
+class Database:
+    """Opens the database when it is first needed, and again after it was lost.
+
+    Args:
+        url: Where it is.
+        durable: Whether what is written is on disk, and not only handed to the system.
+        busy_seconds: How long to wait for another process that writes.
+        upgrades: What there is between version 1 of the schema and the newest.
+    """
+
+    def __init__(
+        self,
+        url: URL,
+        *,
+        durable: bool = False,
+        busy_seconds: float = 5.0,
+        upgrades: Sequence[Upgrade] = UPGRADES,
+    ) -> None:
+        self.url = url
+        self.set_aside: Path | None = None
+        """Where a file was moved that could not be read any more."""
+        self._durable = durable
+        self._busy_seconds = busy_seconds
+        self._upgrades = upgrades
+        self._engine: AsyncEngine | None = None
+        self._opening = asyncio.Lock()
+        self._writing = asyncio.Lock()
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of SQLite."""
+        return self.url.get_backend_name() == "sqlite"
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that writes; one at a time, since SQLite has only one anyway.
+
+        Raises:
+            StoreError: The database cannot be reached or written to.
+        """
+        async with self._writing:
+            engine = await self.open()
+            async with self._as_store_error(engine), engine.begin() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that reads, beside whoever writes.
+
+        Raises:
+            StoreError: The database cannot be reached or read.
+        """
+        engine = await self.open()
+        reader = engine.execution_options(**{_READS: True})
+        async with self._as_store_error(engine), reader.begin() as connection:
+            yield connection
+
+    async def open(self) -> AsyncEngine:
+        """The engine, once the schema is there.
+
+        Raises:
+            StoreError: The database cannot be reached.
+            ConfigurationError: It is of a newer version than is known here.
+        """
+        async with self._opening:
+            if self._engine is None:
+                async with self._as_store_error():
+                    self._engine = await self._opened()
+            return self._engine
+
+    async def close(self) -> None:
+        """Ends all connections; the next transaction opens anew."""
+        async with self._opening:
+            engine, self._engine = self._engine, None
+            if engine is not None:
+                await engine.dispose()
+
+    async def _opened(self) -> AsyncEngine:
+        if self.is_file:
+            await asyncio.to_thread(_make_private, self._path)
+        try:
+            return await self._prepared()
+        except SQLAlchemyError as error:
+            if not _is_corrupt(error):
+                raise
+        await asyncio.to_thread(self._move_aside)
+        return await self._prepared()
+
+    async def _prepared(self) -> AsyncEngine:
+        engine = self._made_engine()
+        try:
+            async with engine.begin() as connection:
+                await connection.run_sync(prepare, self._upgrades)
+        except BaseException:
+            await engine.dispose()
+            raise
+        return engine
+
+    def _made_engine(self) -> AsyncEngine:
+        if not self.is_file:
+            return create_async_engine(self.url, pool_pre_ping=True, pool_size=3)
+        engine = create_async_engine(self.url, pool_size=3)
+        event.listen(engine.sync_engine, "connect", self._set_up)
+        event.listen(engine.sync_engine, "begin", _begin)
+        return engine
+
+    def _set_up(self, connection: Any, _: Any) -> None:
+        """What each connection to a file begins with."""
+        connection.isolation_level = None  # else the driver opens transactions of its own making
+        cursor = connection.cursor()
+        try:
+            cursor.execute(f"PRAGMA busy_timeout = {int(self._busy_seconds * 1000)}")
+            cursor.execute("PRAGMA page_count")
+            if cursor.fetchone() == (0,):  # before WAL, which begins the file
+                cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            cursor.execute("PRAGMA journal_mode = WAL")
+            cursor.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+        except BaseException:
+            connection.close()  # nobody else knows it yet
+            raise
+        cursor.close()
+
+    @asynccontextmanager
+    async def _as_store_error(self, engine: AsyncEngine | None = None) -> AsyncIterator[None]:
+        """Says in one kind of error what went wrong, and lets go of a file that is no good.
+
+        Args:
+            engine: What is used; `None` while it is made.
+        """
+        try:
+            yield
+        except Exception as error:
+            if not _is_of_database(error):
+                raise
+            if _is_corrupt(error) and engine is not None:
+                await self._give_up(engine)
+            where = self.url.render_as_string(hide_password=True)
+            said = f"The store {where!r} cannot be used: {_said(error, opening=engine is None)}"
+            raise StoreError(said) from error
+
+    async def _give_up(self, engine: AsyncEngine) -> None:
+        """Lets go of a file that is no good, unless another has done so already."""
+        async with self._opening:
+            if self._engine is engine:
+                self._engine = None
+                await engine.dispose()
+                await asyncio.to_thread(self._move_aside)
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.url.database or "")
+
+    def _move_aside(self) -> None:
+        """Keeps what cannot be read, for whoever can make something of it."""
+        path = self._path
+        aside = path.with_name(f"{path.name}.corrupt-{time.time_ns() // 1_000_000}")
+        for ending in _BESIDE:
+            beside = Path(f"{path}{ending}")
+            if beside.exists():
+                beside.rename(f"{aside}{ending}")
+        self.set_aside = aside
+        _make_private(path)
+        logger.error("The store %s cannot be read: moved to %s, and a new one begun", path, aside)
+
+
+def _begin(connection: Connection) -> None:
+    """Begins a transaction; one that writes waits for others here, where waiting can end well."""
+    reads = connection.get_execution_options().get(_READS)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _is_of_database(error: Exception) -> bool:
+    """Whether it says something of the database, and not of what is done with it."""
+    drivers = type(error).__module__.partition(".")[0] in _DRIVERS  # while it connects
+    return drivers or isinstance(error, SQLAlchemyError | OSError | TimeoutError)
+
+
+def _said(error: Exception, *, opening: bool) -> str:
+    """What went wrong, without the values that were to be written."""
+    cause = getattr(error, "orig", None) or error
+    says_values = isinstance(error, SQLAlchemyError) and not isinstance(error, OperationalError)
+    if says_values and not opening and not _is_corrupt(error):
+        return type(cause).__name__
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _is_corrupt(error: Exception) -> bool:
+    cause = getattr(error, "orig", None)
+    while cause is not None:
+        if str(getattr(cause, "sqlite_errorname", "")).startswith(_CORRUPT):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _make_private(path: Path) -> None:
+    """Makes the file, for its owner's eyes only, where there is none."""
+    path.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE))

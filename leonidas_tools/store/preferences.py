@@ -1,0 +1,133 @@
+"""What users like: JSON by user, with a version against lost updates."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, select, update
+
+from leonidas_tools.errors import StaleVersionError
+from leonidas_tools.plain import plain
+from leonidas_tools.store.rows import Preferences
+from leonidas_tools.store.tables import preferences
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from leonidas_tools.store.database import Database
+
+_MOST_BYTES = 262_144
+
+
+class PreferenceTable:
+    """Reads and writes preferences; new ones need no migration.
+
+    Args:
+        database: Where they are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, user: str) -> Preferences:
+        """A user's preferences; version 0 and none where nothing was ever set.
+
+        Args:
+            user: The user's id.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        async with self._database.reading() as connection:
+            return await _read(connection, user)
+
+    async def write(
+        self, user: str, values: Mapping[str, Any], *, version: int | None = None
+    ) -> Preferences:
+        """Replaces all of a user's preferences.
+
+        Args:
+            user: The user's id.
+            values: By name; plain JSON.
+            version: The version they were made from; any where left out.
+
+        Raises:
+            StaleVersionError: They have been changed since that version.
+            ValueError: They are no plain JSON, or too long.
+            StoreError: They cannot be written.
+        """
+        async with self._database.writing() as connection:
+            before = await _read(connection, user, lock=True)
+            _check(before, version)
+            return await _write(connection, before, values)
+
+    async def patch(
+        self, user: str, changes: Mapping[str, Any], *, version: int | None = None
+    ) -> Preferences:
+        """Changes some of a user's preferences, as RFC 7396 has it: `None` takes one away.
+
+        Args:
+            user: The user's id.
+            changes: By name; a mapping changes the parts of what is there.
+            version: The version they were made from; any where left out.
+
+        Raises:
+            StaleVersionError: They have been changed since that version.
+            ValueError: They are no plain JSON, or too long.
+            StoreError: They cannot be written.
+        """
+        async with self._database.writing() as connection:
+            before = await _read(connection, user, lock=True)
+            _check(before, version)
+            return await _write(connection, before, _patched(before.values, changes))
+
+
+async def _read(connection: AsyncConnection, user: str, *, lock: bool = False) -> Preferences:
+    query = select(preferences).where(preferences.c.user == user)
+    found = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    if found is None:
+        return Preferences(user=user)
+    values = json.loads(found.data)
+    return Preferences(user=user, values=values, version=found.version, updated=found.updated)
+
+
+async def _write(
+    connection: AsyncConnection, before: Preferences, values: Mapping[str, Any]
+) -> Preferences:
+    shown, cut = plain(dict(values), _MOST_BYTES)
+    if cut:
+        raise ValueError(f"The preferences are longer than {_MOST_BYTES} bytes: keep fewer")
+    after = Preferences(
+        user=before.user, values=shown, version=before.version + 1, updated=time.time()
+    )
+    row = {"data": json.dumps(shown), "version": after.version, "updated": after.updated}
+    if before.version == 0:
+        await connection.execute(insert(preferences).values(user=before.user, **row))
+    else:
+        changed = update(preferences).where(preferences.c.user == before.user).values(row)
+        await connection.execute(changed)
+    return after
+
+
+def _check(before: Preferences, version: int | None) -> None:
+    if version is not None and version != before.version:
+        raise StaleVersionError(
+            f"The preferences of {before.user!r} are of version {before.version}, not {version}: "
+            "read them again, and change those",
+            current=before.version,
+        )
+
+
+def _patched(values: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    patched = dict(values) if isinstance(values, Mapping) else {}
+    for name, change in changes.items():
+        if change is None:
+            patched.pop(name, None)
+        elif isinstance(change, Mapping):
+            patched[name] = _patched(patched.get(name), change)
+        else:
+            patched[name] = change
+    return patched

@@ -1,0 +1,174 @@
+"""What is asked of the calls that are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import case, func, or_, select, update
+
+from leonidas_tools.events import EventKind
+from leonidas_tools.store.rows import (
+    INTERRUPTED,
+    STARTED,
+    Execution,
+    ReplayEvent,
+    SessionSummary,
+    Step,
+)
+from leonidas_tools.store.tables import executions, runs
+from leonidas_tools.store.writer import HEARTBEAT_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy import Row, Select
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from leonidas_tools.store.database import Database
+
+_SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
+_COLUMNS = [column for column in executions.c if column.name != "run"]
+_GOOD = ("ok", "no_results", STARTED)
+
+
+def _filtered(filters: dict[str, Any]) -> Select[Any]:
+    """The calls that fit all filters that are given."""
+    query = select(*_COLUMNS)
+    for name in ("tool", "status", "session", "user"):
+        if filters[name] is not None:
+            query = query.where(executions.c[name] == str(filters[name]))
+    if filters["since"] is not None:
+        query = query.where(executions.c.started >= filters["since"])
+    if filters["until"] is not None:
+        query = query.where(executions.c.started <= filters["until"])
+    if filters["text"]:
+        searched = ("tool", "arguments", "result", "message", "reason")
+        found = (
+            executions.c[name].icontains(filters["text"], autoescape=True) for name in searched
+        )
+        query = query.where(or_(*found))
+    return query
+
+
+async def find_executions(
+    database: Database, *, limit: int | None, newest_first: bool, **filters: Any
+) -> list[Execution]:
+    """The calls that fit, in the order in which they began."""
+    order = [executions.c.started, executions.c.id]
+    query = _filtered(filters).order_by(*(c.desc() if newest_first else c for c in order))
+    async with database.reading() as connection:
+        found = await connection.execute(query.limit(limit))
+        return [_execution(row) for row in found]
+
+
+async def find_sessions(
+    database: Database, *, user: str | None, limit: int | None
+) -> list[SessionSummary]:
+    """The conversations, the latest first."""
+    bad = case((executions.c.status.in_(_GOOD), 0), else_=1)
+    last = func.max(executions.c.started)
+    query = (
+        select(
+            executions.c.session,
+            func.max(executions.c.user).label("user"),
+            func.min(executions.c.started).label("started"),
+            last.label("last"),
+            func.count().label("calls"),
+            func.sum(bad).label("failures"),
+        )
+        .group_by(executions.c.session)
+        .order_by(last.desc())
+        .limit(limit)
+    )
+    if user is not None:
+        query = query.where(executions.c.user == user)
+    async with database.reading() as connection:
+        return [SessionSummary(**row._mapping) for row in await connection.execute(query)]  # noqa: SLF001 - its public name for the columns of a row
+
+
+async def mark_interrupted(database: Database, *, run: str) -> None:
+    """Gives the calls their status whose process has ended before they did."""
+    async with database.writing() as connection:
+        alive = [run, *await _living_runs(connection)]
+        await connection.execute(
+            update(executions)
+            .where(executions.c.ended.is_(None), executions.c.status == STARTED)
+            .where(executions.c.run.not_in(alive))
+            .values(status=INTERRUPTED)
+        )
+
+
+async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Execution]:
+    """The calls whose process has ended before they did, the oldest first."""
+    query = select(*_COLUMNS).where(executions.c.status == INTERRUPTED)
+    if not acknowledged:
+        query = query.where(executions.c.acknowledged.is_(None))
+    async with database.reading() as connection:
+        found = await connection.execute(query.order_by(executions.c.started, executions.c.id))
+        return [_execution(row) for row in found]
+
+
+async def acknowledge(database: Database, ids: Sequence[str]) -> None:
+    """Notes that somebody knows that these calls were interrupted."""
+    noted = update(executions).where(executions.c.id.in_(ids)).values(acknowledged=time.time())
+    async with database.writing() as connection:
+        await connection.execute(noted)
+
+
+def replayed(calls: Sequence[Execution]) -> list[ReplayEvent]:
+    """What happened in calls, in the order in which it happened."""
+    events = [event for call in calls for event in _events(call)]
+    return sorted(events, key=lambda event: event.at)
+
+
+def _events(call: Execution) -> Iterator[ReplayEvent]:
+    about = {"tool": call.tool, "trace_id": call.trace_id}
+    start = EventKind.START.value
+    yield ReplayEvent(at=call.started, kind=start, data={"arguments": call.arguments}, **about)
+    for step in call.steps:
+        at = call.started + step.after_seconds
+        yield ReplayEvent(at=at, kind=step.kind, data=step.data, **about)
+    if call.ended is not None and call.ending is not None:
+        told = {"status": call.status, "seconds": call.seconds, "result": call.result}
+        told |= {"message": call.message, "reason": call.reason}
+        data = {key: value for key, value in told.items() if value is not None}
+        yield ReplayEvent(at=call.ended, kind=call.ending, data=data, **about)
+
+
+async def _living_runs(connection: AsyncConnection) -> list[str]:
+    """The openings of the store, by whatever process, that have not ended."""
+    now, host = time.time(), socket.gethostname()
+    query = select(runs.c.id, runs.c.host, runs.c.process).where(
+        runs.c.ended.is_(None), runs.c.seen >= now - _SILENT_SECONDS
+    )
+    found = await connection.execute(query)
+    return [row.id for row in found if row.host != host or _may_live(row.process)]
+
+
+def _may_live(process: int) -> bool:
+    """Whether there is such a process on this machine, where that can be told."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _execution(row: Row[Any]) -> Execution:
+    values = dict(row._mapping)  # noqa: SLF001 - its public name for the columns of a row
+    started = values["started"]
+    values["arguments"] = json.loads(values["arguments"])
+    values["result"] = None if values["result"] is None else json.loads(values["result"])
+    values["steps"] = tuple(
+        Step(kind=kind, after_seconds=at - started, data=data)
+        for at, kind, data in json.loads(values["steps"] or "[]")
+    )
+    return Execution(**values)

@@ -1,0 +1,196 @@
+"""Events → rows: bounded, and without secrets."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.overrides import effect_of
+from leonidas_tools.plain import NotPlainError, plain
+from leonidas_tools.redaction import MASK, redact_text
+from leonidas_tools.store.rows import STARTED, User
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from leonidas_tools.calls import ToolCall
+    from leonidas_tools.redaction import Redaction
+    from leonidas_tools.store.backlog import Backlog, Row
+
+_START = EventKind.START
+_MOST_STEPS = 32
+_STEP_BYTES = 256
+_LONGEST_NAME = 128
+_LONGEST_MESSAGE = 1024
+
+
+class Recorder:
+    """Makes rows of events and puts them where they wait to be written.
+
+    Args:
+        backlog: Where they wait.
+        max_value_bytes: How much of arguments, and of a result, is kept.
+    """
+
+    def __init__(self, backlog: Backlog, *, max_value_bytes: int) -> None:
+        self.run = secrets.token_hex(8)
+        """Names the rows of this opening of the store."""
+        self._backlog = backlog
+        self._max_bytes = max_value_bytes
+        self._number = 0
+        self._steps: dict[Hashable, list[str]] = {}
+        self._secretive: set[Hashable] = set()
+        self._marks: dict[Hashable, Row] = {}
+
+    def __call__(self, event: ToolEvent) -> None:
+        """Records what has happened to a call."""
+        if event.kind is _START:
+            self.begin(event.call, event.at)
+        elif event.result is None:
+            self._note(event)
+        else:
+            self._end(event)
+
+    def begin(self, call: ToolCall, at: float) -> bool:
+        """Records that a call has begun, unless that is known.
+
+        Returns:
+            Whether it is known now.
+        """
+        key = key_of(call)
+        if self._backlog.find(key) is not None:
+            return True
+        row = self._row(call, at)
+        if not self._backlog.begin(key, row):
+            return False
+        if MASK in row["arguments"]:
+            self._secretive.add(key)
+        return True
+
+    def redaction(self, call: ToolCall) -> Redaction:
+        """What takes the secrets out of a call's arguments."""
+        return call.redaction
+
+    def arguments(self, call: ToolCall) -> str:
+        """A call's arguments as JSON without secrets."""
+        redaction = self.redaction(call)
+        given = dict(call.arguments)
+        return self._json(
+            redaction.arguments(given) if redaction.everything else given,
+            redaction,
+            self._max_bytes,
+        )
+
+    def _row(self, call: ToolCall, at: float) -> Row:
+        self._number += 1
+        session, tool = call.session, call.tool
+        effect = None
+        if tool is not None:
+            own = call.settings
+            effect = (tool.metadata.effect if own is None else effect_of(tool, own)).value
+        return {
+            "id": f"{self.run}-{self._number:09d}",
+            "run": self.run,
+            "session": _name(session.id),
+            "user": _name(session.get(User).id),
+            "trace_id": _name(call.trace_id),
+            "call_id": None if call.id is None else _name(call.id),
+            "tool": _name(call.name if tool is not None else redact_text(call.name)),
+            "effect": effect,
+            "arguments": self.arguments(call),
+            "started": at,
+            "status": STARTED,
+            "ending": None,
+            "result": None,
+            "message": None,
+            "reason": None,
+            "ended": None,
+            "seconds": None,
+            "approval_id": None,
+            "cached": False,
+            "steps": None,
+            "acknowledged": None,
+        }
+
+    def _note(self, event: ToolEvent) -> None:
+        """Keeps what has happened meanwhile until the call ends, as far as there is room."""
+        key = key_of(event.call)
+        if self._backlog.find(key) is None:
+            return
+        self._mark(key, event.data)
+        steps = self._steps.setdefault(key, [])
+        if len(steps) < _MOST_STEPS:
+            data, _ = plain(dict(event.data), _STEP_BYTES)
+            redaction = self._hiding(key, event.call)
+            steps.append(_clean(redaction.to_json([event.at, event.kind.value, data])))
+
+    def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
+        """What the events of a call say about it: the approval it needed, whether it was cached."""
+        if "approval_id" in data:
+            self._marks.setdefault(key, {})["approval_id"] = _name(str(data["approval_id"]))
+        if "cached" in data:
+            self._marks.setdefault(key, {})["cached"] = bool(data["cached"])
+
+    def _end(self, event: ToolEvent) -> None:
+        call, result = event.call, event.result
+        assert result is not None
+        key = key_of(call)
+        redaction = self._hiding(key, call)
+        self._secretive.discard(key)
+        if event.data:
+            self._mark(key, event.data)
+        message = result.message
+        ending: Row = {
+            "status": result.status.value,
+            "ending": event.kind.value,
+            "result": self._result(result.result, redaction),
+            "message": None if message is None else _clean(redaction(message[:_LONGEST_MESSAGE])),
+            "reason": None if result.reason_code is None else _name(result.reason_code),
+            "ended": event.at,
+            "seconds": event.seconds,
+            "approval_id": None,
+            "cached": False,
+            "steps": self._taken_steps(key),
+            **self._marks.pop(key, {}),
+        }
+        if not self._backlog.end(key, ending):
+            row = self._row(call, event.at - (event.seconds or 0.0))
+            self._backlog.add({**row, **ending})
+
+    def _taken_steps(self, key: Hashable) -> str | None:
+        steps = self._steps.pop(key, None)
+        return None if steps is None else f"[{','.join(steps)}]"
+
+    def _hiding(self, key: Hashable, call: ToolCall) -> Redaction:
+        """What takes the secrets out of what a call says, which may repeat its arguments."""
+        redaction = self.redaction(call)
+        harmless = key not in self._secretive and self._backlog.find(key) is not None
+        return redaction if harmless else redaction.hiding(call.arguments)
+
+    def _result(self, value: Any, redaction: Redaction) -> str | None:
+        return None if value is None else self._json(value, redaction, self._max_bytes)
+
+    def _json(self, value: Any, redaction: Redaction, max_bytes: int) -> str:
+        try:
+            shown, _ = plain(value, max_bytes)
+        except NotPlainError:
+            return f'"{MASK}"'
+        return _clean(redaction.to_json(shown))
+
+
+def key_of(call: ToolCall) -> Hashable:
+    """Names a call while it is under way: its number in its session, or else its object."""
+    return (call.session, call.number) if call.number else id(call)
+
+
+def _name(text: str) -> str:
+    """A name that a model or a user may have made up."""
+    return _clean(text[:_LONGEST_NAME])
+
+
+def _clean(text: str) -> str:
+    """The text as every database takes it: without NUL, and without halves of characters."""
+    if text.isascii():
+        return text.replace("\0", "") if "\0" in text else text
+    return text.encode("utf-8", "replace").decode().replace("\0", "")

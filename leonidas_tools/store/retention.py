@@ -1,0 +1,129 @@
+"""Throws away what is too old or too much, a little at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, select
+
+from leonidas_tools.errors import LeonidasError
+from leonidas_tools.store.tables import approvals, executions, results, runs, tasks
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Table
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from leonidas_tools.store.database import Database
+
+logger = logging.getLogger(__name__)
+
+_FIRST_SECONDS, _PAUSE_SECONDS = 60.0, 3600.0
+_SLICE = 500
+_PAGES = 1000
+"""What is given back to the file system in one transaction."""
+
+
+class Retention:
+    """Knows how long things are kept.
+
+    Args:
+        database: Where they are.
+        keep_seconds: How old a call may become.
+        keep_calls: How many calls are kept.
+    """
+
+    def __init__(self, database: Database, *, keep_seconds: float, keep_calls: int) -> None:
+        self._database = database
+        self._keep_seconds = keep_seconds
+        self._keep_calls = keep_calls
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to throw things away, a minute from now and then every hour."""
+        self._task = asyncio.get_running_loop().create_task(self._prune_on(), name="store-pruning")
+
+    async def close(self) -> None:
+        """Ends it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def prune(self) -> int:
+        """Throws away what is too old or too much, in slices between which others can write.
+
+        Preferences stay for ever, and so does what somebody has to answer still.
+
+        Returns:
+            How many rows.
+
+        Raises:
+            StoreError: The database cannot be written to.
+        """
+        oldest = time.time() - self._keep_seconds
+        gone = await self._delete(results, results.c.expires < time.time())
+        gone += await self._delete(executions, executions.c.started < oldest)
+        gone += await self._delete_surplus()
+        gone += await self._delete(approvals, approvals.c.requested < oldest)
+        gone += await self._delete(tasks, tasks.c.updated < oldest)
+        gone += await self._delete(runs, runs.c.seen < oldest)
+        if gone and self._database.is_file:
+            await self._shrink()
+        return gone
+
+    async def _prune_on(self) -> None:
+        pause = _FIRST_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = _PAUSE_SECONDS
+            try:
+                await self.prune()
+            except LeonidasError as error:
+                logger.debug("Nothing was thrown away: %s", error)
+
+    async def _delete_surplus(self) -> int:
+        last = (
+            select(executions.c.started, executions.c.id)
+            .order_by(executions.c.started.desc(), executions.c.id.desc())
+            .offset(self._keep_calls)
+            .limit(1)
+        )
+        async with self._database.reading() as connection:
+            found = (await connection.execute(last)).one_or_none()
+        if found is None:
+            return 0
+        started, id_ = executions.c.started, executions.c.id
+        older = (started < found.started) | ((started == found.started) & (id_ <= found.id))
+        return await self._delete(executions, older)
+
+    async def _delete(self, table: Table, which: ColumnElement[Any]) -> int:
+        key = next(iter(table.primary_key.columns))
+        some = select(key).where(which).limit(_SLICE)
+        gone = 0
+        while True:
+            async with self._database.writing() as connection:
+                count = (
+                    await connection.execute(delete(table).where(key.in_(some), which))
+                ).rowcount
+            gone += count
+            if count < _SLICE:
+                return gone
+
+    async def _shrink(self) -> None:
+        """Gives free pages back to the file system."""
+        left = None
+        while left != 0:
+            async with self._database.writing() as connection:
+                before = await _free_pages(connection)
+                # Past SQLAlchemy, which takes it for done when the first page is given back.
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                await driver.execute_fetchall(f"PRAGMA incremental_vacuum({_PAGES})")
+                left = await _free_pages(connection)
+            if left >= before:
+                return
+
+
+async def _free_pages(connection: AsyncConnection) -> int:
+    return int((await connection.exec_driver_sql("PRAGMA freelist_count")).scalar_one())

@@ -1,0 +1,57 @@
+"""The schema's versions: what is new is made, what is old is upgraded, what is newer is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from sqlalchemy import inspect, text
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.store.tables import TABLES, schema_version
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+Upgrade: TypeAlias = Callable[["Connection"], None]
+"""Makes a database of one version one of the next, in a transaction."""
+
+UPGRADES: Sequence[Upgrade] = ()
+"""The first makes version 2 of version 1."""
+
+_POSTGRES_LOCK = 4_776_320_109
+"""Any number that nobody else uses: one process at a time makes or upgrades the schema."""
+
+
+def prepare(connection: Connection, upgrades: Sequence[Upgrade] = UPGRADES) -> int:
+    """Makes the tables, or upgrades them, within the connection's transaction.
+
+    Args:
+        connection: In a transaction that writes.
+        upgrades: What there is between version 1 and the newest.
+
+    Returns:
+        The version that was found; 0 where there was nothing.
+
+    Raises:
+        ConfigurationError: The database is of a newer version than is known here.
+    """
+    newest = 1 + len(upgrades)
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
+    if not inspect(connection).has_table(schema_version.name):
+        TABLES.create_all(connection)
+        connection.execute(schema_version.insert().values(version=newest))
+        return 0
+    found = connection.execute(schema_version.select()).scalar_one()
+    if found > newest:
+        raise ConfigurationError(
+            f"The store is of version {found}, and this library knows {newest} at most: "
+            "update leonidas-tools, or name another store",
+            key="store.url",
+        )
+    for upgrade in upgrades[found - 1 :]:
+        upgrade(connection)
+    if found < newest:
+        connection.execute(schema_version.update().values(version=newest))
+    return int(found)

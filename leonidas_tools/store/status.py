@@ -1,0 +1,41 @@
+"""How the store is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreStatus:
+    """How the store is.
+
+    Args:
+        where: The database, without a password.
+        ok: Whether what happens is kept.
+        error: Why not, if not.
+        waiting: Calls that wait to be written.
+        waiting_bytes: How much the calls hold that wait or may have to.
+        written: Calls whose start or end was written.
+        dropped: Calls that there was no room for.
+        cut: Calls whose results there was no room for.
+        refused: Calls that the database would not take.
+        not_durable: Calls that began although they were not on disk yet.
+        set_aside: Where a file was moved that could not be read.
+    """
+
+    where: str
+    ok: bool
+    error: str | None
+    waiting: int
+    waiting_bytes: int
+    written: int
+    dropped: int
+    cut: int
+    refused: int
+    not_durable: int
+    set_aside: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as plain JSON."""
+        return asdict(self)

@@ -1,0 +1,122 @@
+"""The task list that the agent writes."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, insert, select, update
+
+from leonidas_tools.errors import StoreError
+from leonidas_tools.store.tables import tasks
+from leonidas_tools.tasks import Task, TaskStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from leonidas_tools.store.database import Database
+
+
+class TaskTable:
+    """Keeps a list of tasks for each conversation.
+
+    Args:
+        database: Where they are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, session: str) -> list[Task]:
+        """The tasks of a conversation, in their order.
+
+        Args:
+            session: The conversation's id.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        async with self._database.reading() as connection:
+            return await _read(connection, session)
+
+    async def write(self, session: str, list_: Sequence[Task]) -> None:
+        """Replaces all tasks of a conversation.
+
+        Args:
+            session: The conversation's id.
+            list_: The tasks, in their order; no two have the same id.
+
+        Raises:
+            StoreError: They cannot be written.
+        """
+        rows = [_row(session, task, position) for position, task in enumerate(list_)]
+        async with self._database.writing() as connection:
+            await connection.execute(delete(tasks).where(tasks.c.session == session))
+            if rows:
+                await connection.execute(insert(tasks), rows)
+
+    async def change(
+        self,
+        session: str,
+        task_id: str,
+        *,
+        title: str | None = None,
+        status: TaskStatus | None = None,
+        call: str | None = None,
+    ) -> list[Task]:
+        """Changes one task.
+
+        Args:
+            session: The conversation's id.
+            task_id: Which task.
+            title: What is to be done; as it was where left out.
+            status: How far it is; as it was where left out.
+            call: The trace id of a call that belongs to it from now on.
+
+        Returns:
+            All tasks of the conversation, in their order.
+
+        Raises:
+            StoreError: There is no such task, or it cannot be written.
+        """
+        async with self._database.writing() as connection:
+            list_ = await _read(connection, session)
+            found = next((task for task in list_ if task.id == task_id), None)
+            if found is None:
+                known = ", ".join(repr(task.id) for task in list_) or "none"
+                raise StoreError(f"There is no task {task_id!r} in {session!r}; there is {known}")
+            calls = found.calls if call is None or call in found.calls else [*found.calls, call]
+            values: dict[str, Any] = {"calls": json.dumps(list(calls)), "updated": time.time()}
+            values |= {} if title is None else {"title": title}
+            values |= {} if status is None else {"status": TaskStatus(status).value}
+            where = (tasks.c.session == session, tasks.c.id == task_id)
+            await connection.execute(update(tasks).where(*where).values(values))
+            return await _read(connection, session)
+
+
+async def _read(connection: AsyncConnection, session: str) -> list[Task]:
+    query = select(tasks).where(tasks.c.session == session).order_by(tasks.c.position)
+    return [
+        Task(
+            id=row.id,
+            title=row.title,
+            status=TaskStatus(row.status),
+            calls=tuple(json.loads(row.calls)),
+        )
+        for row in await connection.execute(query)
+    ]
+
+
+def _row(session: str, task: Task, position: int) -> dict[str, Any]:
+    return {
+        "session": session,
+        "id": task.id,
+        "title": task.title,
+        "status": TaskStatus(task.status).value,
+        "position": position,
+        "calls": json.dumps(list(task.calls)),
+        "updated": time.time(),
+    }

@@ -1,0 +1,81 @@
+"""More of a result that was too long to be shown at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from leonidas_tools.context import ToolContext
+from leonidas_tools.errors import StoreError, ToolError
+from leonidas_tools.results import Results
+from leonidas_tools.tool import Tool, tool
+
+_MOST_CHARACTERS = 16_000
+_CONTINUES = range(0x80, 0xC0)
+"""Bytes that go on with a character of UTF-8; there are three at most."""
+
+
+@tool(category="system", effect="read", priority="critical", polling=True, lane="results")
+async def read_result(
+    handle: str,
+    ctx: ToolContext,
+    offset: Annotated[int, Field(ge=0)] = 0,
+    limit: Annotated[int, Field(ge=1, le=_MOST_CHARACTERS)] = 4000,
+    pattern: str | None = None,
+) -> dict[str, Any]:
+    """Reads more of a result that was too long, by the handle that came with it.
+
+    Args:
+        handle: The handle.
+        offset: Where to begin, in bytes; `next_offset` of the answer is where to go on.
+        limit: How much to read at most, in bytes.
+        pattern: Only lines with this text in them, in capitals or not.
+    """
+    store, session = ctx.session.get(Results).store, ctx.session.id
+    whole = pattern is not None
+    try:
+        piece = await store.read(
+            handle, offset=offset, limit=None if whole else limit + 4, session=session
+        )
+    except StoreError as error:
+        raise ToolError(str(error), status="not_found", reason_code="unknown_handle") from error
+    if pattern is None:
+        text, used = _text(piece.content, limit)
+        shown: dict[str, Any] = {"text": text}
+    else:
+        lines, used = _lines(piece.content, pattern, limit)
+        shown = {"lines": lines}
+    end = offset + used
+    return {
+        **shown,
+        "offset": offset,
+        "next_offset": end if end < piece.size else None,
+        "size": piece.size,
+    }
+
+
+def _text(content: bytes, limit: int) -> tuple[str, int]:
+    """Whole characters of the beginning, and how many bytes they are."""
+    end = min(limit, len(content))
+    while end < len(content) and content[end] in _CONTINUES:
+        end += 1
+    return content[:end].decode("utf-8", "ignore"), end
+
+
+def _lines(content: bytes, pattern: str, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """The lines with the pattern in them, and where the first one begins that is not shown."""
+    found: list[dict[str, Any]] = []
+    wanted, at, room = pattern.lower(), 0, limit
+    for line in content.splitlines(keepends=True):
+        text = line.decode("utf-8", "ignore").strip("\r\n")
+        if wanted in text.lower():
+            room -= len(line)
+            if room < 0 and found:
+                return found, at
+            found.append({"offset": at, "line": text[:limit]})
+        at += len(line)
+    return found, at
+
+
+TOOLS: tuple[Tool[..., Any], ...] = (read_result,)

@@ -1,0 +1,59 @@
+"""A list of what is to be done, which the agent writes and the user sees."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from leonidas_tools.context import ToolContext
+from leonidas_tools.events import EventKind
+from leonidas_tools.tasks import TaskList
+from leonidas_tools.tool import Tool, tool
+
+_MOST_TASKS = 50
+
+
+@tool(category="action", effect="idempotent", lane="tasks", tags=["plan", "todo"])
+async def write_tasks(
+    tasks: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=_MOST_TASKS)],
+    ctx: ToolContext,
+) -> list[dict[str, Any]]:
+    """Writes the list of tasks for work of several steps; the user sees it.
+
+    The list replaces the one before; tasks that were on it keep their status.
+
+    Args:
+        tasks: What is to be done, in order, a few words for each.
+    """
+    list_ = ctx.session.get(TaskList)
+    ctx.undo(list_.put, list_.tasks)
+    written = [task.to_json() for task in list_.write(tasks)]
+    ctx.emit(EventKind.TASK_LIST, {"tasks": written})
+    return _short(written)
+
+
+@tool(category="action", effect="idempotent", lane="tasks", tags=["plan", "todo"])
+async def update_task(
+    id: str,  # noqa: A002 - what the model calls it
+    status: Literal["pending", "in_progress", "completed", "failed"],
+    ctx: ToolContext,
+) -> list[dict[str, Any]]:
+    """Notes how far a task is: in_progress before it is begun, completed or failed after.
+
+    Args:
+        id: The id of the task.
+        status: How far it is.
+    """
+    list_ = ctx.session.get(TaskList)
+    ctx.undo(list_.put, list_.tasks)
+    ctx.emit(EventKind.TASK_UPDATE, {"task": list_.update(id, status).to_json()})
+    return _short([task.to_json() for task in list_.tasks])
+
+
+def _short(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tasks as the model reads them: it has no use for the calls."""
+    return [{key: task[key] for key in ("id", "title", "status")} for task in tasks]
+
+
+TOOLS: tuple[Tool[..., Any], ...] = (write_tasks, update_task)

@@ -1,0 +1,52 @@
+"""More tools than are shown: the model looks for what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from leonidas_tools.calls import ToolResult
+from leonidas_tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.tool import tool
+
+
+class ToolSearch:
+    """Finds tools that are not shown to the model, and has them shown.
+
+    Args:
+        registry: The tools that exist.
+        can_be_called: Whether a tool can be called now.
+    """
+
+    def __init__(self, registry: ToolRegistry, can_be_called: Callable[[AnyTool], bool]) -> None:
+        self._registry = registry
+        self._can_be_called = can_be_called
+
+    @tool(category="system", effect="read", lane="tool_search")
+    async def find_tools(
+        self, query: str, limit: Annotated[int, Field(ge=1, le=20)] = 5
+    ) -> ToolResult:
+        """Finds more tools: there are many that are not shown. Those found can be called then.
+
+        Args:
+            query: What is to be done, in a few English words.
+            limit: How many to find at most.
+        """
+        found = [
+            each
+            for each in self._registry.search(query, limit=len(self._registry))
+            if self._can_be_called(each)
+        ][:limit]
+        if not found:
+            return ToolResult.no_results("No tool fits: try other words, or do without one.")
+        self._registry.prefer(each.name for each in found)
+        shown: list[dict[str, Any]] = [
+            {
+                "name": self._registry.declared_name(each.name),
+                "description": each.metadata.description,
+            }
+            for each in found
+        ]
+        return ToolResult(result=shown)

@@ -1,0 +1,213 @@
+"""Approval in a live session: transcripts, late results, interruptions, reconnects."""
+
+import asyncio
+import math
+
+from genai_processors.content_api import ProcessorPart
+
+from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.request import Decision
+from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
+from tests.faults.play import call, cancellation
+from tests.live.talking import Talk, outcomes_told
+from tests.live.test_session import Conversation
+
+ASKED = {"to": "Ana"}
+
+
+def tools_that_send(sent, **more):
+    @tool(requires_approval=True)
+    async def send(to: str) -> str:
+        """Sends."""
+        sent.append(to)
+        return f"sent to {to}"
+
+    return AdvancedToolProcessor(tools=[send], builtin_tools=False, **more)
+
+
+async def ask(session, call_id="c1"):
+    """The model wants to send, and puts the question; returns the question's id."""
+    await session.input_transcription("Send it to Ana.")
+    (asked,) = await session.call(_call("send", ASKED, call_id))
+    assert asked.response["status"] == "pending_approval"
+    await session.say(asked.response["result"]["ask"])
+    await session.turn_complete()
+    return asked.response["result"]["approval_id"]
+
+
+async def confirm(session, approval_id, call_id="c2"):
+    arguments = {"approval_id": approval_id, "decision": "yes"}
+    (answer,) = await session.call(_call("confirm_action", arguments, call_id))
+    return answer.response
+
+
+def _call(name, arguments, call_id):
+    return FunctionCall(name, arguments, id=call_id)
+
+
+async def test_a_spoken_yes_lets_the_tool_run():
+    sent, answers = [], []
+
+    async def play(session):
+        await session.wait_for_input("audio")
+        approval = await ask(session)
+        await session.input_transcription("Yes")
+        await session.input_transcription(", go ahead.")
+        answers.append(await confirm(session, approval))
+        await session.turn_complete()
+
+    async with LiveSimulator(Scenario(play), speed=math.inf) as simulator:
+        await Talk(simulator, tools_that_send(sent)).run()
+    assert answers[0]["status"] == "ok"
+    assert sent == ["Ana"]
+
+
+async def test_a_question_outlives_an_interruption():
+    sent, answers = [], []
+
+    async def play(session):
+        await session.wait_for_input("audio")
+        await session.input_transcription("Send it to Ana.")
+        (asked,) = await session.call(_call("send", ASKED, "c1"))
+        await session.say("Shall I")
+        await session.input_transcription("Yes!")
+        await session.interrupt()
+        await session.turn_complete()
+        answers.append(await confirm(session, asked.response["result"]["approval_id"]))
+
+    async with LiveSimulator(Scenario(play), speed=math.inf) as simulator:
+        await Talk(simulator, tools_that_send(sent)).run()
+    assert answers[0]["status"] == "ok"
+    assert sent == ["Ana"]
+
+
+async def test_a_question_outlives_its_connection_and_a_yes_counts_once():
+    sent, approvals, answers = [], [], []
+
+    async def first(session):
+        await session.wait_for_input("audio")
+        await session.session_resumption("h1")
+        approvals.append(await ask(session))
+        await session.session_resumption("h2")
+        await session.drop()
+
+    async def second(session):
+        await session.input_transcription("Yes.")
+        answers.append(await confirm(session, approvals[0], "c2"))
+        await session.say("It is sent.")
+        await session.input_transcription("Yes, yes.")
+        answers.append(await confirm(session, approvals[0], "c3"))
+        await session.turn_complete()
+
+    async with LiveSimulator(Scenario(connections=[first, second]), speed=math.inf) as simulator:
+        await Talk(simulator, tools_that_send(sent)).run(connections=2)
+    assert [(a["status"], a.get("reason_code")) for a in answers] == [
+        ("ok", None),
+        ("denied", "approval_used"),
+    ]
+    assert sent == ["Ana"]
+
+
+async def test_a_decision_made_elsewhere_is_told_to_the_model_as_it_fits():
+    sent, told = [], []
+    session_of_tools = ToolSession()
+    desk = session_of_tools.get(Approvals)
+
+    async def play(session):
+        await session.wait_for_input("audio")
+        approval = await ask(session)
+        desk.decide(approval, Decision.approve())
+        await session.wait_for_input("text", containing="sent to Ana")
+        await session.say("It was sent.")
+        await session.turn_complete()
+
+    async with LiveSimulator(Scenario(play), speed=math.inf) as simulator:
+        talk = Talk(simulator, tools_that_send(sent), session=session_of_tools)
+        await talk.run()
+        told = outcomes_told(simulator)
+    assert sent == ["Ana"]
+    (outcome,) = told
+    assert (outcome["id"], outcome["name"]) == ("c1", "send")
+    assert outcome["response"]["result"]["result"] == "sent to Ana"
+    late = [part for part in talk.heard if part.metadata.get("late_result")]
+    assert [part.part.function_response.id for part in late] == ["c1"]
+    assert len(simulator.calls) == 1
+    assert simulator.calls[0].answered_once
+
+
+async def test_who_hangs_up_has_agreed_to_nothing():
+    sent = []
+    session_of_tools = ToolSession()
+    desk = session_of_tools.get(Approvals)
+    policies = {"approval": {"deadline": "300ms", "on_expiry": "proceed"}}
+
+    async def play(session):
+        await session.wait_for_input("audio")
+        await ask(session)
+
+    async with LiveSimulator(Scenario(play), speed=math.inf) as simulator:
+        tools = tools_that_send(sent, config={"policies": policies})
+        await Talk(simulator, tools, session=session_of_tools).run()
+    assert desk.pending() == []
+    await asyncio.sleep(0.4)  # longer than the question would have been open
+    assert sent == []
+
+
+async def test_what_is_typed_is_an_answer_and_another_model_is_told_late_results_as_text():
+    sent, session = [], ToolSession()
+    desk = session.get(Approvals)
+    tools = tools_that_send(sent)
+    async with Conversation(session=session, processor_of_tools=tools) as talk:
+        for call_id in ("c1", "c3"):
+            talk.model.say(call("send", ASKED, id=call_id))
+            await talk.model.until_answered(call_id)
+            (request,) = desk.pending()
+            if call_id == "c3":
+                desk.decide(request.id, Decision.deny("not today"))
+                continue
+            talk.model.say(ProcessorPart("Shall I?", role="model"))
+            await talk.until(lambda heard: any(part.part.text == "Shall I?" for part in heard))
+            talk.speak(ProcessorPart("Yes.", role="user"))
+            await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
+            told = {"approval_id": request.id, "decision": "yes"}
+            talk.model.say(call("confirm_action", told, id="c2"))
+            await talk.model.until_answered("c2")
+        await talk.model.until(lambda taken: any("not today" in (p.part.text or "") for p in taken))
+    assert sent == ["Ana"]
+    assert [(name, body["status"]) for _, name, body in talk.model.answers] == [
+        ("send", "pending_approval"),
+        ("confirm_action", "ok"),
+        ("send", "pending_approval"),
+    ]
+
+
+async def test_a_yes_whose_answer_nobody_wants_any_more_is_told_all_the_same():
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    session = ToolSession()
+    desk = session.get(Approvals)
+
+    @tool(requires_approval=True)
+    async def slow() -> str:
+        begun.set()
+        await may_end.wait()
+        return "done at last"
+
+    tools = AdvancedToolProcessor(tools=[slow], builtin_tools=False)
+    async with Conversation(session=session, processor_of_tools=tools) as talk:
+        talk.model.say(call("slow", {}, id="c1"))
+        await talk.model.until_answered("c1")
+        (request,) = desk.pending()
+        talk.model.say(ProcessorPart("Shall I?", role="model"))
+        await talk.until(lambda heard: any(part.part.text == "Shall I?" for part in heard))
+        talk.speak(ProcessorPart("Yes.", role="user"))
+        await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
+        told = {"approval_id": request.id, "decision": "yes"}
+        talk.model.say(call("confirm_action", told, id="c2"))
+        await begun.wait()
+        talk.model.say(cancellation("c2"))
+        await talk.until(lambda heard: any(part.tool_cancellation for part in heard))
+        may_end.set()
+        await talk.model.until(
+            lambda taken: any("done at last" in (p.part.text or "") for p in taken)
+        )

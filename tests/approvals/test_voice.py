@@ -1,0 +1,180 @@
+"""Approval by voice: the model asks, the user answers, and the answer is heard."""
+
+import asyncio
+
+import pytest
+
+from leonidas_tools import AdvancedToolProcessor, tool
+from leonidas_tools.approvals.session_policy import SessionPolicy
+from tests.approvals.bench import Bank
+
+
+async def test_a_call_is_answered_at_once_with_the_question():
+    bank = Bank()
+    result = await bank.call("send", to="Ana", amount=20)
+    response = result.to_response()
+    (request,) = bank.approvals.pending()
+    assert response["status"] == "pending_approval"
+    assert response["result"] == {
+        "approval_id": request.id,
+        "ask": "Shall I do this: send, to Ana, amount 20?",
+    }
+    assert "confirm_action" in response["message"]
+    assert response["retryable"] is False
+    assert bank.sent == []
+
+
+async def test_after_a_yes_the_tool_runs_and_its_result_answers_the_confirmation():
+    bank = Bank()
+    approval = await bank.ask()
+    bank.answer("Yes, please.")
+    result = await bank.confirm(approval)
+    assert result.to_response() == {
+        "status": "ok",
+        "result": {"approval_id": approval, "tool": "send", "result": {"sent": 20}},
+        "retryable": False,
+    }
+    assert bank.sent == [("Ana", 20)]
+    assert bank.approvals.pending() == []
+    assert bank.told("tool_approval_request")[0]["approval_id"] == approval
+    assert bank.told("tool_approval_answer") == [
+        {"approval_id": approval, "decision": "approve", "by": "voice"}
+    ]
+
+
+async def test_after_a_no_nothing_runs():
+    bank = Bank()
+    approval = await bank.ask()
+    bank.answer("No!")
+    result = await bank.confirm(approval, "no", reason="too much")
+    assert (result.status, result.reason_code) == ("denied", "refused")
+    assert "'too much'" in result.message
+    assert bank.sent == []
+    assert bank.approvals.pending() == []
+
+
+@pytest.mark.parametrize(
+    "words", ["Yes but not now.", "Maybe.", "How much is it?", "Hm, the red one"]
+)
+async def test_a_doubtful_answer_is_asked_for_again(words):
+    bank = Bank()
+    approval = await bank.ask()
+    bank.answer(words)
+    result = await bank.confirm(approval)
+    assert (result.status, result.reason_code) == ("pending_approval", "doubtful")
+    assert result.result["approval_id"] == approval
+    assert bank.sent == []
+    bank.answer("Yes.")
+    assert (await bank.confirm(approval)).status == "ok"
+
+
+async def test_words_before_the_question_do_not_count():
+    bank = Bank()
+    bank.answer("Yes, send it.")
+    approval = await bank.ask()
+    bank.transcript.user_said("Yes.")  # the model has not spoken: it is still the call's own turn
+    result = await bank.confirm(approval)
+    assert (result.status, result.reason_code) == ("pending_approval", "not_answered")
+    assert bank.sent == []
+
+
+async def test_one_yes_answers_one_question():
+    bank = Bank()
+    first, second = await bank.ask("Ana"), await bank.ask("Ben")
+    bank.answer("Yes.")
+    assert (await bank.confirm(first)).status == "ok"
+    assert (await bank.confirm(second)).reason_code == "not_answered"
+    bank.answer("Okay.")
+    assert (await bank.confirm(second)).status == "ok"
+    assert bank.sent == [("Ana", 20), ("Ben", 20)]
+
+
+async def test_a_yes_that_is_transcribed_after_the_call_counts():
+    bank = Bank()
+    approval = await bank.ask()
+    bank.transcript.model_spoke()
+    confirming = bank.start("confirm_action", approval_id=approval, decision="yes")
+    await _turn()
+    bank.transcript.user_said("Ye")
+    await _turn()
+    bank.transcript.user_said("s, go ahead")
+    assert (await confirming).status == "ok"
+
+
+async def test_a_change_of_mind_before_it_runs_counts():
+    bank = Bank()
+    approval = await bank.ask()
+    bank.transcript.model_spoke()
+    bank.transcript.user_said("Yes")
+    confirming = bank.start("confirm_action", approval_id=approval, decision="yes")
+    await _turn()
+    bank.transcript.user_said(" but not now")
+    assert (await confirming).reason_code == "doubtful"
+    assert bank.sent == []
+
+
+async def test_a_no_that_the_user_was_heard_to_say_yes_to_is_asked_again():
+    bank = Bank()
+    approval = await bank.ask()
+    bank.answer("Yes.")
+    assert (await bank.confirm(approval, "no")).reason_code == "doubtful"
+
+
+async def test_where_nothing_is_transcribed_nothing_is_confirmed_unless_the_model_is_trusted():
+    bank = Bank()
+    result = await bank.confirm(await bank.ask())
+    assert (result.status, result.reason_code) == ("denied", "no_transcript")
+    assert bank.sent == []
+    trusting = Bank(policies={"approval": {"trust_model": True}})
+    assert (await trusting.confirm(await trusting.ask())).status == "ok"
+
+
+async def test_the_same_call_again_is_the_same_question():
+    bank = Bank()
+    assert await bank.ask() == await bank.ask()
+    assert len(bank.approvals.pending()) == 1
+    assert await bank.ask(amount=21) != await bank.ask(amount=20)
+
+
+async def test_a_question_has_the_words_of_its_rule_or_of_the_session():
+    rules = [
+        {
+            "name": "many",
+            "tools": "send",
+            "decide": "ask",
+            "when": {"amount": {"above": 100}},
+            "message": "Really send {amount} to {to}?",
+        }
+    ]
+    bank = Bank(policies={"rules": rules})
+    bank.session.get(SessionPolicy).language = "pt-BR"
+    await bank.ask(amount=500)
+    await bank.ask(amount=5)
+    assert [request.title for request in bank.approvals.pending()] == [
+        "Really send 500 to Ana?",
+        "Posso fazer isto: send, to Ana, amount 5?",
+    ]
+
+
+async def test_the_tool_for_the_answer_is_there_while_anything_may_be_asked():
+    def names(tools):
+        return {f.name for t in tools.declarations() for f in t.function_declarations}
+
+    @tool(requires_approval=True)
+    async def send() -> None: ...
+
+    assert "confirm_action" in names(Bank().tools)
+    tools = AdvancedToolProcessor(builtin_tools=False)
+    assert len(tools.registry) == 0
+    tools.registry.register(send)
+    assert names(tools) == {"send", "confirm_action"}
+    tools.registry.unregister("send")
+    assert names(tools) == set()
+    tools = AdvancedToolProcessor(config={"policies": {"rules": [{"name": "a", "decide": "ask"}]}})
+    assert "confirm_action" in names(tools)
+
+
+async def _turn():
+    """Lets whatever has begun come to where it waits."""
+    for _ in range(5):
+        await asyncio.sleep(0)

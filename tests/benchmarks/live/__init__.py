@@ -1,0 +1,1 @@
+"""Agents on a simulated Gemini Live server, each in its way."""

@@ -1,0 +1,79 @@
+"""One call at a time under one policy more: what each adds to a call."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from leonidas_tools import AdvancedToolProcessor
+from tests.benchmarks.workload import (
+    Against,
+    Clock,
+    Figures,
+    Goal,
+    Workload,
+    had_a_core,
+    look_up,
+    percentile,
+    run,
+)
+
+_NO_LOOP = {"warn_at": 0, "refuse_at": 0}
+_MANY = {"per_turn": 10**9, "per_minute": 10**6, "per_session": 10**9}
+_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "floor": {"policies": {"loop": _NO_LOOP}},
+    "loop_guard": {},
+    "cache_miss": {"policies": {"loop": _NO_LOOP}, "defaults": {"cache_seconds": 600}},
+    "cache_hit": {"policies": {"loop": _NO_LOOP}, "defaults": {"cache_seconds": 600}},
+    "call_limits": {"policies": {"loop": _NO_LOOP, "calls": _MANY}},
+    "breaker": {"policies": {"loop": _NO_LOOP, "breaker": {}}},
+    "result_budget": {"policies": {"loop": _NO_LOOP}, "defaults": {"max_result_tokens": 1000}},
+}
+
+
+def measure(adapter: str, quick: bool) -> Figures:
+    """Latency of single calls in µs."""
+    return run(_measure(adapter, 1_000 if quick else 5_000))
+
+
+async def _measure(name: str, count: int) -> Figures:
+    settings = dict(_SETTINGS[name])
+    settings["defaults"] = {"effect": "read", **settings.get("defaults", {})}
+    tools = AdvancedToolProcessor([look_up], settings, builtin_tools=False)
+    async with tools:
+        samples = []
+        clock = Clock()
+        for number in range(count + 500):
+            city = "city" if name == "cache_hit" else f"city {number}"
+            arguments = {"city": city, "day": "monday", "unit": "celsius"}
+            start = time.perf_counter()
+            result = await tools.execute("look_up", arguments)
+            samples.append((time.perf_counter() - start) * 1e6)
+            assert result.ok
+        wall, cpu = clock.stop()
+    samples = sorted(samples[500:])
+    return {
+        "p50": percentile(samples, 0.50),
+        "p99": percentile(samples, 0.99),
+        "cpu_share": cpu / wall,
+    }
+
+
+WORKLOAD = Workload(
+    title="One call under one policy more",
+    measure=measure,
+    pairs=dict.fromkeys([name for name in _SETTINGS if name != "floor"], 3),
+    shown={"p50": "p50 µs", "p99": "p99 µs"},
+    goals=[
+        Goal(
+            text=f"what {name.replace('_', ' ')} adds to a call, p50",
+            adapter=name,
+            figure="p50",
+            bound=bound,
+            unit="µs",
+            against=Against.DIFFERENCE,
+        )
+        for name, bound in {"loop_guard": 5.0, "call_limits": 5.0, "breaker": 5.0}.items()
+    ],
+    floor_heading="no such policy",
+    fair=had_a_core,
+)

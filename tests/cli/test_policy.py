@@ -1,0 +1,93 @@
+import json
+import logging
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from leonidas_tools.cli.app import program
+
+RULES = {
+    "version": 1,
+    "toolboxes": ["leonidas_tools.toolboxes.demo"],
+    "policies": {
+        "rules": [
+            {
+                "name": "much",
+                "tools": "send_money",
+                "decide": "ask",
+                "when": {"amount": {"above": 100}},
+            },
+            {"name": "ben", "users": "ben", "decide": "deny", "priority": 500},
+        ]
+    },
+}
+
+
+@pytest.fixture
+def levels_are_kept():
+    """The program sets how much is logged, which is not for the tests that follow."""
+    loggers = [logging.getLogger(name) for name in ("leonidas_tools", "leonidas_tools.live.runner")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def policy(tmp_path, levels_are_kept):
+    file = tmp_path / "tools.yaml"
+    file.write_text(yaml.safe_dump(RULES))
+
+    def run(*arguments):
+        return CliRunner().invoke(program(), ["policy", *arguments, "--config", str(file)])
+
+    return run
+
+
+def test_the_rules_are_listed_the_strongest_first(policy):
+    listed = json.loads(policy("list", "--json").stdout)
+    assert [(rule["name"], rule["tier"], rule["decide"]) for rule in listed] == [
+        ("ben", "file", "deny"),
+        ("much", "file", "ask"),
+        ("confirming", "builtin", "allow"),
+        ("read_only", "builtin", "deny"),
+        ("requires_approval", "builtin", "ask"),
+        ("autonomous", "builtin", "audit"),
+    ]
+    assert listed[1]["when"] == {"amount": {"above": 100.0}}
+    told = policy("list").stdout
+    assert 'tools ["send_money"]; when' in told
+    assert told.endswith("Sessions begin in the mode 'ask'.\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "decide", "by"),
+    [
+        (["amount=500"], "ask", "much"),
+        (["amount=5"], "ask", "requires_approval"),
+        (["amount=500", "--mode", "autonomous"], "ask", "much"),
+        (["amount=5", "--mode", "autonomous"], "audit", "autonomous"),
+        (["amount=5", "--mode", "read_only"], "deny", "read_only"),
+        (["amount=5", "--user", "ben"], "deny", "ben"),
+    ],
+)
+def test_it_is_said_which_rule_decides(policy, options, decide, by):
+    told = json.loads(policy("explain", "send_money", "to=Ana", *options, "--json").stdout)
+    assert told["decide"] == decide
+    assert [each["rule"] for each in told["rules"] if each["decides"]] == [by]
+
+
+def test_the_reasons_are_told_in_order(policy):
+    lines = policy("explain", "send_money", "to=Ana", "amount=5").stdout.splitlines()
+    assert lines[0] == "ask: send_money in mode ask"
+    assert [line.split()[-3:] for line in lines[2:4]] == [
+        ["the", "user", "None"],
+        ["with", "this", "'amount'"],
+    ]
+    assert "→  requires_approval" in lines[5]
+
+
+def test_a_tool_without_rules_is_allowed(policy):
+    told = policy("explain", "get_weather", "city=Lisbon", "--json").stdout
+    assert json.loads(told)["decide"] == "allow"

@@ -1,0 +1,248 @@
+"""A generated session, played by the simulator and held by the real client."""
+
+import asyncio
+import math
+import time
+from collections import deque
+
+from genai_processors import processor
+from google.genai import Client
+from websockets.exceptions import ConnectionClosed
+
+from leonidas_tools import AdvancedToolProcessor, LiveToolSession, ToolContext, ToolError, tool
+from leonidas_tools.live.gemini import GeminiLiveProcessor
+from leonidas_tools.live.simulator import (
+    ClientLeftError,
+    ElasticEventLoop,
+    LiveSimulator,
+    Scenario,
+)
+from tests.faults.play import other_tasks
+from tests.live.generated.steps import name_of
+from tests.live.generated.wiretap import Wiretap, outcomes_in
+from tests.live.talking import MODELS, frame
+
+VERTEX_MODEL = "gemini-live-2.5-flash-native-audio"
+FRAME_SECONDS = 0.02
+PASSED_SECONDS = 0.0193
+"""How much of a frame passes at once: the conversation is twenty times as fast as its clock."""
+PASSED_OFFLINE_SECONDS = 0.015
+"""The same while a connection is being made, which takes its real time and has limits."""
+_PATIENCE_SECONDS = 8.0
+
+
+class Show:
+    """One session: what is planned, and what became of it."""
+
+    def __init__(self, *, generation, plan, steps, unique_ids):
+        self.generation = generation
+        self.plan = plan
+        self.has_ids = generation != "vertex"
+        self.unique_ids = unique_ids
+        self.runs = [0] * len(plan)
+        self.switched = set()
+        self.cancelled_later = set()
+        self.repeated = set()
+        self.frames = 0
+        self.heard = []
+        self.problems = []
+        self.tap = Wiretap()
+        self._steps = deque(steps)
+        self._asked = 0
+        self._ids = {}
+        self.done = asyncio.Event()
+        self._loop = None
+
+    # The client's side.
+
+    async def hold(self):
+        """Holds the session to its end."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(lambda _, problem: self.problems.append(problem))
+        self.tools = AdvancedToolProcessor(
+            tools=[self._tool(n, p) for n, p in enumerate(self.plan) if p.way != "unknown"],
+            builtin_tools=False,
+        )
+        simulator = LiveSimulator(Scenario(self.play), generation=self.generation, speed=math.inf)
+        async with simulator as self.simulator, processor.context():
+            async for part in LiveToolSession(self._live(), self.tools, settle_seconds=0.05)(
+                self._user()
+            ):
+                self.heard.append(part)
+            await simulator.closed()
+        assert other_tasks() == set()
+        return self
+
+    def _live(self):
+        options = self.tap.options(self.simulator.http_options())
+        vertex = self.generation == "vertex"
+        return GeminiLiveProcessor(
+            VERTEX_MODEL if vertex else MODELS[self.generation],
+            client=Client(api_key="simulated", vertexai=vertex, http_options=options),
+            tools=self.tools,
+        )
+
+    async def _user(self):
+        while not self.done.is_set():
+            yield frame(self.frames)
+            self.frames += 1
+            online = self.simulator.open_connections
+            self._loop.advance(PASSED_SECONDS if online else PASSED_OFFLINE_SECONDS)
+            await asyncio.sleep(FRAME_SECONDS)
+
+    def _tool(self, number, planned):
+        async def works(ctx: ToolContext, n: int = 0) -> dict:
+            self.runs[number] += 1
+            await asyncio.sleep(planned.seconds)
+            if planned.way == "reports":
+                ctx.progress("half done")
+                await asyncio.sleep(planned.seconds)
+            if planned.way == "raises":
+                raise ToolError("no")
+            return {"number": number}
+
+        def sync(n: int = 0) -> dict:
+            self.runs[number] += 1
+            time.sleep(planned.seconds / 100)
+            return {"number": number}
+
+        scheduling = planned.scheduling
+        if planned.way == "reports":
+            scheduling = {"ok": planned.scheduling, "progress": "SILENT"}
+        return tool(
+            name=name_of(number),
+            description="Does something.",
+            effect=planned.effect,
+            behavior=planned.behavior,
+            scheduling=scheduling,
+            lane=name_of(number),
+        )(sync if planned.way == "sync" else works)
+
+    # The server's side: in its own thread.
+
+    async def play(self, session):
+        """Plays one connection, up to where it ends; the next one goes on from there."""
+        try:
+            await self._play(session)
+        except (ClientLeftError, ConnectionClosed):
+            raise
+        except Exception:
+            self._end()  # the verdict is known: no other connection is to be tried
+            raise
+
+    async def _play(self, session):
+        self._ids[session.number] = 0
+        while self._steps:
+            await self._steps.popleft().play(self, session)
+        await session.wait_for_answers()
+        await session.say("Good bye.", audio_seconds=0.02)
+        await session.turn_complete()
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            await self.simulator.until(lambda: self.owed() == set())
+        self._end()
+
+    def _end(self):
+        self._loop.call_soon_threadsafe(self.done.set)
+
+    def new_calls(self, count):
+        first, self._asked = self._asked, min(self._asked + count, len(self.plan))
+        return [self._call(number) for number in range(first, self._asked)]
+
+    def repeated_calls(self, session, count):
+        """Calls of this session, of earlier connections, that the model has no answer to."""
+        if session.resumed_from is None:
+            return []
+        before = {c.number for c in self.simulator.connections if c.session == session.session}
+        made_here = {c.name for c in self.simulator.calls if c.connection == session.number}
+        names = [
+            call.name
+            for call in self.simulator.calls
+            if call.connection in before - {session.number}
+            and not self.is_cancelled(call.name)
+            and call.name not in self.answered()
+            and call.name not in made_here
+        ]
+        chosen = list(dict.fromkeys(names))[:count]
+        self.repeated |= set(chosen)
+        return [self._call(number_of(name)) for name in chosen]
+
+    def _call(self, number):
+        if self.unique_ids:
+            call_id = f"call-{number}-{len(self.simulator.calls)}-{len(self.repeated)}"
+        else:
+            connection = max(self._ids)
+            self._ids[connection] += 1
+            call_id = f"call-{self._ids[connection]}"
+        return self.plan[number].call(number, call_id)
+
+    def cancellable(self, session):
+        return [
+            call.id
+            for call in self.simulator.calls
+            if call.connection == session.number and call.pending and call.id_sent
+        ]
+
+    def cancel_lost(self, session):
+        """The ids of calls of earlier connections that have no answer, which it is to end."""
+        if not (self.has_ids and self.unique_ids) or session.resumed_from is None:
+            return []
+        lost = [
+            call
+            for call in self.simulator.calls
+            if call.connection != session.number
+            and call.name not in self.answered()
+            and call.name not in self.repeated
+        ][:1]
+        self.cancelled_later |= {call.name for call in lost}
+        return [call.id for call in lost]
+
+    def switch(self, number):
+        """Switches a tool off, or on again."""
+        number %= len(self.plan)
+        if self.plan[number].way != "unknown":
+            name = name_of(number)
+            enabled = not self.tools.settings.current.for_tool(name).enabled
+            self.switched.add(name)
+            self.tools.settings.update({f"tools.{name}.enabled": enabled})
+
+    # What is known of the calls.
+
+    def answered(self):
+        """Names of the calls whose outcome has reached the model."""
+        told = {o["name"] for m in self._from_client() for o in outcomes_in(m.data)}
+        return told | {c.name for c in self.simulator.calls if c.final_answers}
+
+    def _from_client(self):
+        return [m for m in self.simulator.messages if m.sender == "client"]
+
+    def is_cancelled(self, name):
+        """Whether the server has taken a call back, the last time that it made it."""
+        calls = [call for call in self.simulator.calls if call.name == name]
+        return name in self.cancelled_later or (bool(calls) and calls[-1].cancelled)
+
+    def asked(self):
+        """Names of the calls that the client has received."""
+        return {
+            name
+            for wire in tuple(self.tap.wires)
+            for _, what, _, name in wire.received()
+            if what == "call"
+        }
+
+    def owed(self):
+        """Names of calls that the client has received and told no outcome of."""
+        return {n for n in self.asked() - self.answered() if not self.is_cancelled(n)}
+
+
+def number_of(name):
+    return int(name.rpartition("_")[2])
+
+
+def held(**options):
+    """Holds a session on a loop whose time the user's frames move on."""
+    with asyncio.Runner(loop_factory=ElasticEventLoop) as runner:
+        return runner.run(_held(options))
+
+
+async def _held(options):
+    return await Show(**options).hold()

@@ -1,0 +1,99 @@
+"""What crossed the wire on the client's side, and what it knows to have arrived."""
+
+import json
+
+from google.genai.types import HttpOptions
+from websockets.asyncio.client import ClientConnection
+
+from leonidas_tools.live.simulator.wire import fields
+
+
+class Wire:
+    """One connection of the client: its messages in both directions, in order."""
+
+    def __init__(self):
+        self.log = []
+        """Pairs of `in` or `out` and the message."""
+        self.confirmed = 0
+        """How much of the log has surely arrived: a ping that was sent after it was answered."""
+
+    def note(self, direction, frame):
+        try:
+            self.log.append((direction, json.loads(frame)))
+        except ValueError:
+            self.log.append((direction, {}))
+
+    def confirm(self, length, pong):
+        if not pong.cancelled() and pong.exception() is None:
+            self.confirmed = max(self.confirmed, length)
+
+    def received(self):
+        """The function calls and cancellations that came in: where, what, and name or id."""
+        for at, (direction, message) in enumerate(self.log):
+            if direction == "in" and isinstance(message, dict):
+                for call in calls_in(message):
+                    yield at, "call", call.get("id"), call.get("name")
+                for cancelled in (message.get("toolCallCancellation") or {}).get("ids", ()):
+                    yield at, "cancel", cancelled, None
+
+    def delivered(self):
+        """The final outcomes that went out: where, how, under which id, of which function."""
+        for at, (direction, message) in enumerate(self.log):
+            if direction == "out":
+                for answer in message.get("tool_response", {}).get("functionResponses", ()):
+                    if not fields(answer).get("willContinue"):
+                        yield at, "answer", answer.get("id"), answer["name"], answer["response"]
+                for told in outcomes_in(message):
+                    yield at, "told", told["id"], told["name"], told["response"]
+
+
+class Wiretap:
+    """The connections that a client opens with these options."""
+
+    def __init__(self):
+        self.wires = []
+
+    def options(self, options: HttpOptions) -> HttpOptions:
+        """The options, with every connection listened to."""
+        wires = self.wires
+
+        class Tapped(ClientConnection):
+            def __init__(self, *args, **settings):
+                super().__init__(*args, **settings)
+                self._wire = Wire()
+                wires.append(self._wire)
+
+            async def send(self, message, **how):
+                self._wire.note("out", message)
+                await super().send(message, **how)
+
+            async def recv(self, decode=None):
+                frame = await super().recv(decode)
+                self._wire.note("in", frame)
+                return frame
+
+            async def ping(self, data=b""):
+                length = len(self._wire.log)
+                pong = await super().ping(data or None)
+                pong.add_done_callback(lambda done: self._wire.confirm(length, done))
+                return pong
+
+        tapped = options.model_copy()
+        tapped.async_client_args = {**options.async_client_args, "create_connection": Tapped}
+        return tapped
+
+
+def calls_in(message):
+    """The function calls in a message of the server."""
+    yield from (message.get("toolCall") or {}).get("functionCalls") or ()
+    turn = (message.get("serverContent") or {}).get("modelTurn") or {}
+    yield from (part["functionCall"] for part in turn.get("parts") or () if "functionCall" in part)
+
+
+def outcomes_in(message):
+    """The outcomes that a message of the client tells as conversation."""
+    texts = [message.get("realtime_input", {}).get("text", "")]
+    for turn in message.get("client_content", {}).get("turns", ()):
+        texts += [part.get("text", "") for part in turn.get("parts", ())]
+    for text in texts:
+        yield from (json.loads(line) for line in text.splitlines() if line.startswith("{"))

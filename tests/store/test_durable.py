@@ -1,0 +1,81 @@
+"""A call that happens only once is on disk before it runs, where that is asked for."""
+
+import asyncio
+
+from leonidas_tools import AdvancedToolProcessor, tool
+from leonidas_tools.settings.store_settings import StoreSettings
+from leonidas_tools.store import Store
+
+from .conftest import locked
+
+
+async def test_its_row_can_be_read_by_others_when_the_function_runs(where):
+    seen = []
+    async with Store(StoreSettings(url=where, durable=True)) as store, Store(where) as other:
+
+        @tool(effect="once")
+        async def book(city: str) -> str:
+            """Books."""
+            seen.extend(await other.executions(tool="book"))
+            return city
+
+        tools = AdvancedToolProcessor(tools=[book], policies=store.policies)
+        tools.monitor.subscribe(store.sink)
+        assert (await tools.execute("book", {"city": "Lisbon"})).ok
+        assert [(call.status, call.arguments) for call in seen] == [("started", {"city": "Lisbon"})]
+        (kept,) = await store.executions()
+        assert kept.status == "ok"
+        assert store.status.not_durable == 0
+
+
+async def test_it_works_without_the_sink_too(where, tell):
+    async with Store(StoreSettings(url=where, durable=True)) as store:
+        call = tell(store).call("book")
+        assert await store.begun(call)
+        assert await store.begun(call)
+        assert len(await store.executions()) == 1
+
+
+async def test_only_calls_that_happen_once_wait(file):
+    async with Store(StoreSettings(url=str(file), durable=True)) as store:
+
+        @tool(effect="read")
+        async def look() -> str:
+            """Looks."""
+            return "seen"
+
+        tools = AdvancedToolProcessor(tools=[look], policies=store.policies)
+        with locked(file):
+            assert (await tools.execute("look")).ok
+        assert store.status.not_durable == 0
+
+
+def test_without_the_setting_there_is_no_policy(file):
+    assert Store(file).policies == ()
+
+
+async def test_many_that_begin_at_once_share_transactions(file, tell):
+    async with Store(StoreSettings(url=str(file), durable=True)) as store:
+        told = tell(store)
+        begun = await asyncio.gather(*(store.begun(told.call()) for _ in range(1000)))
+        assert all(begun)
+        assert len(await store.executions(limit=None)) == 1000
+
+
+async def test_a_disk_that_does_not_answer_holds_a_call_up_for_a_moment_only(file, tell, caplog):
+    async with Store(StoreSettings(url=str(file), durable=True)) as store:
+        told = tell(store)
+        with locked(file):
+            assert not await store.begun(told.call(), timeout_seconds=0.05)
+        assert store.status.not_durable == 1
+        assert await store.flush(timeout_seconds=20)
+        assert len(await store.executions()) == 1
+    assert "begins that is not on disk yet" in caplog.text
+
+
+async def test_a_call_there_is_no_room_for_goes_on(file, tell):
+    async with Store(StoreSettings(url=str(file), durable=True, max_waiting=1)) as store:
+        told = tell(store)
+        told.start()
+        assert not await store.begun(told.call())
+        assert (store.status.dropped, store.status.not_durable) == (0, 1)

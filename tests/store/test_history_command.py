@@ -1,0 +1,135 @@
+"""`leonidas history` shows what the store has kept."""
+
+import asyncio
+import json
+import time
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from leonidas_tools.cli import history
+from leonidas_tools.store import ReplayEvent, Store
+
+
+@pytest.fixture
+def run(file):
+    def invoke(*arguments):
+        words = [str(each) for each in arguments]
+        place = ["--store", str(file)] if "--config" not in words else []
+        if words and not words[0].startswith("--"):
+            words = [words[0], *place, *words[1:]]
+        else:
+            words = [*place, *words]
+        return CliRunner().invoke(history.commands(), words, catch_exceptions=False)
+
+    return invoke
+
+
+@pytest.fixture
+def kept(file, tell):
+    """A store with two sessions, one of which was left in the middle."""
+
+    async def fill():
+        async with Store(file) as store:
+            kitchen, hall = tell(store), tell(store, "hall", now=time.time() - 60)
+            call = kitchen.start("look", city="Lisbon", token="abc")
+            kitchen.end(call, {"sky": "foggy"})
+            kitchen.run("book", status="failed")
+            hall.start("pay", amount=7)
+
+    asyncio.run(fill())
+
+
+def traces(finished):
+    assert finished.exit_code == 0
+    return [json.loads(line)["trace_id"] for line in finished.stdout.splitlines()]
+
+
+def test_the_newest_calls_are_first(run, kept):
+    assert traces(run("--json")) == ["hall-1", "kitchen-2", "kitchen-1"]
+    assert traces(run("--json", "--oldest-first", "--limit", 1)) == ["kitchen-1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--tool", "look"], ["kitchen-1"]),
+        (["--status", "failed"], ["kitchen-2"]),
+        (["--session", "hall"], ["hall-1"]),
+        (["--user", "ana"], []),
+        (["--since", "2h"], ["hall-1"]),
+        (["--until", "2024-01-01"], ["kitchen-2", "kitchen-1"]),
+        (["--since", "2023-11-14T00:00", "--until", "1m"], ["kitchen-2", "kitchen-1"]),
+        (["--text", "FOGGY"], ["kitchen-1"]),
+    ],
+)
+def test_calls_can_be_filtered(run, kept, options, found):
+    assert traces(run("--json", *options)) == found
+
+
+def test_a_table_says_how_calls_ended(run, kept):
+    lines = run().stdout.splitlines()
+    assert lines[0].split() == list(history._COLUMNS)
+    looked = next(line for line in lines if "look" in line)
+    assert '{"city": "Lisbon", "token": "***"}' in looked
+    assert '{"sky": "foggy"}' in looked
+    assert "1.0 s" in looked
+
+
+def test_a_time_that_is_none_is_wrong_usage(run, kept):
+    with pytest.raises(typer.BadParameter, match="--since is neither a duration"):
+        history._moment("soon", "--since")
+    assert run("--since", "soon").exit_code == 2
+
+
+def test_sessions_are_listed(run, kept):
+    lines = [json.loads(line) for line in run("sessions", "--json").stdout.splitlines()]
+    assert [(line["session"], line["calls"], line["failures"]) for line in lines] == [
+        ("hall", 1, 0),
+        ("kitchen", 2, 1),
+    ]
+    assert "kitchen" in run("sessions").stdout
+
+
+def test_a_session_is_replayed(run, kept):
+    finished = run("replay", "kitchen", "--speed", 0)
+    assert finished.stdout.splitlines() == [
+        '   0.000  start     look  {"city": "Lisbon", "token": "***"}',
+        '   1.000  complete  look in 1.0 s  {"status": "ok", "result": {"sky": "foggy"}}',
+        "   2.000  start     book  {}",
+        '   3.000  failed    book in 1.0 s  {"status": "failed"}',
+    ]
+    assert run("replay", "nowhere").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("speed", "longest", "pauses"),
+    [(1, 5, [0, 2, 5, 0]), (2, 5, [0, 1, 5, 0]), (0, 5, [0, 0, 0, 0]), (1, 60, [0, 2, 30, 0])],
+)
+def test_a_replay_has_the_pauses_of_the_session(speed, longest, pauses):
+    events = [
+        ReplayEvent(at=at, kind="tool_start", tool="t", trace_id="s-1", data={})
+        for at in (100, 102, 132, 131.5)
+    ]
+    assert [pause for pause, _ in history.paced(events, speed, longest)] == pauses
+
+
+def test_what_was_interrupted_is_listed_until_somebody_has_taken_note(run, kept):
+    assert traces(run("interrupted", "--json")) == ["hall-1"]
+    assert "interrupted (may have happened)" in run("interrupted", "--acknowledge").stdout
+    assert traces(run("interrupted", "--json")) == []
+    assert traces(run("--json", "--status", "interrupted")) == ["hall-1"]
+
+
+def test_where_nothing_is_kept_no_file_is_made(run, file):
+    finished = run("--json")
+    assert (finished.exit_code, finished.stdout) == (0, "")
+    assert "Nothing is kept in" in finished.stderr
+    assert not file.exists()
+
+
+def test_the_settings_say_where_the_store_is(run, kept, file, tmp_path):
+    settings = tmp_path / "tools.yaml"
+    settings.write_text(f"version: 1\nstore:\n  url: {file}\n")
+    assert len(traces(run("--config", settings, "--json"))) == 3
