@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 from docstring_parser import parse
 from pydantic.json_schema import GenerateJsonSchema
 
+from leonidas_tools.settings.mcp_settings import (
+    MCPServerSettings,
+    MCPToolConfiguration,
+    OAuthSettings,
+    SamplingSettings,
+)
 from leonidas_tools.settings.models import (
     AlertRule,
-    MCPServerSettings,
     MonitoringSettings,
     PolicySettings,
     Settings,
@@ -61,9 +66,12 @@ def settings_schema() -> dict[str, Any]:
         ConditionSettings,
         LoopSettings,
         MCPServerSettings,
+        MCPToolConfiguration,
         MonitoringSettings,
+        OAuthSettings,
         PolicySettings,
         RuleSettings,
+        SamplingSettings,
         ShowSettings,
         StoreSettings,
         ToolConfiguration,

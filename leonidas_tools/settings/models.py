@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
-    field_serializer,
     model_validator,
 )
 
@@ -24,14 +22,11 @@ from leonidas_tools.settings.fields import (
     Names,
     Number,
     OptionalCount,
-    OptionalDuration,
     OptionalNumber,
     Port,
-    Switch,
-    Texts,
-    Transport,
     mapping,
 )
+from leonidas_tools.settings.mcp_settings import MCPServerSettings
 from leonidas_tools.settings.model import Model
 from leonidas_tools.settings.policy_settings import GuardSettings
 from leonidas_tools.settings.rules import (
@@ -48,6 +43,9 @@ from leonidas_tools.settings.tool_configuration import (
     merge,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 __all__ = [
     "AlertRule",
     "MCPServerSettings",
@@ -56,64 +54,6 @@ __all__ = [
     "Settings",
     "ToolConfiguration",
 ]
-
-
-class MCPServerSettings(Model):
-    """How to reach one MCP server: a command to start, or an address.
-
-    As JSON, the values of `env` and `headers` are masked.
-
-    Args:
-        command: The program to start; it is spoken to over its standard input and output.
-        args: Its arguments.
-        env: Environment variables for it.
-        cwd: The directory it starts in.
-        url: The address of a server that runs already.
-        transport: `stdio`, `http` (streamable) or `sse`; guessed from the other keys.
-        headers: HTTP headers sent with every request.
-        enabled: Whether the server is used.
-        timeout: How long the server may take to answer: seconds, or text such as `10s`.
-        tools: Settings of its tools, by the names the server gives them.
-    """
-
-    command: Name | None = None
-    args: tuple[str, ...] = Field(default=(), repr=False)
-    env: Texts = Field(default={}, repr=False)
-    cwd: Name | None = None
-    url: Name | None = Field(default=None, repr=False)
-    transport: Transport | None = None
-    headers: Texts = Field(default={}, repr=False)
-    enabled: Switch = True
-    timeout: OptionalDuration = None
-    tools: ToolConfigurations = Field(default_factory=dict)
-
-    @field_serializer("env", "headers", when_used="json")
-    def _keep_secret(self, values: dict[str, str]) -> dict[str, str]:
-        return dict.fromkeys(values, "***")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _guess_transport(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping) or data.get("transport") is not None:
-            return data
-        if data.get("command") is not None:
-            return {**data, "transport": "stdio"}
-        is_sse = str(data.get("url") or "").partition("?")[0].rstrip("/").endswith("/sse")
-        return {**data, "transport": "sse" if is_sse else "http"}
-
-    @model_validator(mode="after")
-    def _refuse_contradictions(self) -> Self:
-        if (self.command is None) == (self.url is None):
-            raise ValueError("needs either a command to start or a url to connect to, not both")
-        if (self.transport == "stdio") != (self.command is not None):
-            raise ValueError("transport 'stdio' goes with a command, 'http' and 'sse' with a url")
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise ValueError("url must begin with http:// or https://")
-        unused = ("headers",) if self.command else ("args", "env", "cwd")
-        for key in unused:
-            if getattr(self, key):
-                raise ValueError(f"{key} does nothing with transport {self.transport!r}: remove it")
-        return self
 
 
 class AlertRule(Model):

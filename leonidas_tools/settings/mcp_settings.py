@@ -1,0 +1,195 @@
+"""What can be set of an MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BeforeValidator, Field, field_serializer, model_validator
+
+from leonidas_tools.settings.fields import (
+    Count,
+    Duration,
+    Name,
+    Names,
+    OptionalCount,
+    OptionalDuration,
+    Parameters,
+    Port,
+    Switch,
+    Texts,
+    Transport,
+    mapping,
+)
+from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.tool_configuration import ToolConfiguration
+
+
+class OAuthSettings(Model):
+    """How to get a token for a server over HTTP.
+
+    As JSON, the secret is masked.
+
+    Args:
+        grant: `client_credentials`, for a program that has an account of its own, or
+            `authorization_code`, where a person logs in with the browser, once.
+        client_id: The client's id; with `authorization_code` it is registered with the server
+            when left out, if the server allows that.
+        client_secret: The client's secret.
+        scopes: What is asked for; what the server suggests when left out.
+        callback_port: The port on this machine that the browser comes back to; any free one when
+            left out.
+        login_timeout: How long a person may take to log in.
+    """
+
+    grant: Literal["client_credentials", "authorization_code"] = "authorization_code"
+    client_id: Name | None = None
+    client_secret: Name | None = Field(default=None, repr=False)
+    scopes: Names = ()
+    callback_port: Port = None
+    login_timeout: Duration = 300.0
+
+    @field_serializer("client_secret", when_used="json")
+    def _keep_secret(self, secret: str | None) -> str | None:
+        return None if secret is None else "***"
+
+    @model_validator(mode="after")
+    def _refuse_half_an_account(self) -> Self:
+        if self.grant == "client_credentials" and None in {self.client_id, self.client_secret}:
+            raise ValueError("grant 'client_credentials' needs a client_id and a client_secret")
+        return self
+
+
+class SamplingSettings(Model):
+    """Whether a server may ask a model of ours, and how often.
+
+    Args:
+        enabled: Whether it may; a person is asked each time unless a rule says otherwise.
+        model: The model that answers, as google-genai names it.
+        max_tokens: How long an answer may be, whatever the server asks for.
+        calls_per_minute: How many times in any sixty seconds.
+    """
+
+    enabled: Switch = False
+    model: Name | None = None
+    max_tokens: Count = 1024
+    calls_per_minute: Count = 10
+
+    @model_validator(mode="after")
+    def _needs_a_model(self) -> Self:
+        if self.enabled and self.model is None:
+            raise ValueError("sampling needs a model that answers: name one under 'model'")
+        return self
+
+
+class MCPToolConfiguration(ToolConfiguration):
+    """The settings of one tool of a server.
+
+    Args:
+        name: What the tool is called here, instead of what the server calls it.
+        arguments: Arguments that are always these; the model neither sees nor sets them.
+    """
+
+    name: Name | None = None
+    arguments: Parameters = Field(default={}, repr=False)
+
+
+MCPToolConfigurations: TypeAlias = Annotated[
+    dict[str, Annotated[MCPToolConfiguration, BeforeValidator(mapping)]], BeforeValidator(mapping)
+]
+
+
+class MCPServerSettings(Model):
+    """How to reach one MCP server, a command to start or an address, and what is used of it.
+
+    As JSON, the values of `env` and `headers` are masked.
+
+    Args:
+        command: The program to start; it is spoken to over its standard input and output.
+        args: Its arguments.
+        env: Environment variables for it.
+        cwd: The directory it starts in.
+        url: The address of a server that runs already.
+        transport: `stdio`, `http` (streamable) or `sse`; guessed from the other keys.
+        headers: HTTP headers sent with every request.
+        ca_file: A file of certificates to trust besides those of the system.
+        auth: How to get a token, where the server asks for one.
+        enabled: Whether the server is used.
+        start: `eager` connects at once, `lazy` with the first call of one of its tools, which are
+            known by then from an earlier session.
+        timeout: How long the server may take to answer: seconds, or text such as `10s`.
+        ping_every: How often a server that says nothing is asked whether it is still there.
+        max_message_bytes: How long one message of the server may be; a longer one fails its call.
+        max_tools: How many tools are taken from it.
+        prefix: What stands before the names of all its tools, with `__` between; without it only a
+            name that is taken gets the server's name there.
+        include: The tools that are used, by the server's names for them or by patterns such as
+            `read_*`; all when left out.
+        exclude: The tools that are not.
+        pin: What happens to a tool whose name, description or schema is no longer what it was when
+            first used: `quarantine` refuses its calls until a person trusts it, `warn` only tells.
+        resources: Whether its resources can be listed and read as tools.
+        prompts: Whether its prompts can be listed and used as tools.
+        roots: The directories it is told it may work in.
+        elicitation: Whether it may ask the person a question during a call.
+        sampling: Whether it may ask a model of ours.
+        log_level: What it is asked to log to us; `off` asks for nothing.
+        tools: Settings of its tools, by the names the server gives them.
+    """
+
+    command: Name | None = None
+    args: tuple[str, ...] = Field(default=(), repr=False)
+    env: Texts = Field(default={}, repr=False)
+    cwd: Name | None = None
+    url: Name | None = Field(default=None, repr=False)
+    transport: Transport | None = None
+    headers: Texts = Field(default={}, repr=False)
+    ca_file: Name | None = None
+    auth: OAuthSettings | None = None
+    enabled: Switch = True
+    start: Literal["eager", "lazy"] = "eager"
+    timeout: OptionalDuration = None
+    ping_every: OptionalDuration = 30.0
+    max_message_bytes: Count = 16_777_216
+    max_tools: OptionalCount = None
+    prefix: Name | None = None
+    include: Names | None = None
+    exclude: Names = ()
+    pin: Literal["quarantine", "warn", "off"] = "quarantine"
+    resources: Switch = False
+    prompts: Switch = False
+    roots: Names = ()
+    elicitation: Switch = True
+    sampling: Annotated[SamplingSettings, BeforeValidator(mapping)] = (
+        SamplingSettings.model_construct()
+    )
+    log_level: Literal["debug", "info", "warning", "error", "off"] = "warning"
+    tools: MCPToolConfigurations = Field(default_factory=dict)
+
+    @field_serializer("env", "headers", when_used="json")
+    def _keep_secret(self, values: dict[str, str]) -> dict[str, str]:
+        return dict.fromkeys(values, "***")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _guess_transport(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or data.get("transport") is not None:
+            return data
+        if data.get("command") is not None:
+            return {**data, "transport": "stdio"}
+        is_sse = str(data.get("url") or "").partition("?")[0].rstrip("/").endswith("/sse")
+        return {**data, "transport": "sse" if is_sse else "http"}
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("needs either a command to start or a url to connect to, not both")
+        if (self.transport == "stdio") != (self.command is not None):
+            raise ValueError("transport 'stdio' goes with a command, 'http' and 'sse' with a url")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url must begin with http:// or https://")
+        unused = ("headers", "ca_file", "auth") if self.command else ("args", "env", "cwd")
+        for key in unused:
+            if getattr(self, key):
+                raise ValueError(f"{key} does nothing with transport {self.transport!r}: remove it")
+        return self
