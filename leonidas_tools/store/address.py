@@ -9,6 +9,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.user_data import data_directory
 
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 _DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgresql"}
@@ -16,9 +17,7 @@ _DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgr
 
 def default_file() -> Path:
     """The file in the user's data directory that holds where no other place is named."""
-    from platformdirs import user_data_path
-
-    return user_data_path("leonidas", appauthor=False) / "leonidas.db"
+    return data_directory() / "leonidas.db"
 
 
 def database_url(where: str | Path | None) -> URL:

@@ -1,4 +1,4 @@
-"""`leonidas mcp`: how the MCP servers of the settings do."""
+"""`leonidas mcp list`: how the MCP servers of the settings do."""
 
 import asyncio
 from pathlib import Path
@@ -7,14 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from leonidas_tools.cli.places import default_config
-
-
-def commands() -> typer.Typer:
-    """The commands about MCP servers."""
-    app = typer.Typer(help="The MCP servers of the settings.")
-    app.callback()(lambda: None)  # keeps `list` a command of its own
-    app.command("list")(list_servers)
-    return app
 
 
 def list_servers(

@@ -1,0 +1,31 @@
+"""Where what is kept of an MCP server lies: its tokens, its pins."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from leonidas_tools.user_data import data_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SHOWN_CHARACTERS = 40
+
+
+def data_file(server: str, kind: str) -> Path:
+    """The file for something of a server, in the user's data directory; its folder may be missing.
+
+    Args:
+        server: The server's name, whatever it holds: two names never share a file, also where
+            files are called the same in capitals.
+        kind: What is kept, such as `tokens`.
+
+    Example:
+        >>> data_file("Notes & more", "tokens").name
+        'notes-more-9786560a.tokens.json'
+    """
+    legible = re.sub(r"[^a-z0-9]+", "-", server.lower()).strip("-")[:_SHOWN_CHARACTERS]
+    digest = hashlib.sha256(server.encode()).hexdigest()[:8]
+    return data_directory() / "mcp" / f"{legible or 'server'}-{digest}.{kind}.json"

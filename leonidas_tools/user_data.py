@@ -1,0 +1,25 @@
+"""Where what belongs to a user is kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "LEONIDAS_DATA_DIR"
+"""The environment variable that names another directory."""
+
+
+def data_directory() -> Path:
+    """The user's data directory: that of `LEONIDAS_DATA_DIR`, else the system's; made by nobody.
+
+    Example:
+        >>> os.environ["LEONIDAS_DATA_DIR"] = "/srv/leonidas"
+        >>> data_directory().as_posix()
+        '/srv/leonidas'
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    from platformdirs import user_data_path
+
+    return user_data_path("leonidas", appauthor=False)
