@@ -18,6 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
+from leonidas_tools.mcp.asks import Asks
 from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.errors import server_down, server_lost
 from leonidas_tools.mcp.http import NOT_SENT, SESSION_GONE, http_streams, sse_streams, why
@@ -44,13 +45,17 @@ class Connection:
     Args:
         name: The server's name.
         settings: How to reach it.
+        asks: Answers what the server asks.
     """
 
-    def __init__(self, name: str, settings: MCPServerSettings) -> None:
+    def __init__(
+        self, name: str, settings: MCPServerSettings, asks: Asks | None = None
+    ) -> None:
         self.lost: str | None = None
         """Why the server is gone, once it is."""
         self._name = name
         self._settings = settings
+        self._asks = asks or Asks()
         self._redact = Redaction(settings)
         self._stack = AsyncExitStack()
         self._stdio: StdioServer | None = None
@@ -188,7 +193,11 @@ class Connection:
         else:
             transport = http_streams(str(settings.url), headers, self._doubt)
         return Client(
-            transport, client_info=_client_info(), message_handler=self._on_message, cache=None
+            transport,
+            client_info=_client_info(),
+            message_handler=self._on_message,
+            cache=None,
+            **self._asks.client_options(),
         )
 
     def _doubt(self, what: str) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls import ToolResult
     from leonidas_tools.context import ToolContext
+    from leonidas_tools.mcp.asks import Asks
     from leonidas_tools.mcp.connection import Connection
     from leonidas_tools.settings.models import MCPServerSettings
 
@@ -47,10 +48,15 @@ class MCPServer:
         name: The server's name.
         settings: How to reach it.
         on_tools: Called with its tools each time they have been listed.
+        asks: Answers what the server asks.
     """
 
     def __init__(
-        self, name: str, settings: MCPServerSettings, on_tools: Callable[[list[AnyTool]], None]
+        self,
+        name: str,
+        settings: MCPServerSettings,
+        on_tools: Callable[[list[AnyTool]], None],
+        asks: Asks | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -59,6 +65,7 @@ class MCPServer:
         """Why the server was last found down, in a sentence."""
         self._reason = "it has not been started"
         self._on_tools = on_tools
+        self._asks = asks
         self._definitions = Definitions(name, self._call)
         self._connection: Connection | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -131,7 +138,7 @@ class MCPServer:
         """Connects, and serves calls until the connection ends."""
         from leonidas_tools.mcp.connection import Connection
 
-        connection = Connection(self.name, self.settings)
+        connection = Connection(self.name, self.settings, self._asks)
         error: BaseException | None = None
         try:
             async with asyncio.timeout(self._limit_seconds) as guard, connection:

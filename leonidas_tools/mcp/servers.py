@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from leonidas_tools.mcp.asks import Asks
     from leonidas_tools.mcp.definitions import AnyTool
     from leonidas_tools.mcp.server import MCPServer
     from leonidas_tools.registry import ToolRegistry
@@ -29,6 +30,7 @@ class MCPServers:
     Args:
         registry: Where the tools are registered.
         servers: Settings by server name.
+        asks: Answers what the servers ask.
 
     Example:
         >>> from leonidas_tools.registry import ToolRegistry
@@ -36,8 +38,14 @@ class MCPServers:
         []
     """
 
-    def __init__(self, registry: ToolRegistry, servers: Mapping[str, MCPServerSettings]) -> None:
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        servers: Mapping[str, MCPServerSettings],
+        asks: Asks | None = None,
+    ) -> None:
         self.registry = registry
+        self._asks = asks
         self._servers: dict[str, MCPServer] = {}
         self._tools: dict[str, _ServerTools] = {}
         self._users = 0
@@ -121,7 +129,7 @@ class MCPServers:
             if self._servers.get(name) is server:
                 tools.update(listed)
 
-        self._servers[name] = server = MCPServer(name, settings, on_tools)
+        self._servers[name] = server = MCPServer(name, settings, on_tools, self._asks)
         if self._users:
             server.start()
 
