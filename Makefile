@@ -21,7 +21,7 @@ run: $(READY)  ## a session with tools: simulated, or real with GEMINI_API_KEY
 	@if [ -z "$$GEMINI_API_KEY$$GOOGLE_API_KEY" ] && [ ! -f .env ] && command -v npx >/dev/null 2>&1 \
 		&& echo "Fetching $(NODE_SERVER), since there is Node" \
 		&& npx --yes --package $(NODE_SERVER) true 2>/dev/null; \
-	then LEONIDAS_EVERYTHING=true $(BIN)/leonidas run demo tools_change everything; \
+	then LEONIDAS_EVERYTHING=true $(BIN)/leonidas run demo policies tools_change everything; \
 	else $(BIN)/leonidas run; fi
 
 test: $(READY)  ## all tests, with the examples of README, docstrings and notebooks

@@ -11,6 +11,8 @@ from leonidas_tools.errors import LeonidasError
 
 _USAGE = 2
 _INTERRUPTED = 130
+_SHOWN_BY_RUN = ("leonidas_tools.live.runner", "leonidas_tools.policies.loop_guard")
+"""What logs as warnings what `leonidas run` shows: lost connections, and loops."""
 
 
 def main() -> None:
@@ -65,5 +67,6 @@ def _configure_logging(
     text = "%(asctime)s %(levelname)s %(name)s: %(message)s" if verbose else "leonidas: %(message)s"
     logging.basicConfig(level=logging.WARNING, format=text)
     logging.getLogger("leonidas_tools").setLevel(logging.DEBUG if verbose else logging.WARNING)
-    if not verbose:  # `run` shows what becomes of connections
-        logging.getLogger("leonidas_tools.live.runner").setLevel(logging.ERROR)
+    if not verbose:
+        for shown in _SHOWN_BY_RUN:
+            logging.getLogger(shown).setLevel(logging.ERROR)

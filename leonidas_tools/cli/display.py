@@ -22,8 +22,12 @@ _STYLES = {
     "retry": "dim",
     "fallback": "dim",
     "undo": "dim",
-    "asked": "magenta",
-    "decided": "magenta",
+    "asked": "bold magenta",
+    "approved": "bold green",
+    "denied": "bold red",
+    "cached": "bold blue",
+    "spilled": "bold blue",
+    "stopped": "bold red",
     "late": "green",
     "cancelled": "magenta",
     "interrupted": "magenta",
@@ -41,11 +45,16 @@ _EVENTS = {
     "tools_changed": "tools",
     "malformed_function_call": "malformed",
     "approval_request": "asked",
-    "approval_answer": "decided",
     "late_result": "late",
 }
+_DECISIONS = {
+    **dict.fromkeys(("approve", "edit", "always", "proceed"), "approved"),
+    **dict.fromkeys(("deny", "cancel"), "denied"),
+}
+_SPILLED = frozenset({"handle", "preview"})
 _BEFORE_TEXT = 22
 _SHORTEST_TEXT = 40
+_LONGEST_TEXT = 1000
 
 
 class Display(Protocol):
@@ -112,6 +121,8 @@ class Lines:
 def _style_of(data: Mapping[str, Any]) -> str:
     """Whether an answer is good news; all else that has no style of its own is."""
     status = data.get("response", {}).get("status", "ok")
+    if status == "pending_approval":
+        return "magenta"
     return "green" if status in ("ok", "no_results") else "red"
 
 
@@ -125,14 +136,9 @@ def _told(happening: Happening, width: int) -> tuple[str, str]:
         case "called":
             text = f"{tool}({_arguments(data['arguments'])})"
         case "answered":
-            response = {
-                k: v for k, v in data["response"].items() if k not in ("status", "retryable")
-            }
-            told = response.get("result", response.get("message", response))
-            status = data["response"].get("status", "answered")
-            text = f"{tool}: {status} in {_duration(data['seconds'])}"
-            text += ", told after the reconnect" if data.get("after_reconnect") else ""
-            text += f"  {terminal.one_line(told, width)}" if response else ""
+            return _how_answered(data), terminal.one_line(_answer(data), width)
+        case "approval_answer":
+            return _decided(data)
         case "progress" | "retry" | "fallback" | "undo":
             text = f"{tool}: {progress_text(data)}"
         case "go_away":
@@ -144,12 +150,45 @@ def _told(happening: Happening, width: int) -> tuple[str, str]:
     return happening.kind, terminal.one_line(text, width)
 
 
+def _decided(data: Mapping[str, Any]) -> tuple[str, str]:
+    """What was decided about a call, and by whom."""
+    how = "" if data["decision"] in ("approve", "deny") else f" ({data['decision']})"
+    by = f"the rule {data['rule']!r}" if data.get("rule") else str(data.get("by"))
+    return _DECISIONS.get(data["decision"], "decided"), f"{data['tool']}, by {by}{how}"
+
+
+def _how_answered(data: Mapping[str, Any]) -> str:
+    """What stands out of an answer: that it did not run, not now, or said more than is shown."""
+    response = data["response"]
+    result = response.get("result")
+    if response.get("status") == "loop":
+        return "stopped"
+    if data.get("cached"):
+        return "cached"
+    return "spilled" if isinstance(result, dict) and result.keys() == _SPILLED else "answered"
+
+
+def _answer(data: Mapping[str, Any]) -> str:
+    """An answer in a line: its status, and what the model is told besides."""
+    response = {k: v for k, v in data["response"].items() if k not in ("status", "retryable")}
+    status = data["response"].get("status", "answered")
+    text = f"{data['tool']}: {status} in {_duration(data['seconds'])}"
+    if data.get("after_reconnect"):
+        text += ", told after the reconnect"
+    asks = status == "pending_approval" and "result" in response  # its message is for the model
+    keys = ("result",) if asks else ("message", "result")
+    told = [response[key] for key in keys if key in response]
+    said = [terminal.one_line(each, _LONGEST_TEXT) for each in told or [response] if each != {}]
+    return " ".join([text, *said])
+
+
 def _event_text(kind: str, data: Mapping[str, Any]) -> str:
     """What has happened to the connection, or was asked and answered about a call."""
     match kind:
-        case "approval_request" | "approval_answer" | "late_result":
-            what = (data.get(key) for key in ("decision", "response", "rule", "by"))
-            return f"{data['tool']}: {', '.join(str(each) for each in what if each)}"
+        case "approval_request":
+            return f"{data['tool']}: the rule {data['rule']!r} wants a yes of the user"
+        case "late_result":
+            return f"{data['tool']}: {terminal.one_line(data['response'], _LONGEST_TEXT)}"
         case "connection_lost":
             return f"{data['reason'] or data['code']}; a new connection follows"
         case "tools_changed":

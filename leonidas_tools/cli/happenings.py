@@ -89,6 +89,7 @@ class Listener:
         self._names: dict[str, str] = {}
         self._called_at: dict[str, float] = {}
         self._called_on: dict[str, int] = {}
+        self._cached: set[str] = set()
 
     def happening(self, kind: str, **data: Any) -> Happening:
         """Something that happens now."""
@@ -123,6 +124,8 @@ class Listener:
         self._words += words
 
     def _event(self, event: dict[str, Any]) -> Iterator[Happening]:
+        if event.get("cached"):  # the answer itself, which follows, does not say so
+            self._cached.add(event["call_id"] or "")
         if event["event"] in _PROGRESS:
             told = {k: v for k, v in event.items() if k not in _COMMON_KEYS}
             kind = event["event"].removeprefix("tool_")
@@ -176,6 +179,7 @@ class Listener:
             tool=response.name,
             seconds=round(seconds, 4),
             response=response.response or {},
+            **({"cached": True} if identifier in self._cached else {}),
             **({"after_reconnect": True} if renewed else {}),
         )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
-DEMO = ("demo", "tools_change")
+DEMO = ("demo", "policies", "tools_change")
 _INTERRUPTED = 130
 
 

@@ -1,4 +1,4 @@
-"""A few small tools to try things out with: made-up weather, dice, coins, flights, money."""
+"""A few small tools to try things out with: made-up weather, dice, coins, flights, a log, money."""
 
 from __future__ import annotations
 
@@ -93,6 +93,18 @@ async def offer_coin(offered: bool, ctx: ToolContext) -> dict[str, Any]:
     return {"offered": offered}
 
 
+@tool(effect="read", tags=["home"])
+def read_log(room: str) -> str:
+    """Reads what the devices of a room have noted today, minute by minute (made up).
+
+    Args:
+        room: Which room.
+    """
+    minutes = [f"{minute // 60:02}:{minute % 60:02} {room}: all is well" for minute in range(1440)]
+    minutes[720] = f"12:00 {room}: error: the oven does not answer"
+    return "\n".join(minutes)
+
+
 @tool(effect="once", tags=["money"], requires_approval=True)
 async def send_money(
     to: str, amount: Annotated[float, Field(gt=0, le=10_000)], currency: str = "EUR"
@@ -112,5 +124,6 @@ TOOLS: tuple[Tool[..., Any], ...] = (
     roll_dice,
     search_flights,
     offer_coin,
+    read_log,
     send_money,
 )

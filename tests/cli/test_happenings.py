@@ -126,6 +126,41 @@ def test_tools_that_came_and_went_are_named_also_where_a_new_connection_declares
         ),
         ("go_away", {"time_left": "5s"}, "go_away     the server ends the connection in 5s"),
         (
+            "approval_request",
+            {"tool": "pay", "rule": "much money"},
+            "asked       pay: the rule 'much money' wants a yes of the user",
+        ),
+        (
+            "approval_answer",
+            {"tool": "pay", "decision": "approve", "by": "voice"},
+            "approved    pay, by voice",
+        ),
+        (
+            "approval_answer",
+            {"tool": "pay", "decision": "cancel", "by": "expiry"},
+            "denied      pay, by expiry (cancel)",
+        ),
+        (
+            "approval_answer",
+            {"tool": "pay", "decision": "audit", "by": "rule", "rule": "autonomous"},
+            "decided     pay, by the rule 'autonomous' (audit)",
+        ),
+        (
+            "answered",
+            {"tool": "pay", "seconds": 0.25, "response": {"status": "ok", "result": {}}},
+            "answered    pay: ok in 250 ms",
+        ),
+        (
+            "answered",
+            {
+                "tool": "search",
+                "seconds": 0.001,
+                "response": {"status": "ok", "result": [1], "message": "Again."},
+                "cached": True,
+            },
+            "cached      search: ok in 1 ms Again. [1]",
+        ),
+        (
             "progress",
             {"tool": "search", "filler": True, "message": "One moment."},
             'progress    search: fills the silence: "One moment."',

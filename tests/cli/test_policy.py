@@ -27,7 +27,9 @@ RULES = {
 @pytest.fixture
 def levels_are_kept():
     """The program sets how much is logged, which is not for the tests that follow."""
-    loggers = [logging.getLogger(name) for name in ("leonidas_tools", "leonidas_tools.live.runner")]
+    shown = ("live.runner", "policies.loop_guard")
+    names = ["leonidas_tools", *(f"leonidas_tools.{name}" for name in shown)]
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     yield
     for logger, level in zip(loggers, levels, strict=True):

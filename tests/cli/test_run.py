@@ -2,6 +2,7 @@ import functools
 import json
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -16,6 +17,7 @@ from leonidas_tools.live.simulator import (
     WaitForInput,
 )
 
+SHIPPED = Path(__file__).parents[2] / "config" / "tools.yaml"
 WEATHER = {"city": "Lisbon", "sky": "foggy", "degrees": 9, "unit": "celsius"}
 
 
@@ -45,6 +47,7 @@ def test_the_demo_plays_from_any_folder_with_its_mcp_server(leonidas):
     assert 'called      get_current_time(timezone="Asia/Tokyo")\n' in finished.stdout
     assert "cancelled   search_flights\n" in finished.stdout
     assert "\n9 calls: 8 answered once, 1 cancelled; all is well\n" in finished.stdout
+    assert "\n11 calls: 11 answered once, 0 cancelled; all is well\n" in finished.stdout
     assert "tools       +flip_coin\n" in finished.stdout  # while the model talks
     assert finished.stdout.endswith("\n4 calls: 4 answered once, 0 cancelled; all is well\n")
     assert finished.stderr == "Starting MCP servers: time\n"
@@ -66,6 +69,29 @@ def test_a_tool_that_asks_first_runs_only_after_the_user_has_said_yes(leonidas, 
     assert answers["agreed"]["result"]["result"] == sent
     decided = [(e["decision"], e["by"]) for e in told if e["event"] == "approval_answer"]
     assert decided == [("approve", "voice"), ("deny", "voice")]
+
+
+def test_what_a_policy_does_is_seen_at_the_beginning_of_its_line(leonidas, tmp_path):
+    shipped = yaml.safe_load(SHIPPED.read_text())
+    (tmp_path / "tools.yaml").write_text(yaml.safe_dump({**shipped, "mcp_servers": {}}))
+    finished = leonidas("run", "policies", "--speed", "inf", "--config", "tools.yaml")
+    assert finished.returncode == 0, finished.stderr
+    told = [line[10:].partition(":")[0].split() for line in finished.stdout.splitlines()]
+    marks = ("asked", "approved", "denied", "cached", "stopped", "spilled")
+    assert [tuple(words[:2]) for words in told if words and words[0] in marks] == [
+        ("asked", "send_money"),
+        ("approved", "send_money,"),
+        ("asked", "send_money"),
+        ("denied", "send_money,"),
+        ("cached", "get_weather"),
+        ("cached", "get_weather"),
+        ("cached", "get_weather"),
+        ("stopped", "get_weather"),
+        ("spilled", "read_log"),
+    ]
+    assert "the same result 3 times running" in finished.stdout  # the model is told
+    assert "12:00 kitchen: error: the oven does not answer" in finished.stdout  # by read_result
+    assert finished.stderr == ""
 
 
 def test_a_session_is_a_json_object_a_line(leonidas, settings):

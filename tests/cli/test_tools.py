@@ -33,6 +33,7 @@ def test_the_list_can_be_of_one_category(run):
         "roll_dice",
         "search_flights",
         "offer_coin",
+        "read_log",
         "send_money",
     ]
 
