@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.event_stream.schema import VERSION
@@ -25,6 +25,10 @@ _START = EventKind.START
 _ASKED = EventKind.APPROVAL_REQUEST
 _CONNECTED = frozenset({"connection_opened", "connection_renewed"})
 _DISCONNECTED = frozenset({"connection_lost", "connection_refused"})
+
+
+def _nobody() -> None:
+    return None
 
 
 class EventStream:
@@ -70,11 +74,13 @@ class EventStream:
         self._recording = False
         self._subscriptions: tuple[Subscription, ...] = ()
         self._sessions: WeakSet[ToolSession] = WeakSet()
+        self._latest: Callable[[], ToolSession | None] = _nobody
         self._live: dict[str, dict[str, Any]] = {}
 
     def __call__(self, event: ToolEvent) -> None:
         """Takes in what has happened to a call."""
-        if event.kind is _START:
+        if event.kind is _START and event.call.session is not self._latest():
+            self._latest = ref(event.call.session)  # else every call would look for it in the set
             self._sessions.add(event.call.session)
         if self._recording:
             body = event.to_json()

@@ -93,7 +93,10 @@ class Monitor:
         elif waiting == 1:
             self._count_soon()
         for subscriber in self._subscribers:
-            self._tell(subscriber, event)
+            try:
+                subscriber(event)
+            except Exception as error:  # noqa: BLE001 - whoever listens must not break a call
+                _log.warning("A subscriber of events failed: %s", described(error))
 
     @property
     def ledger(self) -> Ledger:
@@ -267,9 +270,3 @@ class Monitor:
             except Exception as error:  # noqa: BLE001 - what counts a call must not break it
                 kind, name = event.kind.value, event.call.name
                 _log.warning("The event %s of %r was not counted: %s", kind, name, described(error))
-
-    def _tell(self, subscriber: Sink, event: ToolEvent) -> None:
-        try:
-            subscriber(event)
-        except Exception as error:  # noqa: BLE001 - whoever listens must not break a call
-            _log.warning("A subscriber of events failed: %s", described(error))
