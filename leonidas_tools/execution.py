@@ -13,7 +13,7 @@ from leonidas_tools.functions import caller, runs_in_thread, takes_context, undo
 from leonidas_tools.guards import Guards
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.lanes import lane_key
-from leonidas_tools.overrides import effect_of, either, on_cancel_of, refused
+from leonidas_tools.overrides import effect_of, either, on_cancel_of, quarantined, refused
 from leonidas_tools.policies.approval import Approval
 from leonidas_tools.policies.base import Policy, compose
 from leonidas_tools.policies.dependencies import Dependencies
@@ -100,7 +100,7 @@ class Compiler:
         tool, settings = call.tool, call.settings
         assert tool is not None
         if settings is None:
-            settings = self.settings.for_tool(call.name)
+            settings = self.settings.for_tool(call.name, tool.origin)
         key = (call.name, _has_own_policy(call))
         plan = self._plans.get(key)
         if plan is not None and plan[0] is tool and plan[1] is settings:
@@ -110,7 +110,7 @@ class Compiler:
         return run
 
     def _compile(self, tool: AnyTool, settings: ToolConfiguration, *, guarded: bool) -> Run:
-        refusal = refused(tool, settings)
+        refusal = refused(tool, settings) or quarantined(tool)
         outer = self.guards.outermost(tool, settings)
         if refusal is not None:
             return compose(outer, partial(_refuse, result=refusal))
@@ -229,7 +229,7 @@ class Compiler:
         tool = self.registry.get(name)
         if tool is None:
             return None
-        settings = self.settings.for_tool(name)
+        settings = self.settings.for_tool(name, tool.origin)
         alone = settings.model_copy(update={"fallback_tools": ()})
         other = replace(call, name=name, tool=tool, settings=settings)
         run = self._compile(tool, alone, guarded=_has_own_policy(call))
@@ -237,7 +237,9 @@ class Compiler:
 
     def _has_tool(self, name: str) -> bool:
         tool = self.registry.get(name)
-        return tool is not None and refused(tool, self.settings.for_tool(name)) is None
+        if tool is None or quarantined(tool) is not None:
+            return False
+        return refused(tool, self.settings.for_tool(name, tool.origin)) is None
 
 
 async def _sent(call: ToolCall, run: Run, *, max_bytes: int) -> ToolResult:

@@ -151,11 +151,12 @@ class Executor:
             call: A call that was not run.
             arguments: What it is to be run with.
         """
+        tool = self.registry.get(call.name)
         return replace(
             call,
             arguments=arguments,
-            tool=self.registry.get(call.name),
-            settings=self.settings.for_tool(call.name),
+            tool=tool,
+            settings=self.settings.for_tool(call.name, None if tool is None else tool.origin),
             number=next(call.session.numbers),
         )
 

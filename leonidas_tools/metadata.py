@@ -154,6 +154,19 @@ FINAL_ANSWERS = ("ok", "error", "late")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ToolOrigin:
+    """Where a tool comes from that is not run here.
+
+    Args:
+        server: The MCP server it belongs to.
+        tool: What the server calls it, whatever it is called here.
+    """
+
+    server: str
+    tool: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolMetadata:
     """All that is known of a tool but its function.
 
@@ -191,6 +204,8 @@ class ToolMetadata:
         cpu_bound: Whether it runs in a process of its own.
         status: Whether it can be called.
         version: The tool's own version, where it has one.
+        origin: The server it comes from; settings and rules reach it by what it is called there.
+        quarantine: Why its calls are denied although it is declared; `None` lets them run.
     """
 
     name: str
@@ -221,6 +236,8 @@ class ToolMetadata:
     cpu_bound: bool = False
     status: ToolStatus = ToolStatus.ACTIVE
     version: str | None = None
+    origin: ToolOrigin | None = None
+    quarantine: str | None = None
 
 
 def _filler_after(value: float | str) -> float | str:

@@ -43,6 +43,17 @@ def repeats_after_resume(tool: AnyTool, settings: ToolConfiguration) -> bool:
     return bool(either(settings.repeat_after_resume, tool.metadata.repeat_after_resume))
 
 
+def quarantined(tool: AnyTool) -> ToolResult | None:
+    """What a tool answers that is declared but not trusted; `None` for one that is."""
+    if tool.metadata.quarantine is None:
+        return None
+    return ToolResult(
+        status=ResultStatus.DENIED,
+        message=tool.metadata.quarantine,
+        reason_code="quarantined",
+    )
+
+
 def refused(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:
     """What a tool answers that is switched off; `None` for one that is not."""
     status = either(settings.status, tool.metadata.status)

@@ -15,6 +15,7 @@ from leonidas_tools.metadata import (
     ToolCategory,
     ToolEffect,
     ToolMetadata,
+    ToolOrigin,
     ToolPriority,
     ToolScheduling,
     ToolStatus,
@@ -37,6 +38,7 @@ __all__ = [
     "ToolCategory",
     "ToolEffect",
     "ToolMetadata",
+    "ToolOrigin",
     "ToolPriority",
     "ToolScheduling",
     "ToolStatus",
@@ -162,6 +164,11 @@ class Tool(Generic[P, R]):
     def name(self) -> str:
         """The tool's own name."""
         return self.metadata.name
+
+    @property
+    def origin(self) -> ToolOrigin | None:
+        """The server it comes from, where it comes from one."""
+        return self.metadata.origin
 
     def with_options(self, **options: Any) -> Tool[P, R]:
         """The same tool with some options changed."""

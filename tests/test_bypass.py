@@ -17,6 +17,7 @@ from leonidas_tools import (
 )
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.metadata import ToolOrigin
 from leonidas_tools.policies.hooks import Before
 from leonidas_tools.rules.rule import Decide, Rule
 from tests.approvals.bench import Bank
@@ -161,6 +162,44 @@ async def test_a_rule_holds_for_the_twin_of_an_mcp_tool(pattern):
     bank = Bank(mcp("delete"), mcp("files__delete"), policies={"rules": rules})
     for name in ("delete", "files__delete"):
         assert (await bank.call(name)).status == "denied"
+    assert ran == []
+
+
+@pytest.mark.parametrize("decide", ["deny", "ask"])
+@pytest.mark.parametrize("pattern", ["delete", "files__delete", "del*"])
+@pytest.mark.parametrize(
+    "name", ["delete", "files__delete", "files__delete_2", "fs__delete", "wipe"]
+)
+async def test_a_rule_holds_whatever_an_mcp_tool_is_called_here(name, pattern, decide):
+    ran = []
+    origin = ToolOrigin(server="files", tool="delete")
+    odd = Tool(lambda: ran.append(name), name=name, category="mcp", effect="once", origin=origin)
+    bank = Bank(odd, policies={"rules": [{"name": "keep", "tools": pattern, "decide": decide}]})
+    assert (await bank.call(name)).status in NOT_RUN
+    parts = [call(name, {}, id="1")]
+    assert statuses(await play(bank.tools.in_session(bank.session), parts))[0] in NOT_RUN
+    assert ran == []
+
+
+async def test_a_tool_in_quarantine_is_declared_and_never_runs():
+    ran = []
+    odd = Tool(
+        lambda: ran.append("odd"), name="odd", quarantine="It has changed.", requires_approval=True
+    )
+
+    @tool(effect="read", retry_attempts=0, fallback_tools=["odd"])
+    async def down() -> None:
+        raise ConnectionError
+
+    bank = Bank(odd, down)
+    declared = bank.tools.declarations()[0].function_declarations
+    assert "odd" in [each.name for each in declared]
+    result = await bank.call("odd")
+    assert (result.status, result.message) == ("denied", "It has changed.")
+    assert (result.reason_code, result.retryable) == ("quarantined", False)
+    heard = await play(bank.tools.in_session(bank.session), [call("odd", {}, id="1")])
+    assert statuses(heard) == ["denied"]
+    assert not (await bank.call("down")).ok
     assert ran == []
 
 

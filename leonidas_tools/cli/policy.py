@@ -122,7 +122,8 @@ def _rules(tools: "AdvancedToolProcessor", name: str) -> "ToolRules":
     from leonidas_tools.rules.subject import subject_of
 
     settings = tools.settings.current
-    subject = subject_of(tools.registry[name].metadata, settings.for_tool(name))
+    tool = tools.registry[name]
+    subject = subject_of(tool.metadata, settings.for_tool(name, tool.origin))
     return RuleBook(settings.policies.all_rules()).for_tool(subject)
 
 

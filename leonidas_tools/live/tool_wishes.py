@@ -32,7 +32,7 @@ def filler_for(tools: AdvancedToolProcessor, declared_name: str) -> Filler | Non
     tool = tools.registry.find(declared_name)
     if tool is None:
         return None
-    settings = tools.settings.current.for_tool(tool.name)
+    settings = tools.settings.current.for_tool(tool.name, tool.origin)
     after = either(settings.filler_after, tool.metadata.filler_after_seconds)
     if after is None:
         return None
@@ -56,7 +56,7 @@ def may_repeat(tools: DeclaresTools, declared_name: str, given: bool) -> bool:
     tool = tools.registry.find(declared_name)
     if tool is None:
         return False
-    settings = tools.settings.current.for_tool(tool.name)
+    settings = tools.settings.current.for_tool(tool.name, tool.origin)
     if given and effect_of(tool, settings) is ToolEffect.READ:
         return True
     return repeats_after_resume(tool, settings)

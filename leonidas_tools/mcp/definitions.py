@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leonidas_tools.calls import ToolResult
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import SchemaError
-from leonidas_tools.tool import Tool, ToolCategory, ToolEffect
+from leonidas_tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
 
 if TYPE_CHECKING:
     import mcp_types
@@ -82,6 +82,7 @@ class Definitions:
             effect=effect,
             lane=f"mcp:{self._server}",
             tags=("mcp", self._server),
+            origin=ToolOrigin(server=self._server, tool=name),
         )
 
 

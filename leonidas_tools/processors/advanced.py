@@ -156,7 +156,9 @@ class AdvancedToolProcessor(Stage):
             called_as=name,
             session=session,
             tool=tool,
-            settings=None if tool is None else self.executor.settings.for_tool(tool.name),
+            settings=None
+            if tool is None
+            else self.executor.settings.for_tool(tool.name, tool.origin),
             number=next(session.numbers),
         )
         if tool is None:

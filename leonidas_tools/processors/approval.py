@@ -53,6 +53,8 @@ class VoiceApproval:
         settings = self._settings.current
         rules = RuleBook(settings.policies.all_rules())
         return any(
-            rules.for_tool(subject_of(tool.metadata, settings.for_tool(tool.name))).may_ask
+            rules.for_tool(
+                subject_of(tool.metadata, settings.for_tool(tool.name, tool.origin))
+            ).may_ask
             for tool in self._registry
         )

@@ -59,7 +59,7 @@ class ConfigurationProcessor(Stage):
                     continue
                 executor: Executor = part.metadata[TOOL_EXECUTOR]
                 executor.apply(self.settings.current)
-                pinned = call.under(self.settings.current.for_tool(call.name))
+                pinned = call.under(self.settings.current.for_tool(call.name, call.tool.origin))
                 result = refused(call.tool, pinned.settings)  # type: ignore[arg-type]  # just set
                 if result is None:
                     assert isinstance(part, CallPart)

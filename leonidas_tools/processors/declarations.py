@@ -43,7 +43,7 @@ def _declaration(
 ) -> types.FunctionDeclaration:
     if tool not in schemas:
         schemas[tool] = for_gemini(without_presets(tool.declared_parameters[0]))
-    own, configured = tool.metadata, settings.for_tool(tool.name)
+    own, configured = tool.metadata, settings.for_tool(tool.name, tool.origin)
     behavior: ToolBehavior | None = configured.behavior or own.behavior
     return types.FunctionDeclaration(
         name=registry.declared_name(own.name),

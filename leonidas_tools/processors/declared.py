@@ -65,10 +65,10 @@ class DeclaredTools:
         self.prepare()
         settings = self.settings.current
         rules, mode = RuleBook(settings.policies.all_rules()), settings.policies.mode
-        on = [t for t in self.registry if refused(t, settings.for_tool(t.name)) is None]
+        on = [t for t in self.registry if refused(t, settings.for_tool(t.name, t.origin)) is None]
         if not rules.may_deny(mode):
             return self.choose(on)
-        subjects = [subject_of(t.metadata, settings.for_tool(t.name)) for t in on]
+        subjects = [subject_of(t.metadata, settings.for_tool(t.name, t.origin)) for t in on]
         allowed = [
             tool
             for tool, subject in zip(on, subjects, strict=True)

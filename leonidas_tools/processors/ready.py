@@ -81,8 +81,8 @@ class ReadyTools:
             self._registry.unregister(name)
 
     def _spills(self, tool: AnyTool) -> bool:
-        said = self._settings.current.for_tool(tool.name).overflow
+        said = self._settings.current.for_tool(tool.name, tool.origin).overflow
         return either(said, tool.metadata.overflow) is Overflow.SPILL
 
     def _can_be_called(self, tool: AnyTool) -> bool:
-        return refused(tool, self._settings.current.for_tool(tool.name)) is None
+        return refused(tool, self._settings.current.for_tool(tool.name, tool.origin)) is None

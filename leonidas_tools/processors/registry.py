@@ -112,7 +112,7 @@ class ToolRegistryProcessor(Stage):
         return {**describe(self.registry, tool), "available": self._is_available(tool)}
 
     def _is_available(self, tool: AnyTool) -> bool:
-        return refused(tool, self.executor.settings.for_tool(tool.name)) is None
+        return refused(tool, self.executor.settings.for_tool(tool.name, tool.origin)) is None
 
 
 def _load(target: str) -> Callable[..., Any]:

@@ -52,7 +52,8 @@ class Rule:
     Args:
         name: What it is called.
         decide: What becomes of the calls it is about.
-        tools: Own names of tools, with wildcards; of an MCP tool also `server__tool`.
+        tools: Own names of tools, with wildcards; of an MCP tool also `server__tool`, and where
+            it asks or denies also what the server calls it.
         categories: Categories of tools.
         tags: Words, of which a tool has one.
         effects: Effects of tools.
@@ -105,8 +106,10 @@ class Rule:
 
     def fits(self, subject: Subject) -> bool:
         """Whether it is about a tool, whatever the call."""
+        holds_back = self.decide in (Decide.ASK, Decide.DENY)
+        names = subject.all_names if holds_back else subject.names
         return (
-            (not self.tools or any(fnmatchcase(n, p) for p in self.tools for n in subject.names))
+            (not self.tools or any(fnmatchcase(n, p) for p in self.tools for n in names))
             and (not self.categories or subject.category in self.categories)
             and (not self.tags or not subject.tags.isdisjoint(self.tags))
             and (not self.effects or subject.effect in self.effects)

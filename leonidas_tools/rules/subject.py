@@ -20,9 +20,11 @@ class Subject:
     """A tool, as rules see it under the settings.
 
     Args:
-        names: Its own name, and for an MCP tool every name it can go by: a rule for `delete_file`
-            holds also where that name was taken, and for `files__delete_file` also where it was
-            not.
+        names: Its own name, and for an MCP tool also `server__tool`: a rule for
+            `files__delete_file` holds whatever the tool is called here.
+        aliases: What the server of an MCP tool calls it, where that is another name. A rule for
+            `delete_file` that asks or denies holds also where that name was taken or the tool was
+            renamed; one that allows does not, for any server may call a tool like one of ours.
         category: Its category.
         tags: Its tags.
         effect: What a call changes.
@@ -36,6 +38,12 @@ class Subject:
     effect: ToolEffect
     server: str | None = None
     requires_approval: bool = False
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Every name that a rule may mean it by."""
+        return self.names + self.aliases
 
 
 def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
@@ -46,9 +54,11 @@ def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
         settings: What the settings say of it.
     """
     asks = settings.requires_approval
-    server = _server_of(metadata)
+    name, server = metadata.name, _server_of(metadata)
+    there = _name_there(metadata, server)
     return Subject(
-        names=_names(metadata.name, server),
+        names=(name,) if server is None else tuple(dict.fromkeys((name, _long(server, there)))),
+        aliases=() if there == name else (there,),
         category=metadata.category.value,
         tags=frozenset(metadata.tags if settings.tags is None else settings.tags),
         effect=settings.effect or metadata.effect,
@@ -58,14 +68,20 @@ def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
 
 
 def _server_of(metadata: ToolMetadata) -> str | None:
+    if metadata.origin is not None:
+        return metadata.origin.server
     lane = metadata.lane or ""
     if metadata.category is not ToolCategory.MCP or not lane.startswith(_SERVER_LANE):
         return None
     return lane.removeprefix(_SERVER_LANE)
 
 
-def _names(name: str, server: str | None) -> tuple[str, ...]:
-    if server is None:
-        return (name,)
-    bare = name.removeprefix(server + _SEPARATOR)
-    return tuple(dict.fromkeys((name, bare, server + _SEPARATOR + bare)))
+def _name_there(metadata: ToolMetadata, server: str | None) -> str:
+    """What its server calls it; its own name where it has none."""
+    if metadata.origin is not None:
+        return metadata.origin.tool
+    return metadata.name if server is None else metadata.name.removeprefix(_long(server, ""))
+
+
+def _long(server: str, name: str) -> str:
+    return f"{server}{_SEPARATOR}{name}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from leonidas_tools.settings.check_rules import check_rules
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.settings.finding import Finding
-from leonidas_tools.tool import OnCancel, Tool, ToolBehavior, ToolCategory, ToolEffect
+from leonidas_tools.tool import OnCancel, Tool, ToolBehavior, ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +46,6 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
             continue
         findings += _parameters(key, configuration, tool)
         findings += _contradictions(key, name, settings, tool)
-    findings += _servers(settings, known_tools)
     for index, rule in enumerate(settings.monitoring.alerts):
         if rule.tool is not None and rule.tool not in known_tools:
             findings += names.unknown(f"monitoring.alerts.{index}.tool", rule.tool)
@@ -107,7 +106,7 @@ def _contradictions(
     key: str, name: str, settings: Settings, tool: Tool[..., Any]
 ) -> Iterator[Finding]:
     """What holds in the active environment, and takes the effect from something else."""
-    holds, own = settings.for_tool(name), tool.metadata
+    holds, own = settings.for_tool(name, tool.origin), tool.metadata
     said = holds.scheduling
     behavior = holds.behavior or own.behavior
     if behavior is ToolBehavior.BLOCKING and said is not None and (said.ok or said.error):
@@ -149,22 +148,3 @@ def _caching(key: str, holds: ToolConfiguration, tool: Tool[..., Any]) -> Iterat
     if holds.stale_if_error is not None and seconds is None:
         message = "does nothing without cache_seconds: set that too"
         yield Finding(severity="error", key=f"{key}.stale_if_error", message=message)
-
-
-def _servers(settings: Settings, known_tools: Tools) -> Iterator[Finding]:
-    """Settings under a server that also reach a tool which is not the server's."""
-    said_by: dict[str, str] = {}
-    for server, server_settings in settings.mcp_servers.items():
-        for name in server_settings.tools:
-            key = f"mcp_servers.{server}.tools.{name}"
-            if name in said_by:
-                message = f"{said_by[name]} says something of the same name: use tools.<name>"
-                yield Finding(severity="warning", key=key, message=message)
-            said_by.setdefault(name, f"mcp_servers.{server}")
-            tool = known_tools.get(name)
-            if tool is not None and tool.metadata.category is not ToolCategory.MCP:
-                message = (
-                    "reaches a tool of that name which is not the server's: "
-                    f"set tools.{server}__{name} instead"
-                )
-                yield Finding(severity="warning", key=key, message=message)

@@ -44,7 +44,7 @@ def check_rules(settings: Settings, known_tools: Mapping[str, Tool[..., Any]]) -
         return []
     known = [
         _Known(
-            subject=subject_of(tool.metadata, settings.for_tool(name)),
+            subject=subject_of(tool.metadata, settings.for_tool(name, tool.origin)),
             parameters=tool.metadata.parameters.get("properties", {}),
         )
         for name, tool in known_tools.items()
@@ -85,7 +85,7 @@ class _Check:
 
     def _names(self, key: str, rule: Rule) -> Iterator[Finding]:
         subjects = [known.subject for known in self._known]
-        tools = [name for subject in subjects for name in subject.names]
+        tools = [name for subject in subjects for name in subject.all_names]
         tags = {tag for subject in subjects for tag in subject.tags}
         yield from _unknown(f"{key}.tools", "tool", rule.tools, tools, self._unknown)
         yield from _unknown(f"{key}.tags", "tool with the tag", rule.tags, tags, self._unknown)

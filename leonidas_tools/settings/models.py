@@ -26,7 +26,7 @@ from leonidas_tools.settings.fields import (
     Port,
     mapping,
 )
-from leonidas_tools.settings.mcp_settings import MCPServerSettings
+from leonidas_tools.settings.mcp_settings import MCPServerSettings, MCPToolConfiguration
 from leonidas_tools.settings.model import Model
 from leonidas_tools.settings.policy_settings import GuardSettings
 from leonidas_tools.settings.rules import (
@@ -45,6 +45,8 @@ from leonidas_tools.settings.tool_configuration import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from leonidas_tools.metadata import ToolOrigin
 
 __all__ = [
     "AlertRule",
@@ -198,17 +200,31 @@ class Settings(Model):
         """What came from the environment and is told to nobody but the tools."""
         return self._hidden
 
-    def for_tool(self, name: str) -> ToolConfiguration:
+    def for_tool(self, name: str, origin: ToolOrigin | None = None) -> ToolConfiguration:
         """What holds for a tool in the active environment; the identical object each time.
 
         Later ones win: `defaults`, the tool's own, the environment's of `defaults`, the
         environment's of the tool. Settings under `mcp_servers` count as the tool's own, below those
-        in `tools`; they reach it by its name and by `server__tool`.
+        in `tools`; they reach exactly that server's tool, whatever it is called here.
 
         Args:
             name: The tool's own name; an unknown one gets the defaults.
+            origin: The server it comes from, where it comes from one.
         """
-        return self.resolved.get(name, self.resolved_defaults)
+        said = None if origin is None else self.of_server(origin)
+        if origin is None or said is None:
+            return self.resolved.get(name, self.resolved_defaults)
+        key = (name, origin)
+        if key not in self.resolved_of_servers:
+            own = self.tools.get(name)
+            layers = [self.defaults, said, *(() if own is None else (own,))]
+            self.resolved_of_servers[key] = merge(self._layers(*layers), self._hidden)
+        return self.resolved_of_servers[key]
+
+    def of_server(self, origin: ToolOrigin) -> MCPToolConfiguration | None:
+        """What the settings of an MCP server say of one of its tools, if anything."""
+        server = self.mcp_servers.get(origin.server)
+        return None if server is None else server.tools.get(origin.tool)
 
     @functools.cached_property
     def resolved_defaults(self) -> ToolConfiguration:
@@ -216,21 +232,21 @@ class Settings(Model):
         return merge(self._layers(self.defaults), self._hidden)
 
     @functools.cached_property
+    def resolved_of_servers(self) -> dict[tuple[str, ToolOrigin], ToolConfiguration]:
+        """What holds for each tool of a server that something is said about there, as asked for."""
+        return {}
+
+    @functools.cached_property
     def resolved(self) -> Mapping[str, ToolConfiguration]:
         """What holds for each tool that something is said about, by name."""
-        layers = {name: [configuration] for name, configuration in self.tools.items()}
-        for server, settings in self.mcp_servers.items():
-            for name, configuration in settings.tools.items():
-                for known_as in (name, f"{server}__{name}"):
-                    layers.setdefault(known_as, []).insert(0, configuration)
         return {
-            name: merge(self._layers(self.defaults, *own), self._hidden)
-            for name, own in layers.items()
+            name: merge(self._layers(self.defaults, own), self._hidden)
+            for name, own in self.tools.items()
         }
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
-        for resolved in ("resolved", "resolved_defaults"):
+        for resolved in ("resolved", "resolved_defaults", "resolved_of_servers"):
             copied.__dict__.pop(resolved, None)  # a copy may be updated
         return copied
 

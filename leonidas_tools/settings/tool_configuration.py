@@ -132,6 +132,9 @@ class ToolConfiguration(ToolOverrides):
         return self._secrets
 
 
+_OVERRIDES = ToolOverrides.model_fields.keys()
+"""What is laid over: not what a server's tool is called, nor what depends on the environment."""
+
 ToolConfigurations: TypeAlias = Annotated[
     dict[str, Annotated[ToolConfiguration, BeforeValidator(mapping)]], BeforeValidator(mapping)
 ]
@@ -148,13 +151,12 @@ def merge(layers: Iterable[ToolOverrides], hidden: Collection[str] = ()) -> Tool
     """
     values: dict[str, Any] = {}
     for layer in layers:
-        own = {key: getattr(layer, key) for key in layer.model_fields_set}
+        own = {key: getattr(layer, key) for key in layer.model_fields_set & _OVERRIDES}
         parameters = own.pop("custom_parameters", {})
         if own.get("scheduling") is not None:
             own["scheduling"] = merged(values.get("scheduling"), own["scheduling"])
         values |= own
         values["custom_parameters"] = {**values.get("custom_parameters", {}), **parameters}
-    values.pop("environment_specific", None)
     merged_settings = ToolConfiguration.model_construct(**values)
     parameters = values.get("custom_parameters")
     if parameters:

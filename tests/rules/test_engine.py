@@ -3,7 +3,7 @@
 import pytest
 
 from leonidas_tools import Settings, Tool
-from leonidas_tools.metadata import ToolCategory, ToolEffect
+from leonidas_tools.metadata import ToolCategory, ToolEffect, ToolOrigin
 from leonidas_tools.rules.conditions import Condition
 from leonidas_tools.rules.engine import Circumstances, RuleBook
 from leonidas_tools.rules.explain import explain
@@ -149,6 +149,32 @@ def test_an_mcp_tool_goes_by_all_its_names():
         for pattern in ("delete", "files__delete"):
             assert decided(rule("no", "deny", tools=[pattern]), about=about) == ("deny", "no")
         assert decided(rule("no", "deny", servers=["fil*"]), about=about) == ("deny", "no")
+
+
+def of_server(name):
+    origin = ToolOrigin(server="files", tool="delete")
+    tool = Tool(lambda: None, name=name, category="mcp", origin=origin)
+    return subject_of(tool.metadata, Settings().for_tool(name, origin))
+
+
+@pytest.mark.parametrize("name", ["delete", "files__delete", "files__delete_2", "wipe"])
+def test_an_mcp_tool_is_held_back_by_what_its_server_calls_it_whatever_it_is_called_here(name):
+    about = of_server(name)
+    assert about.server == "files"
+    for decide in ("deny", "ask"):
+        for pattern in ("delete", "files__delete", "del*", name):
+            assert decided(rule("no", decide, tools=[pattern]), about=about) == (decide, "no")
+        assert decided(rule("no", decide, tools=["other__delete"]), about=about)[0] == "allow"
+
+
+def test_what_allows_a_tool_of_ours_allows_no_tool_that_a_server_calls_the_same():
+    asks = rule("ask", "ask", servers=["files"])
+    yes = rule("yes", "allow", tools=["delete"], priority=200)
+    assert decided(asks, yes, about=of_server("files__delete")) == ("ask", "ask")
+    assert decided(asks, yes, about=of_server("delete")) == ("allow", "yes")
+    named = rule("yes", "allow", tools=["files__delete"], priority=200)
+    for name in ("delete", "files__delete", "files__delete_2", "wipe"):
+        assert decided(asks, named, about=of_server(name)) == ("allow", "yes")
 
 
 def test_settings_of_a_tool_count_for_rules():

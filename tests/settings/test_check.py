@@ -82,18 +82,6 @@ SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
             "RetryableError",
         ),
         (
-            {"mcp_servers": {"s": {"command": "x", "tools": {"search": {"timeout": 1}}}}},
-            "warning",
-            "mcp_servers.s.tools.search",
-            "set tools.s__search instead",
-        ),
-        (
-            {"mcp_servers": {**SERVERS, "clock": SERVERS["time"]}},
-            "warning",
-            "mcp_servers.clock.tools.now",
-            "mcp_servers.time says something of the same name",
-        ),
-        (
             {
                 "monitoring": {
                     "alerts": [{"name": "a", "metric": "active", "tool": "x", "above": 1}]

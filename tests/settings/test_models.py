@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from leonidas_tools.metadata import ToolOrigin
 from leonidas_tools.overrides import repeats_after_resume, scheduling_of
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import (
@@ -281,13 +282,31 @@ class TestForTool:
         assert copied.for_tool("t").timeout == 1
         assert settings.for_tool("t").timeout is None
 
-    def test_reaches_a_servers_tool_by_both_its_names_below_the_tools_own_settings(self):
+    def test_of_a_server_reach_exactly_its_tool_whatever_that_is_called_here(self):
+        own = {"now": {"timeout": 2, "lane": "l", "name": "clock", "arguments": {"zone": "UTC"}}}
         settings = Settings(
             tools={"now": {"timeout": 1}},
-            mcp_servers={"time": {"command": "x", "tools": {"now": {"timeout": 2, "lane": "l"}}}},
+            mcp_servers={"time": {"command": "x", "tools": own}, "other": {"command": "y"}},
         )
-        assert settings.for_tool("now") == ToolConfiguration(timeout=1, lane="l")
-        assert settings.for_tool("time__now") == ToolConfiguration(timeout=2, lane="l")
+        now = ToolOrigin(server="time", tool="now")
+        assert settings.for_tool("now") == ToolConfiguration(timeout=1)
+        assert settings.for_tool("now", now) == ToolConfiguration(timeout=1, lane="l")
+        for called in ("clock", "time__now"):
+            held = settings.for_tool(called, now)
+            assert held == ToolConfiguration(timeout=2, lane="l")
+            assert held is settings.for_tool(called, now)
+            assert settings.for_tool(called) == ToolConfiguration()
+        for origin in (ToolOrigin(server="other", tool="now"), ToolOrigin(server="x", tool="now")):
+            assert settings.for_tool("now", origin) == ToolConfiguration(timeout=1)
+            assert settings.for_tool("clock", origin) == ToolConfiguration()
+
+    def test_of_a_servers_tool_are_resolved_anew_in_a_copy(self):
+        servers = {"time": {"command": "x", "tools": {"now": {"lane": "l"}}}}
+        settings, now = Settings(mcp_servers=servers), ToolOrigin(server="time", tool="now")
+        assert settings.for_tool("now", now).timeout is None
+        copied = settings.model_copy(update={"defaults": ToolConfiguration(timeout=3)})
+        assert copied.for_tool("now", now) == ToolConfiguration(timeout=3, lane="l")
+        assert settings == Settings(mcp_servers=servers)
 
 
 class TestMCPServerSettings:
