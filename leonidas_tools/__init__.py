@@ -3,6 +3,10 @@
 A function call goes in as a part, a function response comes out as a part, and nothing waits.
 """
 
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.request import ApprovalRequest, Decision
+from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import LeonidasError, RetryableError, ToolError
@@ -20,6 +24,7 @@ from leonidas_tools.processors.python import PythonFunctionProcessor
 from leonidas_tools.processors.registry import ToolRegistryProcessor
 from leonidas_tools.processors.requests import tool_request
 from leonidas_tools.processors.speech import SpeechControlProcessor
+from leonidas_tools.redaction import Secret
 from leonidas_tools.registry import ToolRegistry
 from leonidas_tools.settings.models import Settings, ToolConfiguration
 from leonidas_tools.tool import (
@@ -35,8 +40,11 @@ from leonidas_tools.tool import (
 __all__ = [
     "ActionToolProcessor",
     "AdvancedToolProcessor",
+    "ApprovalRequest",
+    "Approvals",
     "CategoryProcessor",
     "ConfigurationProcessor",
+    "Decision",
     "GeminiLiveProcessor",
     "GenericToolProcessor",
     "LeonidasError",
@@ -46,6 +54,8 @@ __all__ = [
     "PythonFunctionProcessor",
     "ResultStatus",
     "RetryableError",
+    "Secret",
+    "SessionPolicy",
     "Settings",
     "SpeechControlProcessor",
     "SpeechOutputProcessor",
@@ -63,6 +73,7 @@ __all__ = [
     "ToolResult",
     "ToolSession",
     "ToolStatus",
+    "Transcript",
     "tool",
     "tool_request",
 ]

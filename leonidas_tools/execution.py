@@ -70,6 +70,8 @@ class Compiler:
         for policy in self.policies:
             if not callable(policy):
                 raise TypeError(f"{policy!r} is not a policy: give `async (call, run) -> result`")
+        # What sessions may do may only be known once a call of theirs has begun.
+        self._learns_policies = any(getattr(p, "sets_session_policy", False) for p in policies)
         self.workers = workers
         limits = settings.policies
         self.guards = Guards(limits)
@@ -101,7 +103,7 @@ class Compiler:
         assert tool is not None
         if settings is None:
             settings = self.settings.for_tool(call.name, tool.origin)
-        key = (call.name, _has_own_policy(call))
+        key = (call.name, self._is_guarded(call))
         plan = self._plans.get(key)
         if plan is not None and plan[0] is tool and plan[1] is settings:
             return plan[2]
@@ -232,8 +234,15 @@ class Compiler:
         settings = self.settings.for_tool(name, tool.origin)
         alone = settings.model_copy(update={"fallback_tools": ()})
         other = replace(call, name=name, tool=tool, settings=settings)
-        run = self._compile(tool, alone, guarded=_has_own_policy(call))
+        run = self._compile(tool, alone, guarded=self._is_guarded(call))
         return other, run, _helps(tool, settings)
+
+    def _is_guarded(self, call: ToolCall) -> bool:
+        """Whether its session may have a policy of its own, which may say anything of any tool."""
+        if self._learns_policies:
+            return True
+        policy = call.session.find(SessionPolicy)
+        return policy is not None and not policy.is_silent
 
     def _has_tool(self, name: str) -> bool:
         tool = self.registry.get(name)
@@ -250,11 +259,6 @@ async def _sent(call: ToolCall, run: Run, *, max_bytes: int) -> ToolResult:
 def _only_runs_another(tool: AnyTool) -> bool:
     """Whether it only waits for a call of another tool, whose own limits end it."""
     return tool.name == CONFIRM
-
-
-def _has_own_policy(call: ToolCall) -> bool:
-    """Whether its session has a policy of its own, which may say anything of any tool."""
-    return call.session.find(SessionPolicy) is not None
 
 
 async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:

@@ -75,7 +75,7 @@ class ResultMemory:
         """
         if len(content) > self.max_bytes:
             raise StoreError(f"A {mime_type} of {len(content)} bytes is too long to be kept")
-        handle = f"result-{secrets.token_hex(4)}"
+        handle = f"result-{secrets.token_hex(8)}"
         self._kept[handle] = content
         self._bytes += len(content)
         while self._bytes > self.max_bytes:

@@ -18,19 +18,25 @@ logger = logging.getLogger(__name__)
 
 
 def remember(question: Question, scope: Scope) -> None:
-    """Keeps the answer: in the session, and in the file where that is wanted.
+    """Keeps the answer: in the session, and among the preferences or in the file where wanted.
 
     Args:
         question: What was asked. Only the question of the same rule is not asked again, and only
             about the same tool.
         scope: How long it holds.
     """
+    policy = question.call.session.get(SessionPolicy)
     tool, asks = question.request.tool, question.rule.name
     name, pattern = f"{tool} {asks}", glob.escape(tool)
     rule = Rule(name=name, decide=Decide.ALLOW, tools=(pattern,), tier=Tier.USER, lifts=asks)
-    question.call.session.get(SessionPolicy).always.append(rule)
+    if scope == "user" and policy.keep_always is not None:
+        policy.keep_always(rule)  # at once, and so that it can be taken back everywhere
+        return
+    policy.always.append(rule)
     if scope == "file":
         _save(question, name, {"tools": pattern, "question": asks})
+    elif scope == "user":
+        logger.warning("'always' for %r holds for this session only: nothing is kept", name)
 
 
 def _save(question: Question, name: str, entry: dict[str, Any]) -> None:

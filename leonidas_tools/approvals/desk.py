@@ -18,7 +18,6 @@ from leonidas_tools.approvals.lexicon import Said
 from leonidas_tools.approvals.request import Answer, Decision, hash_of
 from leonidas_tools.calls import ToolCall, ToolResult
 from leonidas_tools.errors import ToolDeniedError
-from leonidas_tools.events import EventKind
 from leonidas_tools.redaction import described
 
 if TYPE_CHECKING:
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
 
 logger = logging.getLogger(__name__)
+
+FAILURE = "failure"
+"""Who answers no where the person could not be asked."""
 
 _REMEMBERED = 256
 _CLOSED = {
@@ -89,7 +91,8 @@ class Approvals:
         question = self.question(approval_id)
         decision = self._settle(question, decision, by=by)
         if question.answered is not None:
-            question.answered.set_result((decision, "refused"))
+            why_not = "approval_failed" if by == FAILURE else "refused"
+            question.answered.set_result((decision, why_not))
         elif decision.answer is Answer.DENY:
             self._deliver(question, wording.denied(_tool(question), "refused", decision.reason))
         else:
@@ -124,12 +127,7 @@ class Approvals:
         question.timer = asyncio.get_running_loop().call_later(
             seconds, self._expire, question, context=Context()
         )
-        question.tell(
-            EventKind.APPROVAL_REQUEST,
-            rule=question.rule.name,
-            expires_at=request.deadline,
-            on_expiry=request.on_expiry,
-        )
+        question.asked()
         self._changed()
 
     def redeem(self, number: int, digest: str) -> bool:
@@ -151,7 +149,7 @@ class Approvals:
             self._close(question, "withdrawn")
             if question.answered is not None and not question.answered.done():
                 question.answered.set_result((Decision.deny(), "withdrawn"))
-            question.tell(EventKind.APPROVAL_ANSWER, decision="withdrawn", by="session")
+            question.closed("withdrawn", by="session")
 
     def withdraw_all(self) -> None:
         """Closes all questions: the session has ended, and no one is there to answer."""
@@ -211,7 +209,7 @@ class Approvals:
         self._close(question, "approval_used")
         if decision.answer is Answer.ALWAYS:
             remember(question, decision.scope)
-        question.tell(EventKind.APPROVAL_ANSWER, decision=decision.answer.value, by=by)
+        question.closed(decision.answer.value, by=by, decision=decision)
         return decision
 
     def _expire(self, question: Question) -> None:
@@ -220,7 +218,7 @@ class Approvals:
         proceeds = question.request.on_expiry == "proceed" and question.said() is not Said.NO
         decision = Decision.approve() if proceeds else Decision.deny()
         told = "proceed" if proceeds else "cancel"
-        question.tell(EventKind.APPROVAL_ANSWER, decision=told, by="expiry")
+        question.closed(told, by="expiry")
         if question.answered is not None:
             question.answered.set_result((decision, "approval_expired"))
         elif proceeds:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leonidas_tools.approvals.lexicon import Said, judge
+from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.events import EventKind, Sink, ToolEvent
 
@@ -96,7 +97,33 @@ class Question:
         """Only what is said from now on counts."""
         self.place = self.transcript.mark()
 
-    def tell(self, kind: EventKind, **data: Any) -> None:
+    def asked(self) -> None:
+        """Tells that it was asked."""
+        self._tell(
+            EventKind.APPROVAL_REQUEST,
+            rule=self.rule.name,
+            expires_at=self.request.deadline,
+            on_expiry=self.request.on_expiry,
+        )
+        self._log(None)
+
+    def closed(self, answer: str, *, by: str, decision: Decision | None = None) -> None:
+        """Tells how it was closed.
+
+        Args:
+            answer: How.
+            by: Who or what closed it, or by which channel.
+            decision: What a person has said.
+        """
+        self._tell(EventKind.APPROVAL_ANSWER, decision=answer, by=by)
+        self._log(Closing(answer=answer, by=by, decision=decision))
+
+    def _log(self, closing: Closing | None) -> None:
+        log = self.call.session.find(ApprovalLog)
+        if log is not None:
+            log.tell(self, closing)
+
+    def _tell(self, kind: EventKind, **data: Any) -> None:
         """Tells whoever hears of the call; arguments and sentences stay out."""
         event = ToolEvent(kind=kind, call=self.call, data={"approval_id": self.request.id, **data})
         for sink in self.sinks:

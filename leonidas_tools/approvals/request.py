@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from leonidas_tools.metadata import ToolMetadata
 
-Scope: TypeAlias = Literal["session", "file"]
+Scope: TypeAlias = Literal["session", "user", "file"]
+"""How long an "always" holds: the session, the user's preferences, or the file."""
+_SCOPES = ("session", "user", "file")
 
 
 class Answer(StrEnum):
@@ -71,7 +73,8 @@ class Decision:
         answer: What it is.
         reason: Why not; the model reads it.
         arguments: Other arguments to run the tool with; one given as it was shown is as it was.
-        scope: How long "always" holds: for the session, or, saved in the file, for good.
+        scope: How long "always" holds: for the session, or for good, kept among the preferences
+            of the user or saved in the file.
 
     Example:
         >>> Decision.deny("too much").to_json()
@@ -115,7 +118,7 @@ class Decision:
         known = ("answer", "reason", "arguments", "scope")
         arguments = data.get("arguments")
         is_edit = data.get("answer") == Answer.EDIT
-        if data.keys() - known or data.get("scope", "session") not in ("session", "file"):
+        if data.keys() - known or data.get("scope", "session") not in _SCOPES:
             raise ValueError(f"a decision has {', '.join(known)}")
         if is_edit != isinstance(arguments, Mapping):
             raise ValueError("arguments go with the answer 'edit', as a mapping")

@@ -41,6 +41,9 @@ class TerminalChannel:
         write: Writes a text.
     """
 
+    name = "terminal"
+    """What is said to have answered."""
+
     def __init__(
         self, read: Callable[[], str] = _read, write: Callable[[str], None] = _write
     ) -> None:

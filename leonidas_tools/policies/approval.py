@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
-from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.desk import FAILURE, Approvals
 from leonidas_tools.approvals.question import Question
 from leonidas_tools.approvals.request import Answer, ApprovalRequest, Decision, hash_of
 from leonidas_tools.approvals.session_policy import SessionPolicy
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.approvals.question import Asking
+    from leonidas_tools.approvals.request import Channel
     from leonidas_tools.calls import Run, ToolCall, ToolResult
     from leonidas_tools.rules.rule import Mode, Rule
     from leonidas_tools.settings.rules import ApprovalSettings
@@ -85,8 +86,8 @@ class Approval:
         if policy is None:
             mode, user, more = self.mode, session.user, ()
         else:
-            mode, user = policy.mode or self.mode, policy.user or session.user
-            more = (*policy.rules, *policy.always)
+            mode, user = policy.mode_or(self.mode), policy.user or session.user
+            more = policy.all_rules
         about = Circumstances(arguments=call.arguments, mode=mode, user=user)
         return self.rules.decide(about, more)
 
@@ -97,11 +98,11 @@ class Approval:
     async def _ask(self, call: ToolCall, run: Run, rule: Rule, digest: str) -> ToolResult:
         """Puts the question; the call waits for as long as the channel does."""
         desk, question = call.session.get(Approvals), self._question(call, rule, digest)
-        channel = self.asking.channel
+        channel = self._channel(call)
         if channel is not None:
             question.answered = asyncio.get_running_loop().create_future()
         desk.open(question)
-        answer = None if channel is None else await self._answer(desk, question)
+        answer = None if channel is None else await self._answer(desk, question, channel)
         if answer is None:
             return wording.pending(question.request, by_voice=self.asking.by_voice())
         decision, why_not = answer
@@ -114,10 +115,17 @@ class Approval:
             return self._denied(call, verdict.rule)
         return await run(call)
 
-    async def _answer(self, desk: Approvals, question: Question) -> tuple[Decision, str] | None:
+    def _channel(self, call: ToolCall) -> Channel | None:
+        """Who asks: the session's own channel goes before that of all."""
+        policy = call.session.find(SessionPolicy)
+        return (None if policy is None else policy.channel) or self.asking.channel
+
+    async def _answer(
+        self, desk: Approvals, question: Question, channel: Channel
+    ) -> tuple[Decision, str] | None:
         """What the channel or anybody else answers first; `None` where that comes later."""
         assert question.answered is not None
-        asking = asyncio.get_running_loop().create_task(self._by_channel(desk, question))
+        asking = asyncio.get_running_loop().create_task(_by_channel(desk, question, channel))
         waiting: set[asyncio.Future[Any]] = {asking, question.answered}
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -131,21 +139,6 @@ class Approval:
             return question.answered.result()
         desk.park(question)
         return None
-
-    async def _by_channel(self, desk: Approvals, question: Question) -> None:
-        """Asks through the channel; one that fails has not said yes."""
-        channel, request = self.asking.channel, question.request
-        assert channel is not None
-        try:
-            decision = await channel(request)
-            if decision is not None and not isinstance(decision, Decision):
-                raise TypeError(f"a channel returns a Decision or None, not {decision!r}")  # noqa: TRY301 - a fault like any other
-            if decision is not None and not _is_done(question):
-                desk.decide(request.id, decision, by="channel")
-        except Exception as error:  # noqa: BLE001 - whatever a channel raises, it is no yes
-            logger.warning("The channel for approvals raised %s", type(error).__name__)
-            if not _is_done(question):
-                desk.decide(request.id, Decision.deny(), by="failure")
 
     def _question(self, call: ToolCall, rule: Rule, digest: str) -> Question:
         session, invocation = call.session, current()
@@ -178,6 +171,21 @@ class Approval:
             place=session.get(Transcript).mark(),
             trusts_model=self.settings.trust_model,
         )
+
+
+async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> None:
+    """Asks through the channel; one that fails has not said yes."""
+    request = question.request
+    try:
+        decision = await channel(request)
+        if decision is not None and not isinstance(decision, Decision):
+            raise TypeError(f"a channel returns a Decision or None, not {decision!r}")  # noqa: TRY301 - a fault like any other
+        if decision is not None and not _is_done(question):
+            desk.decide(request.id, decision, by="channel")
+    except Exception as error:  # noqa: BLE001 - whatever a channel raises, it is no yes
+        logger.warning("The channel for approvals raised %s", type(error).__name__)
+        if not _is_done(question):
+            desk.decide(request.id, Decision.deny(), by=FAILURE)
 
 
 def _shown(call: ToolCall) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from cachetools import LRUCache
 
 from leonidas_tools.approvals.request import hash_of
-from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.cutting import length
 from leonidas_tools.events import EventKind
@@ -217,7 +217,7 @@ class Cache:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Answers the call, and runs it only where nothing is known."""
         session = call.session
-        user = session.get(SessionPolicy).user or session.user
+        user = user_of(session)
         key = (call.name, user, hash_of(call.name, self.fingerprint, call.arguments))
         known = self.cache.find(key)
         now = asyncio.get_running_loop().time()

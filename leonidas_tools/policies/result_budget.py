@@ -61,7 +61,10 @@ class ResultBudget:
         return replace(result, result=cut, message=_joined(result.message, said))
 
     async def _kept(self, call: ToolCall, body: Any) -> str | None:
-        text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1)
+        redaction = call.redaction.hiding(call.arguments)
+        text = _text(body)
+        if not redaction.is_needless(text):
+            text = _text(redaction(body))
         mime_type = "text/plain" if isinstance(body, str) else "application/json"
         session = call.session
         content = text.encode("utf-8", "replace")
@@ -81,6 +84,11 @@ class ResultBudget:
             result={"handle": handle, "preview": preview},
             message=_joined(result.message, said),
         )
+
+
+def _text(body: Any) -> str:
+    """In lines, so that they can be searched."""
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1)
 
 
 def _joined(message: str | None, said: str) -> str:

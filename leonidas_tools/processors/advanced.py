@@ -12,6 +12,7 @@ from leonidas_tools.executor import Executor
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.monitoring.vitals import Vitals
+from leonidas_tools.processors import stream
 from leonidas_tools.processors.action import ActionToolProcessor
 from leonidas_tools.processors.approval import VoiceApproval
 from leonidas_tools.processors.configuration import ConfigurationProcessor
@@ -124,6 +125,7 @@ class AdvancedToolProcessor(Stage):
         # Not `processor.chain`: it wraps each stage in four generators and a queue, for tracing
         # and reserved substreams, which costs a call more than all our policies do.
         async with self, AsyncExitStack() as stack:
+            self._keeping.begin(stream.named_session())
             parts: Any = content
             for stage in self._stages:
                 parts = await stack.enter_async_context(aclosing(stage.call(parts)))
@@ -170,6 +172,10 @@ class AdvancedToolProcessor(Stage):
     def declarations(self) -> list[types.Tool]:
         """What a Live setup declares: every tool that can be called, under its legal name."""
         return self._declared.declarations()
+
+    def offered(self) -> list[AnyTool]:
+        """The tools that are declared: neither switched off, nor denied in every case."""
+        return self._declared.tools()
 
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls back each time `declarations()` has become different.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from leonidas_tools.calls import ToolSession
     from leonidas_tools.monitoring.monitor import Monitor
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.store_settings import StoreSettings
@@ -31,6 +32,11 @@ class Keeping:
     def policies(self) -> tuple[Policy, ...]:
         """What the store puts around calls."""
         return () if self.store is None else self.store.policies
+
+    def begin(self, session: ToolSession | None) -> None:
+        """Reads what is kept of a conversation that begins, ahead of its first call."""
+        if self.store is not None and session is not None:
+            self.store.begin(session)
 
     @asynccontextmanager
     async def held(self, monitor: Monitor) -> AsyncIterator[None]:

@@ -26,6 +26,11 @@ def use_session(session: ToolSession) -> None:
     _session.set(session)
 
 
+def named_session() -> ToolSession | None:
+    """The conversation of this stream, where anybody has named it."""
+    return _session.get()
+
+
 def session() -> ToolSession:
     """The conversation of this stream; a new one where nobody has named it."""
     return _session.get() or ToolSession()

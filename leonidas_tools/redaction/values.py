@@ -74,9 +74,15 @@ class Redaction:
             value: A result or a message, as plain JSON; of arguments, what `arguments` returns.
         """
         text = _json_text(value)
-        if not (self.names or self.hidden or may_hold_secret(text)):
-            return text
-        return _json_text(self(value))
+        return text if self.is_needless(text) else _json_text(self(value))
+
+    def is_needless(self, text: str) -> bool:
+        """Whether it would take nothing out of a value.
+
+        Args:
+            text: The value as JSON, with all but ASCII unescaped.
+        """
+        return not (self.names or self.hidden or may_hold_secret(text))
 
     def hiding(self, arguments: Mapping[str, Any]) -> Redaction:
         """This, and the secrets among the arguments wherever they stand, such as in a result."""

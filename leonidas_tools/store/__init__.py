@@ -6,12 +6,12 @@ from leonidas_tools.store.rows import (
     Approval,
     Decision,
     Execution,
+    KeptResult,
     Preferences,
     ReplayEvent,
     SessionSummary,
     SpilledResult,
     Step,
-    User,
 )
 from leonidas_tools.store.status import StoreStatus
 from leonidas_tools.store.store import Store
@@ -22,6 +22,7 @@ __all__ = [
     "Decision",
     "DurableStart",
     "Execution",
+    "KeptResult",
     "Preferences",
     "ReplayEvent",
     "SessionSummary",
@@ -31,6 +32,5 @@ __all__ = [
     "StoreStatus",
     "Task",
     "TaskStatus",
-    "User",
     "default_file",
 ]

@@ -9,17 +9,38 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, or_, select, update
 
+from leonidas_tools.approvals.log import BY_NOBODY, Closing
+from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.errors import StoreError
-from leonidas_tools.store.rows import Approval, Decision, User
+from leonidas_tools.store.recorder import LOCAL_USER, clean, name_of
+from leonidas_tools.store.rows import Approval, Decision
+from leonidas_tools.store.runs import living_runs
 from leonidas_tools.store.tables import approvals
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row
+    from sqlalchemy import Executable, Row, Update
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+    from leonidas_tools.approvals.question import Question
+    from leonidas_tools.approvals.request import ApprovalRequest
     from leonidas_tools.calls import ToolCall
     from leonidas_tools.store.database import Database
+    from leonidas_tools.store.errands import Write
     from leonidas_tools.store.recorder import Recorder
+
+
+_LONGEST_TEXT = 1024
+_COLUMNS = [column for column in approvals.c if column.name != "run"]
+_ANSWERS = {
+    "approve": Decision.APPROVED,
+    "edit": Decision.APPROVED,
+    "always": Decision.APPROVED,
+    "deny": Decision.DENIED,
+    "withdrawn": Decision.WITHDRAWN,
+    "proceed": Decision.EXPIRED,
+    "cancel": Decision.EXPIRED,
+}
+"""What each closing of a question comes to."""
 
 
 class ApprovalTable:
@@ -33,6 +54,50 @@ class ApprovalTable:
     def __init__(self, database: Database, recorder: Recorder) -> None:
         self._database = database
         self._recorder = recorder
+
+    def asked(self, question: Question) -> Write:
+        """What keeps a question that was put while a call runs."""
+        request, call = question.request, question.call
+        row = {
+            "id": self.id_of(request),
+            "session": name_of(request.session),
+            "user": name_of(request.user or LOCAL_USER),
+            "trace_id": name_of(call.trace_id),
+            "call_id": None if request.call_id is None else name_of(request.call_id),
+            "tool": name_of(request.tool),
+            "arguments": self._recorder.arguments(call.with_arguments(request.details)),
+            "message": clean(request.title[:_LONGEST_TEXT]),
+            "requested": request.created,
+            "expires": request.deadline,
+            "rule": name_of(request.rule),
+            "on_expiry": request.on_expiry,
+            "run": self._recorder.run,
+        }
+        return _executes(insert(approvals).values(row))
+
+    def closed(self, question: Question, closing: Closing) -> Write:
+        """What keeps how a question was closed, also where it was taken for `unanswered`."""
+        request, call, said = question.request, question.call, closing.decision
+        redaction = call.redaction.hiding(call.arguments)
+        user = request.user or LOCAL_USER
+        reason = None if said is None else said.reason
+        edited = None if said is None else said.arguments
+        values = {
+            "decision": _ANSWERS.get(closing.answer, Decision.WITHDRAWN).value,
+            "decided": time.time(),
+            "decided_by": None if closing.by in BY_NOBODY else name_of(user),
+            "note": None if reason is None else clean(redaction(reason[:_LONGEST_TEXT])),
+            "answer": closing.answer,
+            "channel": name_of(closing.by),
+            "edited": None
+            if edited is None
+            else self._recorder.arguments(call.with_arguments(edited)),
+        }
+        return _executes(_unanswered(self.id_of(request)).values(values))
+
+    def id_of(self, request: ApprovalRequest) -> str:
+        """What a question is kept under; it ends with the id that it is answered by."""
+        return f"{self._recorder.run}-{request.id}"
 
     async def ask(
         self,
@@ -57,7 +122,7 @@ class ApprovalTable:
         row = {
             "id": secrets.token_hex(8),
             "session": call.session.id,
-            "user": call.session.get(User).id,
+            "user": user_of(call.session) or LOCAL_USER,
             "trace_id": call.trace_id,
             "call_id": call.id,
             "tool": call.name,
@@ -66,6 +131,7 @@ class ApprovalTable:
             "message": message,
             "requested": now,
             "expires": None if expires_in_seconds is None else now + expires_in_seconds,
+            "run": self._recorder.run,
         }
         async with self._database.writing() as connection:
             await connection.execute(insert(approvals).values(row))
@@ -94,17 +160,62 @@ class ApprovalTable:
         """
         now = time.time()
         answered = {"decided": now, "decided_by": by, "note": note}
-        unanswered = update(approvals).where(
-            approvals.c.id == approval_id, approvals.c.decision.is_(None)
-        )
+        unanswered = _unanswered(approval_id)
         in_time = or_(approvals.c.expires.is_(None), approvals.c.expires > now)
         async with self._database.writing() as connection:
-            await connection.execute(
-                unanswered.where(in_time).values(decision=decision.value, **answered)
-            )
+            given = unanswered.where(in_time).values(decision=Decision(decision).value, **answered)
+            await connection.execute(given)
             lapsed = unanswered.where(approvals.c.expires <= now)
             await connection.execute(lapsed.values(decision=Decision.EXPIRED.value, decided=now))
             return await _one(connection, approval_id)
+
+    async def find(
+        self,
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        tool: str | None = None,
+        decision: Decision | str | None = None,
+        limit: int | None = 100,
+    ) -> list[Approval]:
+        """The questions that fit, whatever has become of them, the newest first.
+
+        A question whose process has died before it was answered is `unanswered`: nothing runs.
+
+        Args:
+            session: Only those of this conversation.
+            user: Only those of this user.
+            tool: Only those about this tool.
+            decision: Only those that were answered so.
+            limit: How many at most; `None` for all.
+
+        Raises:
+            StoreError: They cannot be read.
+            ValueError: There is no such decision.
+        """
+        filters = {"session": session, "user": user, "tool": tool}
+        query = select(*_COLUMNS).order_by(approvals.c.requested.desc(), approvals.c.id)
+        for name, value in filters.items():
+            if value is not None:
+                query = query.where(approvals.c[name] == value)
+        if decision is not None:
+            query = query.where(approvals.c.decision == Decision(decision).value)
+        await self._mark_unanswered()
+        async with self._database.reading() as connection:
+            found = await connection.execute(query.limit(limit))
+            return [_approval(row) for row in found]
+
+    async def _mark_unanswered(self) -> None:
+        """Gives the questions their decision whose process has ended before an answer came."""
+        open_ = (approvals.c.decision.is_(None), approvals.c.run.is_not(None))
+        async with self._database.reading() as connection:
+            if (await connection.execute(select(approvals.c.id).where(*open_).limit(1))).first():
+                alive = [self._recorder.run, *await living_runs(connection)]
+            else:
+                return
+        dead = update(approvals).where(*open_, approvals.c.run.not_in(alive))
+        async with self._database.writing() as connection:
+            await connection.execute(dead.values(decision=Decision.UNANSWERED.value))
 
     async def get(self, approval_id: str) -> Approval:
         """One question.
@@ -130,8 +241,9 @@ class ApprovalTable:
         Raises:
             StoreError: They cannot be read.
         """
+        await self._mark_unanswered()
         in_time = or_(approvals.c.expires.is_(None), approvals.c.expires > time.time())
-        query = select(approvals).where(approvals.c.decision.is_(None), in_time)
+        query = select(*_COLUMNS).where(approvals.c.decision.is_(None), in_time)
         if session is not None:
             query = query.where(approvals.c.session == session)
         if user is not None:
@@ -141,8 +253,20 @@ class ApprovalTable:
             return [_approval(row) for row in found]
 
 
+def _unanswered(approval_id: str) -> Update:
+    is_open = or_(approvals.c.decision.is_(None), approvals.c.decision == Decision.UNANSWERED.value)
+    return update(approvals).where(approvals.c.id == approval_id, is_open)
+
+
+def _executes(statement: Executable) -> Write:
+    async def write(connection: AsyncConnection) -> None:
+        await connection.execute(statement)
+
+    return write
+
+
 async def _one(connection: AsyncConnection, approval_id: str) -> Approval:
-    query = select(approvals).where(approvals.c.id == approval_id)
+    query = select(*_COLUMNS).where(approvals.c.id == approval_id)
     found = (await connection.execute(query)).one_or_none()
     if found is None:
         raise StoreError(f"There is no approval {approval_id!r}: ask for one first")
@@ -152,6 +276,7 @@ async def _one(connection: AsyncConnection, approval_id: str) -> Approval:
 def _approval(row: Row[Any]) -> Approval:
     values = dict(row._mapping)  # noqa: SLF001 - its public name for the columns of a row
     values["arguments"] = json.loads(values["arguments"])
+    values["edited"] = None if values["edited"] is None else json.loads(values["edited"])
     if values["decision"] is not None:
         values["decision"] = Decision(values["decision"])
     return Approval(**values)

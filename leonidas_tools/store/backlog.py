@@ -176,6 +176,14 @@ class Backlog:
             entry.waiting.clear()
             self._settle(entry)
 
+    def disappoint(self) -> None:
+        """Tells whoever waits that it cannot be written now; it stays, to be written later."""
+        for entry in (*self._taken.values(), *self._waiting.values()):
+            for future in entry.waiting:
+                if not future.done():
+                    future.set_result(False)
+            entry.waiting.clear()
+
     def _settle(self, entry: Entry) -> None:
         """Goes on with a call whose row is written, or whose ending is."""
         was_row, entry.row = entry.row, None

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DatabaseError,
+    DBAPIError,
+    OperationalError,
+    SQLAlchemyError,
+    StatementError,
+)
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from leonidas_tools.errors import StoreError
@@ -197,6 +203,15 @@ class Database:
         self.set_aside = aside
         _make_private(path)
         logger.error("The store %s cannot be read: moved to %s, and a new one begun", path, aside)
+
+
+def may_be_the_values(error: StoreError) -> bool:
+    """Whether it may be what was to be written that is no good, and not the database."""
+    cause = error.__cause__
+    if isinstance(cause, DBAPIError):
+        lost = isinstance(cause, OperationalError) or type(cause) is DatabaseError
+        return not lost and not cause.connection_invalidated
+    return isinstance(cause, StatementError)
 
 
 def _begin(connection: Connection) -> None:

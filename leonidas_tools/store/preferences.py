@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, select, update
 
 from leonidas_tools.errors import StaleVersionError
 from leonidas_tools.plain import plain
+from leonidas_tools.redaction import described
+from leonidas_tools.store.preferred import preferred_by
 from leonidas_tools.store.rows import Preferences
 from leonidas_tools.store.tables import preferences
 
@@ -19,11 +23,18 @@ if TYPE_CHECKING:
 
     from leonidas_tools.store.database import Database
 
+logger = logging.getLogger(__name__)
+
 _MOST_BYTES = 262_144
 
 
 class PreferenceTable:
     """Reads and writes preferences; new ones need no migration.
+
+    They are any JSON, by any names. Two names mean something to the library: `mode` is how much
+    the sessions of the user may do by themselves (`ask`, `autonomous`, `read_only`), and `always`
+    holds the questions that were answered for good, as `policies.always` of the settings does.
+    A change holds at once in the sessions under way.
 
     Args:
         database: Where they are.
@@ -31,6 +42,34 @@ class PreferenceTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._listeners: list[Callable[[Preferences], None]] = []
+
+    def on_change(self, listener: Callable[[Preferences], None]) -> Callable[[], None]:
+        """Calls back with what each user prefers from now on, when it is changed here.
+
+        What other processes change is read when a session begins.
+
+        Args:
+            listener: Given all that the user prefers; called on the loop that has written it.
+
+        Returns:
+            A function that ends it.
+        """
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def _changed(self, after: Preferences) -> Preferences:
+        for listener in tuple(self._listeners):
+            try:
+                listener(after)
+            except Exception as error:  # noqa: BLE001 - its fault must not undo the change
+                logger.warning("A listener for preferences failed: %s", described(error))
+        return after
 
     async def read(self, user: str) -> Preferences:
         """A user's preferences; version 0 and none where nothing was ever set.
@@ -56,13 +95,14 @@ class PreferenceTable:
 
         Raises:
             StaleVersionError: They have been changed since that version.
-            ValueError: They are no plain JSON, or too long.
+            ValueError: They are no plain JSON, too long, or `mode` or `always` is none.
             StoreError: They cannot be written.
         """
         async with self._database.writing() as connection:
             before = await _read(connection, user, lock=True)
             _check(before, version)
-            return await _write(connection, before, values)
+            after = await _write(connection, before, values)
+        return self._changed(after)
 
     async def patch(
         self, user: str, changes: Mapping[str, Any], *, version: int | None = None
@@ -76,13 +116,14 @@ class PreferenceTable:
 
         Raises:
             StaleVersionError: They have been changed since that version.
-            ValueError: They are no plain JSON, or too long.
+            ValueError: They are no plain JSON, too long, or `mode` or `always` is none.
             StoreError: They cannot be written.
         """
         async with self._database.writing() as connection:
             before = await _read(connection, user, lock=True)
             _check(before, version)
-            return await _write(connection, before, _patched(before.values, changes))
+            after = await _write(connection, before, _patched(before.values, changes))
+        return self._changed(after)
 
 
 async def _read(connection: AsyncConnection, user: str, *, lock: bool = False) -> Preferences:
@@ -97,6 +138,7 @@ async def _read(connection: AsyncConnection, user: str, *, lock: bool = False) -
 async def _write(
     connection: AsyncConnection, before: Preferences, values: Mapping[str, Any]
 ) -> Preferences:
+    preferred_by(values)  # what the library itself reads must not be misspelt
     shown, cut = plain(dict(values), _MOST_BYTES)
     if cut:
         raise ValueError(f"The preferences are longer than {_MOST_BYTES} bytes: keep fewer")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +17,16 @@ from leonidas_tools.store.rows import (
     SessionSummary,
     Step,
 )
-from leonidas_tools.store.tables import executions, runs
-from leonidas_tools.store.writer import HEARTBEAT_SECONDS
+from leonidas_tools.store.runs import living_runs
+from leonidas_tools.store.tables import executions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sqlalchemy import Row, Select
-    from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.database import Database
 
-_SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
 _COLUMNS = [column for column in executions.c if column.name != "run"]
 _GOOD = ("ok", "no_results", STARTED)
 
@@ -93,7 +89,7 @@ async def find_sessions(
 async def mark_interrupted(database: Database, *, run: str) -> None:
     """Gives the calls their status whose process has ended before they did."""
     async with database.writing() as connection:
-        alive = [run, *await _living_runs(connection)]
+        alive = [run, *await living_runs(connection)]
         await connection.execute(
             update(executions)
             .where(executions.c.ended.is_(None), executions.c.status == STARTED)
@@ -137,29 +133,6 @@ def _events(call: Execution) -> Iterator[ReplayEvent]:
         told |= {"message": call.message, "reason": call.reason}
         data = {key: value for key, value in told.items() if value is not None}
         yield ReplayEvent(at=call.ended, kind=call.ending, data=data, **about)
-
-
-async def _living_runs(connection: AsyncConnection) -> list[str]:
-    """The openings of the store, by whatever process, that have not ended."""
-    now, host = time.time(), socket.gethostname()
-    query = select(runs.c.id, runs.c.host, runs.c.process).where(
-        runs.c.ended.is_(None), runs.c.seen >= now - _SILENT_SECONDS
-    )
-    found = await connection.execute(query)
-    return [row.id for row in found if row.host != host or _may_live(row.process)]
-
-
-def _may_live(process: int) -> bool:
-    """Whether there is such a process on this machine, where that can be told."""
-    if os.name != "posix":
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _execution(row: Row[Any]) -> Execution:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.events import EventKind, ToolEvent
 from leonidas_tools.overrides import effect_of
 from leonidas_tools.plain import NotPlainError, plain
 from leonidas_tools.redaction import MASK, redact_text
-from leonidas_tools.store.rows import STARTED, User
+from leonidas_tools.store.rows import STARTED
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -23,6 +24,9 @@ _MOST_STEPS = 32
 _STEP_BYTES = 256
 _LONGEST_NAME = 128
 _LONGEST_MESSAGE = 1024
+
+LOCAL_USER = "local"
+"""Whose a session is of which nobody has said so: one user of a desktop needs no name."""
 
 
 class Recorder:
@@ -92,11 +96,11 @@ class Recorder:
         return {
             "id": f"{self.run}-{self._number:09d}",
             "run": self.run,
-            "session": _name(session.id),
-            "user": _name(session.get(User).id),
-            "trace_id": _name(call.trace_id),
-            "call_id": None if call.id is None else _name(call.id),
-            "tool": _name(call.name if tool is not None else redact_text(call.name)),
+            "session": name_of(session.id),
+            "user": name_of(user_of(session) or LOCAL_USER),
+            "trace_id": name_of(call.trace_id),
+            "call_id": None if call.id is None else name_of(call.id),
+            "tool": name_of(call.name if tool is not None else redact_text(call.name)),
             "effect": effect,
             "arguments": self.arguments(call),
             "started": at,
@@ -123,12 +127,12 @@ class Recorder:
         if len(steps) < _MOST_STEPS:
             data, _ = plain(dict(event.data), _STEP_BYTES)
             redaction = self._hiding(key, event.call)
-            steps.append(_clean(redaction.to_json([event.at, event.kind.value, data])))
+            steps.append(clean(redaction.to_json([event.at, event.kind.value, data])))
 
     def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
         """What the events of a call say about it: the approval it needed, whether it was cached."""
         if "approval_id" in data:
-            self._marks.setdefault(key, {})["approval_id"] = _name(str(data["approval_id"]))
+            self._marks.setdefault(key, {})["approval_id"] = name_of(str(data["approval_id"]))
         if "cached" in data:
             self._marks.setdefault(key, {})["cached"] = bool(data["cached"])
 
@@ -145,8 +149,8 @@ class Recorder:
             "status": result.status.value,
             "ending": event.kind.value,
             "result": self._result(result.result, redaction),
-            "message": None if message is None else _clean(redaction(message[:_LONGEST_MESSAGE])),
-            "reason": None if result.reason_code is None else _name(result.reason_code),
+            "message": None if message is None else clean(redaction(message[:_LONGEST_MESSAGE])),
+            "reason": None if result.reason_code is None else name_of(result.reason_code),
             "ended": event.at,
             "seconds": event.seconds,
             "approval_id": None,
@@ -176,7 +180,7 @@ class Recorder:
             shown, _ = plain(value, max_bytes)
         except NotPlainError:
             return f'"{MASK}"'
-        return _clean(redaction.to_json(shown))
+        return clean(redaction.to_json(shown))
 
 
 def key_of(call: ToolCall) -> Hashable:
@@ -184,12 +188,12 @@ def key_of(call: ToolCall) -> Hashable:
     return (call.session, call.number) if call.number else id(call)
 
 
-def _name(text: str) -> str:
+def name_of(text: str) -> str:
     """A name that a model or a user may have made up."""
-    return _clean(text[:_LONGEST_NAME])
+    return clean(text[:_LONGEST_NAME])
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """The text as every database takes it: without NUL, and without halves of characters."""
     if text.isascii():
         return text.replace("\0", "") if "\0" in text else text

@@ -9,24 +9,33 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, func, insert, select
 
 from leonidas_tools.errors import StoreError
-from leonidas_tools.store.rows import SpilledResult
+from leonidas_tools.store.rows import KeptResult, SpilledResult
 from leonidas_tools.store.tables import results
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
     from leonidas_tools.store.database import Database
+    from leonidas_tools.store.errands import Write
 
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 class ResultTable:
-    """Keeps results until they expire. They are what tools returned, unmasked.
+    """Keeps results until they expire, as they are given; where they are too much, the oldest go.
 
     Args:
         database: Where they are.
+        max_bytes: How long they may be together.
+        keep_seconds: How long one is kept, where that is not said of it.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, *, max_bytes: int = _MOST_BYTES, keep_seconds: float = 3600.0
+    ) -> None:
         self._database = database
+        self._max_bytes = max_bytes
+        self._keep_seconds = keep_seconds
 
     async def put(
         self,
@@ -34,7 +43,7 @@ class ResultTable:
         *,
         mime_type: str = "application/json",
         session: str | None = None,
-        expires_in_seconds: float = 3600.0,
+        expires_in_seconds: float | None = None,
     ) -> str:
         """Keeps a result.
 
@@ -42,30 +51,100 @@ class ResultTable:
             content: All of it.
             mime_type: What it is.
             session: The only conversation that may read it; any where left out.
-            expires_in_seconds: How long it is kept.
+            expires_in_seconds: How long it is kept, if not as long as others are.
 
         Returns:
             A handle that cannot be guessed.
 
         Raises:
-            ValueError: It is longer than 64 MiB.
+            ValueError: It is longer than 64 MiB, or than all may be together.
             StoreError: It cannot be written.
         """
-        if len(content) > _MOST_BYTES:
-            raise ValueError(f"The result is longer than {_MOST_BYTES} bytes: keep a part of it")
-        handle, now = secrets.token_urlsafe(12), time.time()
-        row = insert(results).values(
-            handle=handle,
-            session=session,
+        most = min(_MOST_BYTES, self._max_bytes)
+        if len(content) > most:
+            raise ValueError(f"The result is longer than {most} bytes: keep a part of it")
+        handle = secrets.token_urlsafe(12)
+        write = self.putting(
+            handle,
+            content,
             mime_type=mime_type,
-            size=len(content),
-            content=content,
-            created=now,
-            expires=now + expires_in_seconds,
+            session=session,
+            expires_in_seconds=expires_in_seconds,
         )
         async with self._database.writing() as connection:
-            await connection.execute(row)
+            await write(connection)
         return handle
+
+    def putting(
+        self,
+        handle: str,
+        content: bytes,
+        *,
+        mime_type: str,
+        session: str | None,
+        expires_in_seconds: float | None = None,
+    ) -> Write:
+        """What keeps a result under a handle of the caller's choice.
+
+        Args:
+            handle: The handle; no other result has it.
+            content: All of it.
+            mime_type: What it is.
+            session: The only conversation that may read it.
+            expires_in_seconds: How long it is kept, if not as long as others are.
+        """
+        now = time.time()
+        seconds = self._keep_seconds if expires_in_seconds is None else expires_in_seconds
+        row = {
+            "handle": handle,
+            "session": session,
+            "mime_type": mime_type,
+            "size": len(content),
+            "content": content,
+            "created": now,
+            "expires": now + seconds,
+        }
+
+        async def write(connection: AsyncConnection) -> None:
+            await self._make_room(connection, len(content))
+            await connection.execute(insert(results).values(row))
+
+        return write
+
+    async def _make_room(self, connection: AsyncConnection, size: int) -> None:
+        """Throws the oldest away until there is room for another."""
+        held = (await connection.execute(select(func.sum(results.c.size)))).scalar_one() or 0
+        surplus = int(held) + size - self._max_bytes
+        if surplus <= 0:
+            return
+        oldest = select(results.c.handle, results.c.size).order_by(results.c.created)
+        gone = []
+        for row in (await connection.execute(oldest)).all():
+            if surplus <= 0:
+                break
+            gone.append(row.handle)
+            surplus -= row.size
+        await connection.execute(delete(results).where(results.c.handle.in_(gone)))
+
+    async def find(
+        self, *, session: str | None = None, limit: int | None = 100
+    ) -> list[KeptResult]:
+        """The results that have not expired, without their contents, the newest first.
+
+        Args:
+            session: Only those of this conversation.
+            limit: How many at most; `None` for all.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        columns = [column for column in results.c if column.name != "content"]
+        query = select(*columns).where(results.c.expires > time.time())
+        if session is not None:
+            query = query.where(results.c.session == session)
+        newest = query.order_by(results.c.created.desc(), results.c.handle).limit(limit)
+        async with self._database.reading() as connection:
+            return [KeptResult(**row) for row in (await connection.execute(newest)).mappings()]
 
     async def read(
         self,

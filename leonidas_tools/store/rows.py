@@ -15,17 +15,6 @@ INTERRUPTED = "interrupted"
 """The status of a call whose process ended before it did."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who a session belongs to: `session.put(User("ana"))`, and `session.get(User)` reads it.
-
-    Args:
-        id: A name for it; one user of a desktop needs none.
-    """
-
-    id: str = "local"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
     """Something that happened to a call between its start and its end.
@@ -148,12 +137,13 @@ class ReplayEvent:
 
 
 class Decision(StrEnum):
-    """What became of a question whether a call may run."""
+    """What became of a question whether a call may run; `unanswered` where its process died."""
 
     APPROVED = "approved"
     DENIED = "denied"
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
+    UNANSWERED = "unanswered"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,14 +158,20 @@ class Approval:
         call_id: The id the answer must carry, where the server gave one.
         tool: The tool's name.
         arguments: What was shown; secrets are masked.
-        fingerprint: What binds the answer to the arguments, where the asker gave one.
+        fingerprint: What binds the answer to the arguments, where it is not to be kept secret.
         message: What the person reads.
         requested: When it was asked, in seconds since the epoch.
         expires: When the question lapses.
         decision: The answer; `None` while there is none.
         decided: When it was answered.
-        decided_by: Who or what answered.
+        decided_by: Who answered; `None` where nobody has.
         note: What was said with it.
+        rule: The rule that asks.
+        on_expiry: What becomes of the call when nobody answers: `cancel` or `proceed`.
+        answer: What was said, as exactly as it is known: `approve`, `edit`, `always`, `deny`,
+            `proceed`, `cancel`, `withdrawn`.
+        channel: How it was answered: `voice`, `terminal`, `channel`, `person`, `expiry`, …
+        edited: The other arguments that the answer has given; secrets are masked.
     """
 
     id: str
@@ -193,6 +189,11 @@ class Approval:
     decided: float | None = None
     decided_by: str | None = None
     note: str | None = None
+    rule: str | None = None
+    on_expiry: str | None = None
+    answer: str | None = None
+    channel: str | None = None
+    edited: Any = None
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain JSON."""
@@ -239,3 +240,28 @@ class SpilledResult:
     offset: int
     content: bytes
     expires: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptResult:
+    """A result that was too long to hand to the model, without its content.
+
+    Args:
+        handle: Names the result.
+        session: The only conversation that may read it; any where there is none.
+        mime_type: What it is.
+        size: How long it is, in bytes.
+        created: When it was kept, in seconds since the epoch.
+        expires: When it is thrown away.
+    """
+
+    handle: str
+    session: str | None
+    mime_type: str
+    size: int
+    created: float
+    expires: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plain JSON."""
+        return asdict(self)

@@ -6,17 +6,25 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy import inspect, text
+from sqlalchemy.schema import CreateColumn
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.store.tables import TABLES, schema_version
+from leonidas_tools.store.tables import TABLES, approvals, schema_version, tasks
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Table
 
 Upgrade: TypeAlias = Callable[["Connection"], None]
 """Makes a database of one version one of the next, in a transaction."""
 
-UPGRADES: Sequence[Upgrade] = ()
+
+def _tell_more_of_approvals(connection: Connection) -> None:
+    """Version 2: who has answered and how, and whose a task list is."""
+    _add_columns(connection, approvals, "rule", "on_expiry", "answer", "channel", "edited", "run")
+    _add_columns(connection, tasks, "user")
+
+
+UPGRADES: Sequence[Upgrade] = (_tell_more_of_approvals,)
 """The first makes version 2 of version 1."""
 
 _POSTGRES_LOCK = 4_776_320_109
@@ -55,3 +63,9 @@ def prepare(connection: Connection, upgrades: Sequence[Upgrade] = UPGRADES) -> i
     if found < newest:
         connection.execute(schema_version.update().values(version=newest))
     return int(found)
+
+
+def _add_columns(connection: Connection, table: Table, *names: str) -> None:
+    for name in names:
+        column = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
+        connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column}"))

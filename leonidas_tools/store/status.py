@@ -20,7 +20,11 @@ class StoreStatus:
         dropped: Calls that there was no room for.
         cut: Calls whose results there was no room for.
         refused: Calls that the database would not take.
-        not_durable: Calls that began although they were not on disk yet.
+        not_durable: Calls that were to be on disk before they ran, and were not; with
+            `unwritable: refuse` they did not run.
+        records_waiting: Questions and answers, task lists and long results that wait to be
+            written.
+        records_dropped: Those that there was no room for, or that the database would not take.
         set_aside: Where a file was moved that could not be read.
     """
 
@@ -34,6 +38,8 @@ class StoreStatus:
     cut: int
     refused: int
     not_durable: int
+    records_waiting: int
+    records_dropped: int
     set_aside: str | None
 
     def to_json(self) -> dict[str, Any]:

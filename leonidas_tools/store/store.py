@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING, Self
 
 from leonidas_tools.errors import StoreError
@@ -14,11 +13,13 @@ from leonidas_tools.store.address import database_url
 from leonidas_tools.store.approvals import ApprovalTable
 from leonidas_tools.store.backlog import Backlog
 from leonidas_tools.store.database import Database
-from leonidas_tools.store.durable import DurableStart
+from leonidas_tools.store.durable import Beginnings, DurableStart
+from leonidas_tools.store.errands import Errands
 from leonidas_tools.store.preferences import PreferenceTable
-from leonidas_tools.store.recorder import Recorder, key_of
+from leonidas_tools.store.recorder import Recorder
 from leonidas_tools.store.results import ResultTable
 from leonidas_tools.store.retention import Retention
+from leonidas_tools.store.sessions import KeptSessions
 from leonidas_tools.store.status import StoreStatus
 from leonidas_tools.store.tasks import TaskTable
 from leonidas_tools.store.writer import Writer
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from leonidas_tools.calls import ResultStatus, ToolCall
+    from leonidas_tools.calls import ResultStatus, ToolCall, ToolSession
     from leonidas_tools.events import ToolEvent
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.store.rows import Execution, ReplayEvent, SessionSummary
@@ -42,9 +43,11 @@ _MOST_REPLAYED = 10_000
 class Store:
     """Keeps what happens, beside the calls and never in their way.
 
-    Its `sink` hears of events: `tools.monitor.subscribe(store.sink)`; its `policies` are for
-    `AdvancedToolProcessor(policies=store.policies)`. No call suffers from a database that cannot
-    be written to: the `status` says it, and what is asked of the store raises `StoreError`.
+    `store: {enabled: true}` in the settings has an `AdvancedToolProcessor` hold one, as its
+    `store`. By hand: its `sink` hears of events, `tools.monitor.subscribe(store.sink)`; its
+    `policies` are for `AdvancedToolProcessor(policies=store.policies)`. No call suffers from a
+    database that cannot be written to: the `status` says it, and what is asked of the store raises
+    `StoreError`.
 
     Args:
         where: A path, an address such as `postgresql://user:password@host/name`, or settings; a
@@ -72,11 +75,12 @@ class Store:
             max_calls=settings.max_waiting, max_bytes=settings.max_waiting_bytes
         )
         self._recorder = Recorder(self._backlog, max_value_bytes=settings.max_value_bytes)
-        self._writer = Writer(self._database, self._backlog, run=self._recorder.run)
+        self._errands = Errands(most=settings.max_waiting, max_bytes=settings.max_waiting_bytes)
+        self._writer = Writer(self._database, self._backlog, self._errands, run=self._recorder.run)
         self._retention = Retention(
             self._database, keep_seconds=settings.keep_for, keep_calls=settings.keep_calls
         )
-        self._not_durable = 0
+        self._beginnings = Beginnings(self._recorder, self._backlog, self._writer)
         self._is_dropping = False
         self.preferences = PreferenceTable(self._database)
         """What users like."""
@@ -84,19 +88,30 @@ class Store:
         """Questions whether a call may run."""
         self.tasks = TaskTable(self._database)
         """The agent's task lists."""
-        self.results = ResultTable(self._database)
+        self.results = ResultTable(
+            self._database,
+            max_bytes=settings.max_results_bytes,
+            keep_seconds=settings.keep_results_for,
+        )
         """Results that are too long for the model."""
+        self._sessions = KeptSessions(self, self._writer)
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """What is to be put around calls: nothing, unless the settings say `durable`."""
-        return (DurableStart(self),) if self.settings.durable else ()
+        """What is to be put around calls, so that what their sessions need is read and kept."""
+        if not self.settings.durable:
+            return (self._sessions,)
+        refuses = self.settings.unwritable == "refuse"
+        return (self._sessions, DurableStart(self, refuses=refuses))
+
+    def begin(self, session: ToolSession) -> None:
+        """Reads what is kept of a session that begins, and of its user, ahead of its first call."""
+        self._sessions.begin(session)
 
     @property
     def status(self) -> StoreStatus:
         """How the store is."""
-        backlog, writer = self._backlog, self._writer
-        aside = self._database.set_aside
+        backlog, writer, aside = self._backlog, self._writer, self._database.set_aside
         return StoreStatus(
             where=self._database.url.render_as_string(hide_password=True),
             ok=writer.error is None,
@@ -107,7 +122,9 @@ class Store:
             dropped=backlog.dropped,
             cut=backlog.cut,
             refused=writer.refused,
-            not_durable=self._not_durable,
+            not_durable=self._beginnings.not_written,
+            records_waiting=len(self._errands),
+            records_dropped=self._errands.dropped,
             set_aside=None if aside is None else str(aside),
         )
 
@@ -139,19 +156,7 @@ class Store:
         Returns:
             Whether it is.
         """
-        if not self._recorder.begin(call, time.time()):
-            return self._goes_on()
-        entry = self._backlog.find(key_of(call))
-        if entry is None or entry.row is None:
-            return True
-        written = asyncio.get_running_loop().create_future()
-        entry.waiting.append(written)
-        self._writer.hurry()
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                return bool(await written) or self._goes_on()
-        except TimeoutError:
-            return self._goes_on()
+        return await self._beginnings.written(call, timeout_seconds)
 
     async def executions(  # noqa: PLR0913 - each is one filter
         self,
@@ -285,14 +290,10 @@ class Store:
     async def __aexit__(self, *error: object) -> None:
         """Writes what waits, and lets go."""
         await self._retention.close()
+        await self._sessions.close()
         await self._writer.close(_CLOSING_SECONDS)
         await self._database.close()
 
     async def _flushed(self) -> None:
-        if len(self._backlog):
+        if len(self._backlog) or len(self._errands):
             await self.flush(timeout_seconds=_FLUSHING_SECONDS)
-
-    def _goes_on(self) -> bool:
-        self._not_durable += 1
-        logger.warning("A call begins that is not on disk yet")
-        return False

@@ -80,6 +80,12 @@ approvals = Table(
     Column("decided", Double),
     Column("decided_by", Text),
     Column("note", Text),
+    Column("rule", Text),
+    Column("on_expiry", Text),
+    Column("answer", Text),
+    Column("channel", Text),
+    Column("edited", Text),
+    Column("run", Text),
 )
 Index("approvals_by_session", approvals.c.session, approvals.c.requested)
 
@@ -102,6 +108,7 @@ tasks = Table(
     Column("position", Integer, nullable=False),
     Column("calls", Text, nullable=False),
     Column("updated", Double, nullable=False),
+    Column("user", Text),
 )
 
 results = Table(

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, or_, select, update
 
 from leonidas_tools.errors import StoreError
 from leonidas_tools.store.tables import tasks
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.database import Database
+    from leonidas_tools.store.errands import Write
 
 
 class TaskTable:
@@ -30,33 +31,49 @@ class TaskTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def read(self, session: str) -> list[Task]:
+    async def read(self, session: str, *, user: str | None = None) -> list[Task]:
         """The tasks of a conversation, in their order.
 
         Args:
             session: The conversation's id.
+            user: Only those of this user, or of nobody that is known.
 
         Raises:
             StoreError: They cannot be read.
         """
         async with self._database.reading() as connection:
-            return await _read(connection, session)
+            return await _read(connection, session, user)
 
-    async def write(self, session: str, list_: Sequence[Task]) -> None:
+    async def write(self, session: str, list_: Sequence[Task], *, user: str | None = None) -> None:
         """Replaces all tasks of a conversation.
 
         Args:
             session: The conversation's id.
             list_: The tasks, in their order; no two have the same id.
+            user: Whose they are.
 
         Raises:
             StoreError: They cannot be written.
         """
-        rows = [_row(session, task, position) for position, task in enumerate(list_)]
         async with self._database.writing() as connection:
+            await self.writing(session, list_, user=user)(connection)
+
+    def writing(self, session: str, list_: Sequence[Task], *, user: str | None) -> Write:
+        """What replaces all tasks of a conversation.
+
+        Args:
+            session: The conversation's id.
+            list_: The tasks, in their order.
+            user: Whose they are.
+        """
+        rows = [_row(session, task, position, user) for position, task in enumerate(list_)]
+
+        async def write(connection: AsyncConnection) -> None:
             await connection.execute(delete(tasks).where(tasks.c.session == session))
             if rows:
                 await connection.execute(insert(tasks), rows)
+
+        return write
 
     async def change(
         self,
@@ -97,8 +114,10 @@ class TaskTable:
             return await _read(connection, session)
 
 
-async def _read(connection: AsyncConnection, session: str) -> list[Task]:
+async def _read(connection: AsyncConnection, session: str, user: str | None = None) -> list[Task]:
     query = select(tasks).where(tasks.c.session == session).order_by(tasks.c.position)
+    if user is not None:
+        query = query.where(or_(tasks.c.user == user, tasks.c.user.is_(None)))
     return [
         Task(
             id=row.id,
@@ -110,7 +129,7 @@ async def _read(connection: AsyncConnection, session: str) -> list[Task]:
     ]
 
 
-def _row(session: str, task: Task, position: int) -> dict[str, Any]:
+def _row(session: str, task: Task, position: int, user: str | None) -> dict[str, Any]:
     return {
         "session": session,
         "id": task.id,
@@ -119,4 +138,5 @@ def _row(session: str, task: Task, position: int) -> dict[str, Any]:
         "position": position,
         "calls": json.dumps(list(task.calls)),
         "updated": time.time(),
+        "user": user,
     }

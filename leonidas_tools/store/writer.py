@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError, StatementError
 
 from leonidas_tools.errors import LeonidasError, StoreError
+from leonidas_tools.store.database import may_be_the_values
+from leonidas_tools.store.errands import Errands
+from leonidas_tools.store.runs import HEARTBEAT_SECONDS
 from leonidas_tools.store.tables import executions, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.backlog import Backlog, Entry
     from leonidas_tools.store.database import Database
+    from leonidas_tools.store.errands import Write
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 10.0
-"""How often a process says that it lives, while calls are under way."""
 _BATCH = 64
 """As many rows as SQLAlchemy prepares in a third of a millisecond, which holds the loop."""
 _GATHERING_SECONDS = 0.05
@@ -51,10 +52,13 @@ class Writer:
     Args:
         database: Where to.
         backlog: What waits.
+        errands: What else waits.
         run: Names this opening of the store.
     """
 
-    def __init__(self, database: Database, backlog: Backlog, *, run: str) -> None:
+    def __init__(
+        self, database: Database, backlog: Backlog, errands: Errands | None = None, *, run: str
+    ) -> None:
         self.written = 0
         """Starts and ends that were written."""
         self.refused = 0
@@ -63,6 +67,9 @@ class Writer:
         """Why nothing can be written."""
         self._database = database
         self._backlog = backlog
+        self._errands = errands or Errands(most=0, max_bytes=0)
+        self.questions = 0
+        """How many questions are open: while there are any, this says that the process lives."""
         self._run = run
         self._started = time.time()
         self._seen = 0.0
@@ -80,6 +87,17 @@ class Writer:
     def wake(self) -> None:
         """Something waits."""
         self._work.set()
+
+    def put(self, write: Write, *, key: Hashable | None = None, size: int = 0) -> bool:
+        """Takes something else that is to be written, and returns at once whether it was taken.
+
+        Args:
+            write: Writes it.
+            key: What it is about: it takes the place of what waits under the same key.
+            size: How much it holds, in bytes.
+        """
+        self._work.set()
+        return self._errands.put(write, key=key, size=size)
 
     def hurry(self) -> None:
         """Somebody waits for it to be written."""
@@ -100,7 +118,7 @@ class Writer:
         """
         try:
             async with asyncio.timeout(timeout_seconds):
-                while len(self._backlog):
+                while self._waits:
                     self._idle.clear()
                     self.hurry()
                     await self._idle.wait()
@@ -113,7 +131,8 @@ class Writer:
         if self.error is not None:
             timeout_seconds = min(timeout_seconds, _LAST_TRY_SECONDS)
         if not await self.flush(timeout_seconds):
-            logger.warning("%d calls could not be written to the store", len(self._backlog))
+            left = len(self._backlog) + len(self._errands)
+            logger.warning("%d calls or records could not be written to the store", left)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -133,6 +152,7 @@ class Writer:
                 await self._write()
             except LeonidasError as error:
                 self.fail(error)
+                self._backlog.disappoint()
                 self._urgent.clear()
                 await self._rest(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
@@ -145,16 +165,22 @@ class Writer:
                 logger.warning("The store is written to again")
                 self.error = None
             pause = _FIRST_PAUSE_SECONDS
-            if not len(self._backlog):
+            if not self._waits:
                 self._idle.set()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether anything waits to be written."""
+        return bool(len(self._backlog) or len(self._errands))
 
     async def _something_to_do(self) -> None:
         """Waits for something to write, and then a moment for more; or until it is time to beat."""
-        if len(self._backlog):
+        if self._waits:
             return
         self._work.clear()
         self._urgent.clear()
-        await self._rest(HEARTBEAT_SECONDS if self._backlog.open_calls else None, self._work)
+        lives = self._backlog.open_calls or self.questions
+        await self._rest(HEARTBEAT_SECONDS if lives else None, self._work)
         await self._rest(_GATHERING_SECONDS, self._urgent)
 
     async def _rest(self, seconds: float | None, until: asyncio.Event | None = None) -> None:
@@ -168,13 +194,16 @@ class Writer:
     async def _write(self) -> None:
         """Writes one batch, and that this process lives."""
         entries = self._backlog.take(_BATCH)
+        if entries or self._is_to_beat():
+            await self._write_entries(entries)
+        await self._errands.write(self._database)
+
+    async def _write_entries(self, entries: Sequence[Entry]) -> None:
         refused: Collection[str] = ()
-        if not entries and not self._is_to_beat():
-            return
         try:
             await self._write_together(entries)
         except StoreError as error:
-            if not _may_be_the_values(error):
+            if not may_be_the_values(error):
                 raise
             refused = await self._write_singly(entries)
         self.written += len(entries) - len(refused)
@@ -183,6 +212,7 @@ class Writer:
 
     def _give_up(self) -> None:
         """Throws away what was taken, since it cannot be written."""
+        self._errands.throw_away()
         refused = [entry.id for entry in self._backlog.take(0)]
         self.refused += len(refused)
         self._backlog.written(refused)
@@ -209,7 +239,7 @@ class Writer:
             try:
                 await self._write_together([entry])
             except StoreError as error:
-                if not _may_be_the_values(error):
+                if not may_be_the_values(error):
                     raise
                 async with self._database.writing() as connection:  # or else nothing can be
                     await self._beat(connection)
@@ -239,12 +269,3 @@ class Writer:
 def _ending(entry: Entry) -> dict[str, Any]:
     ending = entry.ending or {}
     return {"row_id": entry.id, **{f"new_{name}": ending[name] for name in _ENDING_COLUMNS}}
-
-
-def _may_be_the_values(error: StoreError) -> bool:
-    """Whether it may be what was to be written that is no good, and not the database."""
-    cause = error.__cause__
-    if isinstance(cause, DBAPIError):
-        lost = isinstance(cause, OperationalError) or type(cause) is DatabaseError
-        return not lost and not cause.connection_invalidated
-    return isinstance(cause, StatementError)

@@ -4,7 +4,7 @@ import asyncio
 
 from leonidas_tools import AdvancedToolProcessor, tool
 from leonidas_tools.settings.store_settings import StoreSettings
-from leonidas_tools.store import Store
+from leonidas_tools.store import DurableStart, Store
 
 from .conftest import locked
 
@@ -50,8 +50,8 @@ async def test_only_calls_that_happen_once_wait(file):
         assert store.status.not_durable == 0
 
 
-def test_without_the_setting_there_is_no_policy(file):
-    assert Store(file).policies == ()
+def test_without_the_setting_no_call_waits_for_the_disk(file):
+    assert not any(isinstance(policy, DurableStart) for policy in Store(file).policies)
 
 
 async def test_many_that_begin_at_once_share_transactions(file, tell):
@@ -70,7 +70,7 @@ async def test_a_disk_that_does_not_answer_holds_a_call_up_for_a_moment_only(fil
         assert store.status.not_durable == 1
         assert await store.flush(timeout_seconds=20)
         assert len(await store.executions()) == 1
-    assert "begins that is not on disk yet" in caplog.text
+    assert "start of a call is not on disk yet" in caplog.text
 
 
 async def test_a_call_there_is_no_room_for_goes_on(file, tell):

@@ -7,9 +7,17 @@ import pytest
 from sqlalchemy import text
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.store import Store
+from leonidas_tools.store import Decision, Store, Task
 from leonidas_tools.store.address import database_url
 from leonidas_tools.store.database import Database
+from leonidas_tools.store.schema import UPGRADES
+
+NEWEST = 1 + len(UPGRADES)
+NEXT = NEWEST + 1
+NEW_IN_2 = {
+    "approvals": ("rule", "on_expiry", "answer", "channel", "edited", "run"),
+    "tasks": ("user",),
+}
 
 
 def add_mood(connection):
@@ -24,7 +32,7 @@ def fail(connection):
 
 @asynccontextmanager
 async def opened(where, *upgrades):
-    database = Database(database_url(where), upgrades=upgrades)
+    database = Database(database_url(where), upgrades=(*UPGRADES, *upgrades))
     try:
         async with database.reading() as connection:
             yield connection
@@ -37,8 +45,8 @@ async def version(connection):
 
 
 @pytest.fixture
-async def of_version_1(where, tell):
-    """A store of version 1 with calls in it."""
+async def of_this_version(where, tell):
+    """A store of the newest version with calls in it."""
     async with Store(where) as store:
         told = tell(store)
         told.run(city="Lisbon")
@@ -49,12 +57,12 @@ async def of_version_1(where, tell):
 
 async def test_a_new_store_is_of_the_newest_version(where):
     async with opened(where, add_mood) as connection:
-        assert await version(connection) == [2]
+        assert await version(connection) == [NEXT]
 
 
-async def test_version_1_becomes_version_2_with_all_it_holds(of_version_1):
-    async with opened(of_version_1, add_mood) as connection:
-        assert await version(connection) == [2]
+async def test_it_becomes_one_of_the_next_version_with_all_it_holds(of_this_version):
+    async with opened(of_this_version, add_mood) as connection:
+        assert await version(connection) == [NEXT]
         rows = await connection.execute(
             text("SELECT trace_id, arguments, status, mood FROM executions ORDER BY id")
         )
@@ -66,36 +74,58 @@ async def test_version_1_becomes_version_2_with_all_it_holds(of_version_1):
         assert voice.scalar_one() == '{"voice": "Kore"}'
 
 
-async def test_an_upgrade_is_made_once(of_version_1):
+async def test_an_upgrade_is_made_once(of_this_version):
     for _ in range(2):
-        async with opened(of_version_1, add_mood) as connection:
-            assert await version(connection) == [2]
+        async with opened(of_this_version, add_mood) as connection:
+            assert await version(connection) == [NEXT]
 
 
-async def test_two_that_open_at_once_upgrade_once(of_version_1):
+async def test_two_that_open_at_once_upgrade_once(of_this_version):
     async def open_it():
-        async with opened(of_version_1, add_mood) as connection:
+        async with opened(of_this_version, add_mood) as connection:
             return await version(connection)
 
-    assert await asyncio.gather(open_it(), open_it(), open_it()) == [[2]] * 3
+    assert await asyncio.gather(open_it(), open_it(), open_it()) == [[NEXT]] * 3
 
 
-async def test_an_upgrade_that_fails_changes_nothing(of_version_1):
+async def test_an_upgrade_that_fails_changes_nothing(of_this_version):
     with pytest.raises(ConfigurationError, match="does not work"):
-        async with opened(of_version_1, add_mood, fail):
+        async with opened(of_this_version, add_mood, fail):
             pass
-    async with opened(of_version_1) as connection:
-        assert await version(connection) == [1]
+    async with opened(of_this_version) as connection:
+        assert await version(connection) == [NEWEST]
         assert (await connection.execute(text("SELECT count(*) FROM tasks"))).scalar_one() == 0
         columns = (await connection.execute(text("SELECT * FROM executions"))).keys()
         assert "mood" not in columns
 
 
-async def test_a_store_of_a_newer_version_is_refused_and_left_alone(of_version_1):
-    async with opened(of_version_1, add_mood):
+async def test_a_store_of_a_newer_version_is_refused_and_left_alone(of_this_version):
+    async with opened(of_this_version, add_mood):
         pass
-    with pytest.raises(ConfigurationError, match="of version 2, and this library knows 1 at most"):
-        async with Store(of_version_1):
+    with pytest.raises(
+        ConfigurationError, match=f"of version {NEXT}, and this library knows {NEWEST}"
+    ):
+        async with Store(of_this_version):
             pass
-    async with opened(of_version_1, add_mood) as connection:
-        assert await version(connection) == [2]
+    async with opened(of_this_version, add_mood) as connection:
+        assert await version(connection) == [NEXT]
+
+
+async def test_a_store_of_version_1_is_upgraded_to_what_there_is_now(where, tell):
+    async with Store(where) as store:
+        told = tell(store)
+        asked = await store.approvals.ask(told.run(path="/tmp/x"), message="Delete it?")
+        await store.tasks.write("kitchen", [Task(id="1", title="Look")])
+        database = store._database
+        async with database.writing() as connection:
+            for table, names in NEW_IN_2.items():
+                for name in names:
+                    await connection.execute(text(f'ALTER TABLE {table} DROP COLUMN "{name}"'))
+            await connection.execute(text("UPDATE schema_version SET version = 1"))
+    async with Store(where) as store:
+        assert await store.approvals.get(asked.id) == asked
+        assert await store.tasks.read("kitchen", user="ana") == [Task(id="1", title="Look")]
+        answered = await store.approvals.decide(asked.id, Decision.APPROVED, by="ana")
+        assert answered.decision is Decision.APPROVED
+    async with opened(where) as connection:
+        assert await version(connection) == [NEWEST]

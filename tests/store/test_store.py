@@ -10,7 +10,7 @@ from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession, tool
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.events import EventKind, ToolEvent
 from leonidas_tools.redaction import MASK, Secret
-from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Step, Store, User
+from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Step, Store
 
 
 async def test_a_call_is_kept_from_its_start_to_its_end(store, told):
@@ -73,7 +73,7 @@ async def test_calls_are_kept_of_a_real_processor(store):
     tools = AdvancedToolProcessor(tools=[look])
     tools.monitor.subscribe(store.sink)
     session = ToolSession("s1")
-    session.put(User("ana"))
+    session.user = "ana"
     await tools.execute("look", {"city": "Lisbon"}, session=session, call_id="7")
     await tools.execute("lok", {}, session=session)
     unknown, looked = await store.executions()
@@ -162,7 +162,7 @@ async def test_calls_without_a_number_are_told_apart(store, told):
 
 async def test_calls_can_be_filtered(store, tell):
     kitchen, hall = tell(store), tell(store, "hall", now=1_700_001_000.0)
-    hall.session.put(User("ana"))
+    hall.session.user = "ana"
     kitchen.run("search", "Lisbon 100% warm", query="a_b")
     kitchen.run("search", None, status="failed", query="axb")
     kitchen.run("book", query="x")
