@@ -2,7 +2,7 @@
 
 import typer
 
-from leonidas_tools.cli.mcp import list_servers
+from leonidas_tools.cli.mcp import list_servers, serve
 
 
 def commands() -> typer.Typer:
@@ -10,4 +10,5 @@ def commands() -> typer.Typer:
     app = typer.Typer(help="The MCP servers of the settings.")
     app.callback()(lambda: None)  # keeps `list` a command of its own
     app.command("list")(list_servers.list_servers)
+    app.command("serve")(serve.serve)
     return app

@@ -1,0 +1,152 @@
+"""`leonidas mcp serve`: the tools for any MCP client."""
+
+import asyncio
+import os
+import secrets
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from leonidas_tools.cli.places import default_config
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+_HOST = "127.0.0.1"
+_MOST_PORT = 65535
+
+
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve over HTTP at /mcp; else over standard input and output.",
+        ),
+    ] = None,
+    token_env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The environment variable with the token that clients must send."
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="A web page that may use it; may be repeated."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="A name it is reached by; may be repeated."),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN", help="Offer these tools only, such as get_*; may be repeated."
+        ),
+    ] = None,
+) -> None:
+    """Serve the tools of the settings to MCP clients, under all rules and limits of the settings.
+
+    Without --http, to the one client that has started this program: put
+    {"command": "leonidas", "args": ["mcp", "serve"]} into its settings. A tool that needs a
+    person's word is asked about through the client, and denied where the client cannot ask.
+
+    Beyond this machine a token is needed; without --token-env one is made, and shown once.
+    """
+    config, patterns = config or default_config(), tool or []
+    if http is None:
+        for option, value in (
+            ("--token-env", token_env),
+            ("--allow-origin", allow_origin),
+            ("--allow-host", allow_host),
+        ):
+            if value:
+                raise ConfigurationError(f"{option} goes with --http")
+        _over_stdio(config, patterns)
+        return
+    place = _place(http)
+    access = {"hosts": allow_host or [], "origins": allow_origin or []}
+    asyncio.run(_until_told(_over_http(config, place, token_env, patterns, access)))
+
+
+class _Place(NamedTuple):
+    host: str
+    port: int
+
+
+def _over_stdio(config: Path, patterns: list[str]) -> None:
+    from leonidas_tools.mcp_server.stdio import claimed_pipes
+
+    # Before anything of the settings is loaded: what that prints is no message.
+    with claimed_pipes() as pipes:
+        from leonidas_tools import AdvancedToolProcessor
+        from leonidas_tools.mcp_server import serve_stdio
+
+        async def run() -> None:
+            await serve_stdio(AdvancedToolProcessor(config=config), patterns=patterns, pipes=pipes)
+
+        asyncio.run(_until_told(run()))
+
+
+async def _over_http(
+    config: Path,
+    place: _Place,
+    token_env: str | None,
+    patterns: list[str],
+    access: dict[str, list[str]],
+) -> None:
+    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.cli import terminal
+    from leonidas_tools.mcp_server import serve_http
+    from leonidas_tools.mcp_server.guard import is_loopback
+
+    console = terminal.messages()
+    token = None if token_env is None else os.environ.get(token_env, "").strip()
+    if token == "":
+        raise ConfigurationError(f"The environment variable {token_env!r} holds no token: set it")
+    if token is None and not (is_loopback(place.host) and not access["hosts"]):
+        token = secrets.token_urlsafe(32)
+        console.print(f"Clients must send: Authorization: Bearer {token}", soft_wrap=True)
+    await serve_http(
+        AdvancedToolProcessor(config=config),
+        host=place.host,
+        port=place.port,
+        token=token,
+        patterns=patterns,
+        on_listening=lambda address: console.print(f"Serving MCP at {address}"),
+        **access,
+    )
+
+
+def _place(text: str) -> _Place:
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or _HOST
+    if not port.isdecimal() or int(port) > _MOST_PORT:
+        raise ConfigurationError(f"--http takes [HOST:]PORT, such as 8000, not {text!r}")
+    return _Place(host, int(port))
+
+
+async def _until_told(serving: "Coroutine[Any, Any, None]") -> None:
+    """Serves until it ends by itself, or a signal asks for that; a second one does not wait."""
+    task = asyncio.ensure_future(serving)
+    loop = asyncio.get_running_loop()
+    told = []
+
+    def stop() -> None:
+        told.append(True)
+        task.cancel()
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop)
+    with suppress(asyncio.CancelledError):
+        await task
+    if not told and task.cancelled():
+        raise asyncio.CancelledError

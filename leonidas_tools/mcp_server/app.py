@@ -1,0 +1,118 @@
+"""The tools as an ASGI app, for any server of such apps."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Self
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.responses import PlainTextResponse
+
+from leonidas_tools.mcp_server.guard import Guard, HTTPAccess
+from leonidas_tools.mcp_server.server import ToolServer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.types import Receive, Scope, Send
+
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+_MOST_BODY_BYTES = 4 * 1024 * 1024
+_MOST_SESSIONS = 256
+_IDLE_SECONDS = 600.0
+
+
+class MCPApp:
+    """The tools over streamable HTTP, as an ASGI app; made by `mcp_app`.
+
+    It answers inside `async with`, which an application that it is mounted in enters as its own
+    lifespan; where it stands alone, the server enters it.
+    """
+
+    def __init__(
+        self,
+        server: ToolServer,
+        access: HTTPAccess,
+        *,
+        most_sessions: int = _MOST_SESSIONS,
+        most_body_bytes: int = _MOST_BODY_BYTES,
+        idle_seconds: float = _IDLE_SECONDS,
+    ) -> None:
+        self.server = server
+        self._access = access
+        self._most_sessions = most_sessions
+        self._most_body_bytes = most_body_bytes
+        self._idle_seconds = idle_seconds
+        self._guard: Guard | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        sessions = StreamableHTTPSessionManager(
+            self.server.mcp,
+            session_idle_timeout=self._idle_seconds,
+            max_request_body_size=self._most_body_bytes,
+            max_sessions=self._most_sessions,
+        )
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.server)
+            await stack.enter_async_context(sessions.run())
+            self._guard = Guard(sessions.handle_request, self._access)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._guard = None
+        await self._stack.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1002})
+        elif self._guard is None:
+            await PlainTextResponse("The tools are not there.", 503)(scope, receive, send)
+        else:
+            await self._guard(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with self:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def mcp_app(
+    tools: AdvancedToolProcessor,
+    *,
+    patterns: Sequence[str] = (),
+    token: str | None = None,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+) -> MCPApp:
+    """The tools as an ASGI app, to stand alone or in a Starlette application.
+
+    Args:
+        tools: The tools, with all that holds for their calls.
+        patterns: Names, or patterns such as `get_*`, of the tools that are offered; all that do
+            not act on the voice agent itself, by default.
+        token: What clients send as `Authorization: Bearer …`.
+        hosts: Names the server is reached by, besides those of this machine.
+        origins: Web pages that may use it.
+
+    Raises:
+        ConfigurationError: It would be open beyond this machine without a token.
+
+    Example:
+        >>> from leonidas_tools import AdvancedToolProcessor
+        >>> from starlette.applications import Starlette
+        >>> from starlette.routing import Route
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> tools = mcp_app(AdvancedToolProcessor(tools=[add]))
+        >>> app = Starlette(routes=[Route("/mcp", tools)], lifespan=lambda _: tools)
+    """
+    access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins))
+    return MCPApp(ToolServer(tools, patterns, _MOST_SESSIONS), access)

@@ -1,0 +1,137 @@
+"""One call that an MCP client has made, from its request to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from mcp.shared.exceptions import MCPError
+
+from leonidas_tools.events import EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from leonidas_tools.approvals.request import ApprovalRequest, Decision
+    from leonidas_tools.calls import ToolResult, ToolSession
+    from leonidas_tools.events import ToolEvent
+    from leonidas_tools.mcp_server.sessions import Context
+
+_MOST_PROGRESS = 32
+
+
+class Call:
+    """A call under way.
+
+    A request waits for it; in the newer protocol that may be a second one, which brings what the
+    person has answered.
+
+    Args:
+        context: The request.
+        name: The tool, as the client calls it.
+        arguments: Its arguments.
+        session: The session it belongs to.
+    """
+
+    def __init__(
+        self, context: Context, name: str, arguments: Mapping[str, Any], session: ToolSession
+    ) -> None:
+        self.id = f"{context.request_id}-{secrets.token_hex(4)}"
+        """Unlike the request's own, nobody else's."""
+        self.context = context
+        """The request that waits for it now."""
+        self.name = name
+        self.arguments = arguments
+        self.session = session
+        self.asked: ApprovalRequest | None = None
+        """A question that waits to be brought to the person, and for the answer."""
+        self._decided: asyncio.Future[Decision] | None = None
+        self._task: asyncio.Task[ToolResult] | None = None
+        self._news = asyncio.Event()
+        self._progress: deque[ToolEvent] = deque(maxlen=_MOST_PROGRESS)
+        self._last = -math.inf
+        self._total: float | None = None
+
+    def start(self, run: Coroutine[Any, Any, ToolResult]) -> None:
+        """Begins it."""
+        self._task = asyncio.create_task(run)
+        self._task.add_done_callback(lambda _: self._news.set())
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def hear(self, event: ToolEvent) -> None:
+        """Takes down how far it is; what the client is too slow for is left out."""
+        if event.kind is EventKind.PROGRESS:
+            self._progress.append(event)
+            self._news.set()
+
+    async def ask(self, request: ApprovalRequest) -> Decision:
+        """Has the request that waits answered with a question, and waits for the next one."""
+        self.asked, self._decided = request, asyncio.get_running_loop().create_future()
+        self._news.set()
+        try:
+            return await self._decided
+        finally:
+            self.asked = self._decided = None
+
+    def decide(self, decision: Decision) -> None:
+        """Gives the answer to the question, if it is still open."""
+        if self._decided is not None and not self._decided.done():
+            self._decided.set_result(decision)
+            self.asked = None
+
+    async def step(self) -> ToolResult | ApprovalRequest:
+        """Waits until it has ended, or asks something; progress is sent on meanwhile.
+
+        Cancelling this cancels the call.
+        """
+        assert self._task is not None
+        try:
+            while True:
+                await self._send_progress()
+                if self._task.done():
+                    return self._task.result()
+                if self.asked is not None:
+                    return self.asked
+                await self._news.wait()
+                self._news.clear()
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    async def _send_progress(self) -> None:
+        while self._progress:
+            event = self._progress.popleft()
+            data = event.shown()
+            amount, total = self._amount(data)
+            message = data.get("message")
+            with contextlib.suppress(MCPError):  # the client has gone; that is told elsewhere
+                await self.context.session.report_progress(
+                    amount, total, None if message is None else str(message)
+                )
+
+    def _amount(self, data: Mapping[str, Any]) -> tuple[float, float | None]:
+        """How much is done, and of how much; it grows with each report, as the protocol wants."""
+        fraction, done = _number(data.get("fraction")), _number(data.get("progress"))
+        amount = done if fraction is None else fraction
+        if fraction is not None:
+            self._total = 1.0
+        elif amount is None and self._total is None:
+            amount = 0.0 if self._last == -math.inf else self._last + 1.0
+        if amount is None or amount <= self._last:
+            amount = math.nextafter(self._last, math.inf)
+        self._last = amount
+        return amount, self._total
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,179 @@
+"""Who may speak to a server over HTTP: checked before anything of a request is read."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_BODY_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HTTPAccess:
+    """Who may speak to the server.
+
+    Without a token only this machine may: the server must then answer to its names alone.
+
+    Args:
+        token: What `Authorization: Bearer …` must say; `None` asks for nothing.
+        hosts: Names, with a port or for any, that the server answers to besides those of this
+            machine.
+        origins: Web pages that may use it, such as `https://app.example.com`.
+        any_address: Whether it answers to every IP address it is reached by.
+
+    Raises:
+        ConfigurationError: It would answer to others than this machine without a token, or the
+            token is empty.
+
+    Example:
+        >>> HTTPAccess(token="s3cret", hosts=("tools.example.com",))
+        HTTPAccess(hosts=('tools.example.com',), origins=(), any_address=False)
+    """
+
+    token: str | None = field(default=None, repr=False)
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    any_address: bool = False
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not self.token.strip():
+            raise ConfigurationError("The token is empty: give one, or none")
+        elsewhere = [host for host in self.hosts if not is_loopback(_name_of(host))]
+        if self.token is None and (elsewhere or self.any_address):
+            raise ConfigurationError(
+                "Beyond this machine tools are served only with a token: give one"
+            )
+
+    def refusal(self, headers: Headers) -> tuple[int, str] | None:
+        """Why a request is not answered, as a status and a sentence; `None` where it is."""
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or not self._answers_to(hosts[0].lower()):
+            return 421, "This server does not answer to that host."
+        if origins and not self._is_allowed(origins, hosts[0].lower()):
+            return 403, "This origin may not use this server."
+        return None
+
+    def knows(self, headers: Headers) -> bool:
+        """Whether a request brings the token, if there has to be one."""
+        if self.token is None:
+            return True
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(given.strip().encode(), self.token.encode())
+        return same and scheme.lower() == "bearer"
+
+    def _answers_to(self, host: str) -> bool:
+        name = _name_of(host)
+        if is_loopback(name) or any(one in {host, name} for one in map(str.lower, self.hosts)):
+            return True
+        return self.any_address and _address(name) is not None
+
+    def _is_allowed(self, origins: Sequence[str], host: str) -> bool:
+        """A page of this very server, or one that was named."""
+        if len(origins) != 1:
+            return False
+        origin = origins[0].lower()
+        named = [one.lower().rstrip("/") for one in self.origins]
+        return origin in named or origin in {f"http://{host}", f"https://{host}"}
+
+
+class Guard:
+    """An ASGI app before another: refuses who may not speak to it, and does not wait for ever.
+
+    Args:
+        app: The app.
+        access: Who may.
+    """
+
+    def __init__(self, app: ASGIApp, access: HTTPAccess) -> None:
+        self._access = access
+        self._app: ASGIApp = _Token(app, access)
+        if access.origins:
+            from starlette.middleware.cors import CORSMiddleware
+
+            self._app = CORSMiddleware(
+                self._app,
+                allow_origins=access.origins,
+                allow_methods=("GET", "POST", "DELETE"),
+                allow_headers=("*",),
+                expose_headers=("Mcp-Session-Id",),
+            )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        refusal = self._access.refusal(Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, _Patience(receive).receive, send)
+            return
+        status, why = refusal
+        await PlainTextResponse(why, status)(scope, receive, send)
+
+
+class _Token:
+    def __init__(self, app: ASGIApp, access: HTTPAccess) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._access.knows(Headers(scope=scope)):
+            await self._app(scope, receive, send)
+            return
+        refusal = PlainTextResponse(
+            "Send the token of this server as Authorization: Bearer …",
+            401,
+            {"WWW-Authenticate": "Bearer"},
+        )
+        await refusal(scope, receive, send)
+
+
+class _Patience:
+    """The body of a request, which has to come within its time."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ends: float | None = asyncio.get_running_loop().time() + _BODY_SECONDS
+
+    async def receive(self) -> Message:
+        """The next message; once the time is up, that the client has gone."""
+        try:
+            async with asyncio.timeout_at(self._ends):
+                message = await self._receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        if not message.get("more_body", False):
+            self._ends = None
+        return message
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a host's name or address is one of this machine alone."""
+    address = _address(name)
+    return name.lower() == "localhost" or (address is not None and address.is_loopback)
+
+
+def _name_of(host: str) -> str:
+    """A host without its port, and an address without its brackets."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None

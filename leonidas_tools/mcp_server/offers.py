@@ -1,0 +1,128 @@
+"""Which tools an MCP client sees, and as what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import Tool, ToolAnnotations
+
+from leonidas_tools import exports
+from leonidas_tools.overrides import effect_of
+from leonidas_tools.redaction import without_presets
+from leonidas_tools.rules.rule import CONFIRM
+from leonidas_tools.tool import ToolCategory, ToolEffect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+    from leonidas_tools.registry import AnyTool
+
+logger = logging.getLogger(__name__)
+
+_OF_THE_AGENT = frozenset({ToolCategory.ACTION, ToolCategory.SPEECH})
+
+
+class Offers:
+    """The tools that an MCP client may see and call.
+
+    Built-in tools that act on the voice agent itself (`think`, `set_speech_rate`) are offered only
+    where a pattern fits; what confirms an action by voice never is: here nobody speaks.
+
+    Args:
+        tools: The tools there are.
+        patterns: Names, or patterns such as `get_*`, of those that are offered; all by default.
+    """
+
+    def __init__(self, tools: AdvancedToolProcessor, patterns: Sequence[str] = ()) -> None:
+        self._tools = tools
+        self._patterns = tuple(patterns)
+
+    def listed(self) -> list[Tool]:
+        """The tools that can be called now, as MCP has them."""
+        return [self._listed(tool) for tool in self._tools.offered() if self._fits(tool)]
+
+    def find(self, name: str) -> AnyTool | None:
+        """The tool of that name if it is offered, also where it cannot be called just now."""
+        tool = exports.find(self._tools.registry, name)
+        return None if tool is None or not self._fits(tool) else tool
+
+    def schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of the tool of that name."""
+        tool = self.find(name)
+        return None if tool is None else without_presets(tool.metadata.parameters)
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls back once for all changes of one turn of the event loop that runs now.
+
+        Returns:
+            A function that ends it.
+        """
+        return _Subscription(self, self._tools, listener).end
+
+    def _fits(self, tool: AnyTool) -> bool:
+        if tool.name == CONFIRM:
+            return False
+        if not self._patterns:
+            is_builtin = self._tools.registry.is_builtin(tool.name)
+            return not (is_builtin and tool.metadata.category in _OF_THE_AGENT)
+        names = (tool.name, self._tools.registry.declared_name(tool.name))
+        return any(fnmatchcase(name, pattern) for pattern in self._patterns for name in names)
+
+    def _listed(self, tool: AnyTool) -> Tool:
+        configured = self._tools.executor.settings.for_tool(tool.name, tool.origin)
+        own = tool.metadata
+        return Tool(
+            name=self._tools.registry.declared_name(own.name),
+            title=own.name.replace("_", " ").replace("-", " ").strip().capitalize() or None,
+            description=configured.description or own.description,
+            input_schema=dict(without_presets(own.parameters)),
+            annotations=_annotations(effect_of(tool, configured)),
+        )
+
+
+def _annotations(effect: ToolEffect) -> ToolAnnotations:
+    if effect is ToolEffect.READ:
+        return ToolAnnotations(read_only_hint=True)
+    return ToolAnnotations(read_only_hint=False, idempotent_hint=effect is ToolEffect.IDEMPOTENT)
+
+
+class _Subscription:
+    """Tells one listener, on its event loop, that what is offered has become different."""
+
+    def __init__(
+        self, offers: Offers, tools: AdvancedToolProcessor, listener: Callable[[], None]
+    ) -> None:
+        self._offers = offers
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._told = offers.listed()
+        self._stirred = False
+        self._sources = [
+            tools.registry.on_change(self._stir),
+            tools.settings.on_change(self._stir),
+        ]
+
+    def end(self) -> None:
+        """Tells nothing more."""
+        while self._sources:
+            self._sources.pop()()
+
+    def _stir(self, *_: object) -> None:
+        """Has a look in a later turn of the loop, once for all that happens until then."""
+        if not self._stirred:
+            self._stirred = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody can be told
+                self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._stirred = False
+        if not self._sources:
+            return
+        told, self._told = self._told, self._offers.listed()
+        if told != self._told:
+            self._listener()

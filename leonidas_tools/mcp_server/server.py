@@ -1,0 +1,240 @@
+"""The tools of a processor as an MCP server, of both generations of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import secrets
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+import mcp_types
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from leonidas_tools.approvals.request import ApprovalRequest, Decision
+from leonidas_tools.calls import ToolCall
+from leonidas_tools.errors import ToolDeniedError
+from leonidas_tools.mcp_server.answers import to_answer
+from leonidas_tools.mcp_server.asking import ANSWER, can_be_asked, decision_of, elicitation
+from leonidas_tools.mcp_server.call import Call
+from leonidas_tools.mcp_server.offers import Offers
+from leonidas_tools.mcp_server.sessions import Context, Sessions
+from leonidas_tools.names import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from leonidas_tools.events import ToolEvent
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+logger = logging.getLogger(__name__)
+
+_READY_SECONDS = 10.0
+_KEPT_SECONDS = 60.0
+_MOST_WAITING = 256
+_LONGEST_NAME = 100
+
+
+class ToolServer:
+    """Answers MCP clients with the tools of a processor, inside `async with`.
+
+    Args:
+        tools: The tools, with all that holds for their calls.
+        patterns: Names, or patterns such as `get_*`, of the tools that are offered.
+        most_sessions: How many programs over HTTP are told apart in the newer protocol.
+    """
+
+    def __init__(
+        self, tools: AdvancedToolProcessor, patterns: Sequence[str] = (), most_sessions: int = 256
+    ) -> None:
+        self._tools = tools
+        self._offers = Offers(tools, patterns)
+        self._sessions = Sessions(self._ask, most_sessions)
+        self._calls: dict[str, Call] = {}
+        self._waiting: dict[str, Call] = {}
+        self._running: set[str] = set()
+        self._idle = asyncio.Event()
+        self._bus = InMemorySubscriptionBus()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stack = AsyncExitStack()
+        self._ready = False
+        self.mcp: Server[Any] = _Server(
+            "leonidas-tools",
+            version=_version(),
+            title="Leonidas Tools",
+            get_tool_input_schema=self._offers.schema,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            on_subscriptions_listen=ListenHandler(self._bus),
+        )
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._tools)
+            stack.push_async_callback(self._stop)
+            stack.callback(self._tools.monitor.subscribe(self._hear))
+            stack.callback(self._offers.on_change(self._tell))
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    async def drain(self, seconds: float) -> None:
+        """Waits for the calls under way, but not longer than that; then it may be left."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._running:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            logger.warning("%d calls were still under way", len(self._running))
+
+    async def _list(
+        self, context: Context, _: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListToolsResult:
+        self._sessions.of(context)
+        if not self._ready:  # tools of MCP servers that are just starting are worth a moment
+            await self._tools.ready(_READY_SECONDS)
+            self._ready = True
+        return mcp_types.ListToolsResult(tools=self._offers.listed())
+
+    async def _call(
+        self, context: Context, params: mcp_types.CallToolRequestParams
+    ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
+        call = self._resumed(context, params) or self._begun(context, params)
+        try:
+            step = await call.step()
+        except BaseException:
+            self._calls.pop(call.id, None)
+            raise
+        if isinstance(step, ApprovalRequest):
+            return self._input_required(call, step)
+        self._calls.pop(call.id, None)
+        return to_answer(step)
+
+    def _begun(self, context: Context, params: mcp_types.CallToolRequestParams) -> Call:
+        session, arguments = self._sessions.of(context), params.arguments or {}
+        call = Call(context, params.name, arguments, session)
+        if self._offers.find(params.name) is None:
+            raise self._unknown(call)
+        self._calls[call.id] = call
+        call.start(self._tools.execute(params.name, arguments, session=session, call_id=call.id))
+        return call
+
+    def _unknown(self, call: Call) -> MCPError:
+        """Counts the call like any other, and says what there is instead."""
+        told = ToolCall(
+            name=call.name,
+            id=call.id,
+            called_as=call.name,
+            session=call.session,
+            number=next(call.session.numbers),
+        )
+        self._tools.executor.settle_unknown(told)
+        like = closest(call.name, (tool.name for tool in self._offers.listed()), limit=1)
+        hint = f"; did you mean {like[0]!r}?" if like else ""
+        return MCPError(
+            mcp_types.INVALID_PARAMS, f"Unknown tool: {call.name[:_LONGEST_NAME]!r}{hint}"
+        )
+
+    async def _ask(self, request: ApprovalRequest) -> Decision:
+        """Asks the person behind the client that has made the call."""
+        call = self._calls.get(request.call_id or "")
+        if call is None or not can_be_asked(call.context):
+            raise ToolDeniedError("The MCP client cannot ask its user.")
+        context = call.context
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return await call.ask(request)
+        answer = await context.session.send_request(
+            elicitation(request),
+            mcp_types.ElicitResult,
+            metadata=ServerMessageMetadata(related_request_id=context.request_id),
+        )
+        return decision_of(answer)
+
+    def _input_required(
+        self, call: Call, request: ApprovalRequest
+    ) -> mcp_types.InputRequiredResult:
+        """Has the client ask; the call waits until it comes back, or the question is closed."""
+        state = secrets.token_urlsafe(16)
+        while len(self._waiting) >= _MOST_WAITING:
+            self._forget(next(iter(self._waiting)))
+        self._waiting[state] = call
+        kept = max(request.deadline - time.time(), 0.0) + _KEPT_SECONDS
+        asyncio.get_running_loop().call_later(kept, self._forget, state)
+        return mcp_types.InputRequiredResult(
+            input_requests={ANSWER: elicitation(request)}, request_state=state
+        )
+
+    def _resumed(self, context: Context, params: mcp_types.CallToolRequestParams) -> Call | None:
+        """The call that a client comes back to with an answer."""
+        call = self._waiting.get(params.request_state or "")
+        if call is None:
+            return None
+        if (call.name, call.arguments) != (params.name, params.arguments or {}):
+            raise MCPError(mcp_types.INVALID_PARAMS, "The request state is that of another call")
+        del self._waiting[params.request_state or ""]
+        call.context = context
+        answer = (params.input_responses or {}).get(ANSWER)
+        if isinstance(answer, mcp_types.ElicitResult):
+            call.decide(decision_of(answer))
+        return call
+
+    def _forget(self, state: str) -> None:
+        call = self._waiting.pop(state, None)
+        if call is not None:
+            self._calls.pop(call.id, None)
+            call.cancel()
+
+    def _hear(self, event: ToolEvent) -> None:
+        call = self._calls.get(event.call.id or "")
+        if event.ends_call:
+            self._running.discard(event.call.trace_id)
+            if not self._running:
+                self._idle.set()
+        elif call is not None:
+            self._running.add(event.call.trace_id)
+            call.hear(event)
+
+    def _tell(self) -> None:
+        """Tells the clients that other tools are offered."""
+        self._spawn(self._bus.publish(ToolsListChanged()))
+        for connection in self._sessions.connections:
+            self._spawn(connection.send_tool_list_changed())
+
+    def _spawn(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _stop(self) -> None:
+        for call in (*self._calls.values(), *self._waiting.values()):
+            call.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class _Server(Server[Any]):
+    """The SDK's server, saying in the older protocol too that it tells of other tools."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *more: Any, **named: Any
+    ) -> Any:
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, *more, **named)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("leonidas-tools")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"

@@ -1,0 +1,141 @@
+"""Serving until cancelled: over the standard pipes of this process, or over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp_server.app import MCPApp
+from leonidas_tools.mcp_server.guard import HTTPAccess, is_loopback
+from leonidas_tools.mcp_server.server import ToolServer
+from leonidas_tools.mcp_server.stdio import Pipes, claimed_pipes, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+logger = logging.getLogger(__name__)
+
+PATH = "/mcp"
+_DRAIN_SECONDS = 5.0
+_CLOSE_SECONDS = 2
+_MOST_CONNECTIONS = 1024
+
+
+async def serve_stdio(
+    tools: AdvancedToolProcessor, *, patterns: Sequence[str] = (), pipes: Pipes | None = None
+) -> None:
+    """Serves the client that has started this process, until it closes standard input.
+
+    Meanwhile what anything prints goes to standard error. A call under way is cancelled at the end;
+    one that must not stop half done has a moment to finish.
+
+    Args:
+        tools: The tools, with all that holds for their calls.
+        patterns: Names, or patterns such as `get_*`, of the tools that are offered.
+        pipes: Other pipes than the standard ones.
+    """
+    with contextlib.nullcontext(pipes) if pipes is not None else claimed_pipes() as used:
+        async with ToolServer(tools, patterns) as server:
+            try:
+                async with streams(used) as (inbox, outbox):
+                    options = server.mcp.create_initialization_options()
+                    await server.mcp.run(inbox, outbox, options)
+            finally:
+                await server.drain(_DRAIN_SECONDS)
+
+
+async def serve_http(  # noqa: PLR0913 - what can be said of a server
+    tools: AdvancedToolProcessor,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    patterns: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
+    """Serves MCP clients over streamable HTTP at `/mcp`, until cancelled.
+
+    Args:
+        tools: The tools, with all that holds for their calls.
+        host: The address to listen at.
+        port: The port; 0 for any free one.
+        token: What clients send as `Authorization: Bearer …`; needed beyond this machine.
+        patterns: Names, or patterns such as `get_*`, of the tools that are offered.
+        hosts: Names the server is reached by, besides those of this machine and its addresses.
+        origins: Web pages that may use it.
+        on_listening: Called with the address, once it listens.
+
+    Raises:
+        ConfigurationError: It would be open beyond this machine without a token, or it cannot
+            listen there.
+    """
+    beyond = not is_loopback(host)
+    access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins), any_address=beyond)
+    app = MCPApp(ToolServer(tools, patterns), access)
+    with _listening(host, port) as listener:
+        routes = [Route(PATH, app)]
+        http = _HTTPServer(
+            uvicorn.Config(
+                Starlette(routes=routes),
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                ws="none",
+                limit_concurrency=_MOST_CONNECTIONS,
+                timeout_graceful_shutdown=_CLOSE_SECONDS,
+            )
+        )
+        serving: asyncio.Task[None] | None = None
+        try:
+            async with app:
+                serving = asyncio.create_task(http.serve(sockets=[listener]))
+                if on_listening is not None:
+                    on_listening(_address(listener))
+                try:
+                    await asyncio.shield(serving)
+                finally:
+                    http.should_exit = True
+                    await app.server.drain(_DRAIN_SECONDS)
+        finally:  # only now, since what streams has no other end
+            if serving is not None:
+                await asyncio.wait({serving})
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigurationError(f"Cannot listen at {host}:{port}: {why}") from error
+    with listener:
+        yield listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
+
+
+class _HTTPServer(uvicorn.Server):
+    """Leaves signals to the program."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing is captured."""
+        yield

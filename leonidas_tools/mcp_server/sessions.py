@@ -1,0 +1,92 @@
+"""Whose calls count together: one session of tools for each MCP connection."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.calls import ToolSession
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from mcp.server.connection import Connection
+    from mcp.server.context import ServerRequestContext
+
+    from leonidas_tools.approvals.request import Channel
+
+Context: TypeAlias = "ServerRequestContext[Any, Any]"
+
+_KEY = "leonidas_tools.session"
+
+
+class Sessions:
+    """The sessions of the clients that are there.
+
+    A connection of the older protocol has one for as long as it lasts, and so has a pipe. The newer
+    protocol knows no sessions over HTTP: there, what comes from one address and one program, by
+    the name it gives, counts as one.
+
+    Args:
+        channel: Asks the person behind a client.
+        most: How many programs over HTTP are remembered; of more, the one that was silent longest
+            begins anew.
+    """
+
+    def __init__(self, channel: Channel, most: int) -> None:
+        self._channel = channel
+        self._most = most
+        self._callers: OrderedDict[Hashable, ToolSession] = OrderedDict()
+        self.connections: set[Connection] = set()
+        """The open connections of the older protocol, whose clients are told of changes."""
+
+    def of(self, context: Context) -> ToolSession:
+        """The session that a request belongs to."""
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return self._of_caller(_caller(context))
+        connection = connection_of(context)
+        session: ToolSession | None = connection.state.get(_KEY)
+        if session is None:
+            session = connection.state[_KEY] = self._new()
+            self.connections.add(connection)
+            connection.exit_stack.callback(self._end, connection, session)
+        return session
+
+    def _of_caller(self, caller: Hashable) -> ToolSession:
+        session = self._callers.get(caller)
+        if session is None:
+            session = self._callers[caller] = self._new()
+        self._callers.move_to_end(caller)
+        if len(self._callers) > self._most:
+            self._callers.popitem(last=False)
+        return session
+
+    def _new(self) -> ToolSession:
+        session = ToolSession()
+        session.get(SessionPolicy).channel = self._channel
+        return session
+
+    def _end(self, connection: Connection, session: ToolSession) -> None:
+        self.connections.discard(connection)
+        session.get(Approvals).withdraw_all()
+
+
+def connection_of(context: Context) -> Connection:
+    """The connection a request came over; of the newer protocol, one that lives as long as it."""
+    connection: Connection = context.session._connection  # noqa: SLF001 - a handler has no other way to it
+    return connection
+
+
+def _caller(context: Context) -> Hashable:
+    """Who sends a request of the newer protocol, as well as can be told."""
+    if context.request is None:
+        return None
+    said, address = context.session.client_params, context.request.client
+    return (
+        None if address is None else address.host,
+        None if said is None else (said.client_info.name, said.client_info.version),
+    )

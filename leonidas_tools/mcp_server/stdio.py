@@ -1,0 +1,188 @@
+"""The pipes of a server over stdio: messages only, whatever a tool or its children print."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    Inbox: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+    Outbox: TypeAlias = MemoryObjectSendStream[SessionMessage]
+
+logger = logging.getLogger(__name__)
+
+MOST_MESSAGE_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
+_MOST_WAITING = 64
+_FLUSH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pipes:
+    """Where messages come from and go to.
+
+    Args:
+        input: A file descriptor to read.
+        output: One to write.
+    """
+
+    input: int
+    output: int
+
+
+@contextmanager
+def claimed_pipes() -> Iterator[Pipes]:
+    """Takes standard input and output for messages, and for nothing else.
+
+    Inside, who reads standard input finds its end, and what is printed goes to standard error; that
+    holds for child processes as well.
+    """
+    sys.stdout.flush()
+    # Neither is passed on to children: a copy made by `os.dup` is closed when they start.
+    pipes = Pipes(input=os.dup(0), output=os.dup(1))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        yield pipes
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(pipes.input, 0)
+        os.dup2(pipes.output, 1)
+        # The copies stay open: a thread may still be reading, and the number must not be reused.
+        os.close(nothing)
+
+
+@asynccontextmanager
+async def streams(pipes: Pipes) -> AsyncIterator[tuple[Inbox, Outbox]]:
+    """The messages of two pipes.
+
+    Both are used in threads of their own, which nothing waits for: a pipe may be silent, or full,
+    for ever.
+    """
+    received, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outbox, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+    reading = asyncio.create_task(_read(pipes.input, received))
+    writing = asyncio.create_task(_write(pipes.output, to_send))
+    writing.add_done_callback(lambda _: reading.cancel())  # nobody reads the answers any more
+    try:
+        yield inbox, outbox
+    finally:
+        outbox.close()
+        reading.cancel()
+        await asyncio.wait({writing}, timeout=_FLUSH_SECONDS)
+        writing.cancel()
+        await asyncio.wait({reading, writing})
+        inbox.close()
+
+
+async def _read(pipe: int, received: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+    room = threading.Semaphore(_MOST_WAITING)
+
+    def deliver(line: bytes | None) -> None:
+        room.acquire()
+        loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    _in_thread("mcp-stdin", lambda: _read_lines(pipe, deliver))
+    with received, contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        while (line := await lines.get()) is not None:
+            room.release()
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                logger.warning("What came in is no message, and is ignored: %.80r", line)
+            else:
+                await received.send(SessionMessage(message))
+
+
+def _read_lines(pipe: int, deliver: Callable[[bytes | None], None]) -> None:
+    """Delivers lines until the end, which is `None`; one that is too long is left out."""
+    line, too_long = bytearray(), False
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for more
+        while chunk := _chunk(pipe):
+            *ended, rest = chunk.split(b"\n")
+            for piece in ended:
+                line += piece
+                if too_long:
+                    logger.warning("A message of more than %d bytes is ignored", MOST_MESSAGE_BYTES)
+                elif line.strip():
+                    deliver(bytes(line))
+                line, too_long = bytearray(), False
+            line += rest
+            if len(line) > MOST_MESSAGE_BYTES:
+                line, too_long = bytearray(), True
+        deliver(None)
+
+
+def _chunk(pipe: int) -> bytes:
+    try:
+        return os.read(pipe, _CHUNK_BYTES)
+    except OSError:
+        return b""
+
+
+async def _write(pipe: int, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    loop = asyncio.get_running_loop()
+    texts: SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = SimpleQueue()
+
+    def settle(written: asyncio.Future[None], error: OSError | None) -> None:
+        if written.done():
+            return
+        if error is None:
+            written.set_result(None)
+        else:
+            written.set_exception(error)
+
+    def write() -> None:
+        while (item := texts.get()) is not None:
+            text, written = item
+            error = _written(pipe, text)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(settle, written, error)
+
+    _in_thread("mcp-stdout", write)
+    try:
+        async for message in to_send:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            written: asyncio.Future[None] = loop.create_future()
+            texts.put((text.encode() + b"\n", written))
+            await written
+    except OSError:
+        logger.info("The client has gone: its pipe is closed")
+    finally:
+        texts.put(None)
+        to_send.close()
+
+
+def _written(pipe: int, text: bytes) -> OSError | None:
+    try:
+        left = memoryview(text)
+        while left:
+            left = left[os.write(pipe, left) :]
+    except OSError as error:
+        return error
+    return None
+
+
+def _in_thread(name: str, work: Callable[[], None]) -> None:
+    """Runs something in a thread that a program which ends does not wait for."""
+    threading.Thread(target=work, name=name, daemon=True).start()
