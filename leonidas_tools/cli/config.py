@@ -42,8 +42,9 @@ def check(
     file: Annotated[Path | None, typer.Argument(help="Else config/tools.yaml.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
-    """Say all that is wrong in a settings file, with its place; end with 1 on errors.
+    """Say all that is wrong in a settings file.
 
+    Each finding has its line, and what to write instead where that is known; ends with 1 on errors.
     MCP servers are not started: a name that only they could bring is a warning.
     """
     from leonidas_tools.cli import terminal

@@ -13,7 +13,7 @@ def commands() -> typer.Typer:
 
 
 def _group() -> None:
-    """What programs that follow the events can hear."""
+    """Describe the events, for programs that follow them."""
 
 
 def schema(

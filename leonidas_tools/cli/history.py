@@ -56,7 +56,9 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
         str | None, typer.Option(help="Only calls that say this in arguments or result.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
-    oldest_first: Annotated[bool, typer.Option(help="Else the newest are first.")] = False,
+    oldest_first: Annotated[
+        bool, typer.Option("--oldest-first", help="The oldest first; else the newest.")
+    ] = False,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,
@@ -108,7 +110,7 @@ def sessions(
 
 
 def replay(
-    session: str,
+    session: Annotated[str, typer.Argument(help="Its id, out of `leonidas history sessions`.")],
     speed: Annotated[
         float, typer.Option(min=0.0, help="How fast; 2 is twice as fast, 0 without pauses.")
     ] = 1.0,
@@ -146,7 +148,10 @@ def interrupted(
         bool, typer.Option("--acknowledge", help="Do not list them the next time.")
     ] = False,
 ) -> None:
-    """List the calls whose process died before they ended; some may have happened."""
+    """List the calls that a crash has cut off.
+
+    Those of tools whose effect is `once` may have happened; none runs again by itself.
+    """
 
     async def asked(store: "Store") -> "list[Execution]":
         found = await store.interrupted()

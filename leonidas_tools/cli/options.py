@@ -9,7 +9,7 @@ Scenarios: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SCENARIO]...",
-        help="Scenarios for the simulator: files, or names such as demo, cancel, burst.",
+        help="Scenarios for the simulator: files, or names such as demo, policies, cancel.",
     ),
 ]
 Config: TypeAlias = Annotated[

@@ -1,4 +1,4 @@
-"""`leonidas policy`: which rules there are, and which one decides about a call."""
+"""`leonidas policy`: the rules, which one decides about a call, and a page about each policy."""
 
 import asyncio
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.reference import reference
 from leonidas_tools.cli.typed_arguments import typed_arguments
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ Config = Annotated[
 
 def commands() -> typer.Typer:
     """The commands about rules."""
-    app = typer.Typer(help="List the rules, or say which one decides about a call.")
+    app = typer.Typer(help="Show the rules, what they decide, and a page about each policy.")
     app.command("list")(list_rules)
     app.command("explain")(explain)
+    app.command("reference")(reference)
     return app
 
 
@@ -54,20 +56,22 @@ def list_rules(
 
 
 def explain(
-    tool: str,
+    tool: Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has them all.")],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="A JSON object, or key=value for each argument."),
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(help="ask, autonomous or read_only; else that of the settings.")
+        str | None,
+        typer.Option(help="As if in the mode ask, autonomous or read_only; else policies.mode."),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Who the session belongs to.")] = None,
+    user: Annotated[str | None, typer.Option(help="As if the session were of this user.")] = None,
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Say what becomes of a call, and which rule decides; every rule about its tool, in order.
+    """Say which rule decides about a call, and why.
 
+    Every rule about the tool is shown, the strongest first; the arrow is at the one that decides.
     The tool is not called: leonidas policy explain send_money to=Ana amount=500
     """
     from leonidas_tools.cli import terminal
@@ -78,7 +82,8 @@ def explain(
         terminal.write_json(told)
         return
     console = terminal.output()
-    console.print(f"{told['decide']}: {tool} in mode {told['mode']}")
+    by = next((f"rule {each['rule']!r}" for each in told["rules"] if each["decides"]), "no rule")
+    console.print(f"{tool} {_MEANS[told['decide']]}: {by}, mode {told['mode']!r}")
     rows = terminal.table(console, "", "rule", "tier", "priority", "decide", "why")
     for each in told["rules"]:
         mark = "→" if each["decides"] else ""
@@ -88,7 +93,7 @@ def explain(
     if told["rules"]:
         console.print(rows)
     else:
-        console.print("No rule is about this tool.")
+        console.print("No rule is about this tool; `leonidas policy list` shows all there are.")
 
 
 async def _explained(
@@ -136,4 +141,10 @@ def _about(rule: "Rule") -> str:
     return "; ".join(words) or "every tool that requires approval"
 
 
+_MEANS = {
+    "allow": "runs",
+    "audit": "runs, and that is recorded",
+    "ask": "asks the user first",
+    "deny": "is denied",
+}
 _SHOWN = frozenset({"name", "tier", "priority", "decide", "message"})

@@ -50,12 +50,14 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     speaker: options.Speaker = None,
     json_lines: options.JsonLines = False,
 ) -> None:
-    """Hold a conversation and show what is said, called, answered and cancelled.
+    """Hold a conversation, and show what happens in it.
 
     With GEMINI_API_KEY or GOOGLE_API_KEY in the environment, or in a file .env, it is a real
     session; with GOOGLE_GENAI_USE_VERTEXAI=true, on Vertex AI, whose project and location are in
-    the environment too. Speak, or type what you have to say. Without, or for a named scenario, the
-    embedded simulator plays; where the scenario waits for text, type it.
+    the environment too. Speak, or type what you have to say.
+
+    Without a key, or with SCENARIO, the embedded simulator plays: demo, policies and tools_change,
+    unless others are named. Where a scenario waits for text, type it.
 
     Ends with 1 if any call was not answered exactly once or the protocol was broken, 2 for wrong
     usage or settings, 130 after Ctrl-C. A call whose connection was lost counts as answered when

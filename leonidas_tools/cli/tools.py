@@ -18,6 +18,7 @@ Config = Annotated[
     Path | None,
     typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
 ]
+Name = Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has them all.")]
 
 
 def commands() -> typer.Typer:
@@ -51,7 +52,7 @@ def list_tools(
 
 
 def show(
-    name: str,
+    name: Name,
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -74,7 +75,7 @@ def show(
 
 
 def call(
-    name: str,
+    name: Name,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="A JSON object, or key=value for each argument."),
@@ -82,7 +83,9 @@ def call(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer on one line.")] = False,
 ) -> None:
-    """Call a tool and print its answer; end with 1 unless it did what it was asked.
+    """Call a tool and print its answer.
+
+    Ends with 1 unless the tool did what it was asked; one that asks first asks here.
 
     The arguments are one JSON object, or key=value: leonidas tools call get_weather city=Lisbon
     """

@@ -1,11 +1,16 @@
 import json
 import logging
+from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+import leonidas_tools
 from leonidas_tools.cli.app import program
+from leonidas_tools.errors import ConfigurationError
+
+PAGES = sorted((Path(leonidas_tools.__file__).parent / "reference").glob("*.md"))
 
 RULES = {
     "version": 1,
@@ -82,7 +87,7 @@ def test_it_is_said_which_rule_decides(policy, options, decide, by):
 
 def test_the_reasons_are_told_in_order(policy):
     lines = policy("explain", "send_money", "to=Ana", "amount=5").stdout.splitlines()
-    assert lines[0] == "ask: send_money in mode ask"
+    assert lines[0] == "send_money asks the user first: rule 'requires_approval', mode 'ask'"
     assert [line.split()[-3:] for line in lines[2:4]] == [
         ["the", "user", "None"],
         ["with", "this", "'amount'"],
@@ -93,3 +98,27 @@ def test_the_reasons_are_told_in_order(policy):
 def test_a_tool_without_rules_is_allowed(policy):
     told = policy("explain", "get_weather", "city=Lisbon", "--json").stdout
     assert json.loads(told)["decide"] == "allow"
+    told = policy("explain", "get_weather", "city=Lisbon").stdout
+    assert told.startswith("get_weather runs: no rule, mode 'ask'\n")
+
+
+def reference(*arguments):
+    return CliRunner().invoke(program(), ["policy", "reference", *arguments])
+
+
+def test_the_pages_of_the_reference_are_listed_with_what_they_are_about(levels_are_kept):
+    lines = reference().stdout.splitlines()
+    names = [line.split()[0] for line in lines[1:] if not line.startswith("  ")]
+    assert names == [page.stem for page in PAGES]
+    assert any(line.startswith(" timeout ") and "No attempt takes longer" in line for line in lines)
+
+
+def test_a_page_of_the_reference_is_markdown_where_there_is_no_terminal(levels_are_kept):
+    page = next(page for page in PAGES if page.stem == "cache")
+    assert reference("cache").stdout == page.read_text()
+
+
+def test_a_page_that_is_not_there_is_told_with_the_closest(levels_are_kept):
+    finished = reference("cach")
+    assert isinstance(finished.exception, ConfigurationError)
+    assert str(finished.exception) == "There is no page 'cach': did you mean 'cache'?"

@@ -11,11 +11,12 @@ from leonidas_tools.live.simulator import Scenario
 from leonidas_tools.settings.load import load
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(path.name for path in ROOT.glob("*.md"))
+PAGES = sorted(ROOT.glob("*.md"))
+REFERENCE = sorted((ROOT / "leonidas_tools" / "reference").glob("*.md"))
 
 
 def read_yaml(example):
-    """A fence with YAML is a scenario where it has steps, else settings."""
+    """A fence with YAML is a scenario where it has steps, else the settings in `tools.yaml`."""
     data = yaml.safe_load(example.parsed)
     if "steps" in data:
         file = example.namespace["folder"] / "scenario.yaml"
@@ -23,13 +24,14 @@ def read_yaml(example):
         Scenario.load(file)
     else:
         load(data)
+        (example.namespace["folder"] / "tools.yaml").write_text(example.parsed)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *REFERENCE], ids=lambda page: page.name)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     parsers = [PythonCodeBlockParser(), CodeBlockParser(language="yaml", evaluator=read_yaml)]
-    document = Sybil(parsers=parsers, path=str(ROOT)).parse(ROOT / page)
+    document = Sybil(parsers=parsers, path=str(ROOT)).parse(page)
     document.namespace["folder"] = tmp_path
     for example in document.examples():
         example.evaluate()

@@ -1,0 +1,39 @@
+"""Every policy has its page, and what a page says of the settings is what they are."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.settings_tables import FOLDER, with_tables
+
+PAGES = sorted(FOLDER.glob("*.md"))
+_POLICIES = FOLDER.parent / "policies"
+_ONE_SCREEN = 80
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_settings_of_a_page_are_those_there_are(page):
+    """Else: `python -m tests.docs.settings_tables` writes them anew."""
+    text = page.read_text()
+    assert text == with_tables(text)
+
+
+def test_every_policy_has_its_page():
+    modules = {file.stem for file in _POLICIES.glob("[!_]*.py")} - {"base"}
+    assert modules <= {page.stem for page in PAGES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_says_what_it_does_costs_and_leaves_and_is_short(page):
+    title, _, about, *rest = page.read_text().splitlines()
+    assert title.startswith("# ")
+    assert about.endswith(".")
+    assert any(line.startswith("**Costs:** ") for line in rest)
+    assert any(line.startswith("**Does not** ") for line in rest)
+    assert len(rest) <= _ONE_SCREEN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_links_only_to_what_is_there(page):
+    links = [part.split(")")[0] for part in page.read_text().split("](")[1:]]
+    assert all((page.parent / Path(link.partition("#")[0])).exists() for link in links), links
