@@ -9,7 +9,6 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-import httpx2
 import mcp_types
 from mcp.client.client import Client
 from mcp.client.subscriptions import SubscriptionLost
@@ -21,8 +20,10 @@ from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.mcp.asks import Asks
 from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.errors import server_down, server_lost
-from leonidas_tools.mcp.http import NOT_SENT, SESSION_GONE, http_streams, sse_streams, why
-from leonidas_tools.mcp.redaction import Redaction, place
+from leonidas_tools.mcp.http import HTTPServer
+from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
+from leonidas_tools.mcp.reasons import placed, reason_of
+from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.mcp.stdio import StdioServer
 from leonidas_tools.mcp.wire_logs import discreet_logs
 
@@ -170,8 +171,7 @@ class Connection:
             error = error.exceptions[0]
         if isinstance(error, ConfigurationError):
             return self._redact(error.message)
-        place_of = "" if self._settings.url is None else f" at {place(self._settings.url)}"
-        return self._redact(self.lost or _reason(error)) + place_of
+        return placed(self._redact(self.lost or reason_of(error)), self._settings.url)
 
     @property
     def last_words(self) -> str:
@@ -183,15 +183,15 @@ class Connection:
         return printed + (f"; it last wrote: {' / '.join(lines)}" if lines else "")
 
     def _new_client(self) -> Client:
-        settings, headers = self._settings, dict(self._settings.headers)
+        settings = self._settings
         transport: Any
         if settings.command is not None:
             self._stdio = StdioServer(self._name, settings, self._redact, self.lose)
             transport = self._stdio.streams()
-        elif settings.transport == "sse":
-            transport = sse_streams(str(settings.url), headers, self.lose)
         else:
-            transport = http_streams(str(settings.url), headers, self._doubt)
+            on_failure = self.lose if settings.transport == "sse" else self._doubt
+            learn = self._redact.learn
+            transport = HTTPServer(self._name, settings, on_failure, on_secret=learn).streams()
         return Client(
             transport,
             client_info=_client_info(),
@@ -249,20 +249,6 @@ class Connection:
         if self.lost is not None:
             return self._redact(self.lost)
         return "the connection was closed" if self._closed else None
-
-
-def _reason(error: BaseException | None) -> str:
-    match error:
-        case None:
-            return "the connection was closed"
-        case TimeoutError():
-            return "no answer in time"
-        case MCPError():
-            return error.message
-        case httpx2.HTTPError() | OSError():
-            return why(error)
-        case _:
-            return "it does not follow the protocol"
 
 
 def _client_info() -> mcp_types.Implementation:

@@ -31,8 +31,15 @@ class Redaction:
     """
 
     def __init__(self, settings: MCPServerSettings) -> None:
-        secrets = {text for text in _secrets(settings) if len(text) >= _SHORTEST_SECRET}
-        self._secrets = sorted(secrets, key=len, reverse=True)
+        self._secrets: list[str] = []
+        for text in _secrets(settings):
+            self.learn(text)
+
+    def learn(self, secret: str) -> None:
+        """Masks one more text from now on, such as a token that has come."""
+        if len(secret) >= _SHORTEST_SECRET and secret not in self._secrets:
+            self._secrets.append(secret)
+            self._secrets.sort(key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         """The text without secrets."""
@@ -52,6 +59,8 @@ def _secrets(settings: MCPServerSettings) -> Iterator[str]:
     for value in settings.headers.values():
         yield value
         yield value.rpartition(" ")[2]  # without `Bearer`
+    if settings.auth is not None and settings.auth.client_secret is not None:
+        yield settings.auth.client_secret
     if settings.url is not None:
         url = urlsplit(settings.url)
         yield from (text for text in (url.username, url.password) if text)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _LOGGERS = (
     "client",  # that of `mcp.client.session`
+    "mcp.client.auth.oauth2",
+    "mcp.client.auth.utils",
     "mcp.client.client",
     "mcp.client.sse",
     "mcp.client.streamable_http",
@@ -24,6 +26,9 @@ _LOGGERS = (
 )
 """A filter works on what is logged by the very logger it is added to."""
 
+_OF_LOGINS = "mcp.client.auth."
+"""Says only what ends up in an error as well, and quotes what holds codes and states."""
+
 
 class _Discreet(logging.Filter):
     """Lets no message of the wire pass, and of the others no secret."""
@@ -34,7 +39,7 @@ class _Discreet(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is logged."""
-        if record.levelno < logging.INFO:
+        if record.levelno < logging.INFO or record.name.startswith(_OF_LOGINS):
             return False
         text = self._redact(record.getMessage())
         error = record.exc_info[1] if record.exc_info else None

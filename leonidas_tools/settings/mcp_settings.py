@@ -36,6 +36,9 @@ class OAuthSettings(Model):
         client_id: The client's id; with `authorization_code` it is registered with the server
             when left out, if the server allows that.
         client_secret: The client's secret.
+        issuer: The authorization server that the client belongs to, such as
+            `https://login.example.org`; its secret goes nowhere else. Whichever the server names
+            when left out.
         scopes: What is asked for; what the server suggests when left out.
         callback_port: The port on this machine that the browser comes back to; any free one when
             left out.
@@ -45,6 +48,7 @@ class OAuthSettings(Model):
     grant: Literal["client_credentials", "authorization_code"] = "authorization_code"
     client_id: Name | None = None
     client_secret: Name | None = Field(default=None, repr=False)
+    issuer: Name | None = None
     scopes: Names = ()
     callback_port: Port = None
     login_timeout: Duration = 300.0

@@ -76,15 +76,18 @@ async def test_a_server_restarted_between_calls_loses_none(serve, listen):
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"),
+    ("status", "hint"),
     [
-        ("401 Unauthorized", "HTTP 401 Unauthorized"),
-        ("404 Not Found", "HTTP 404 Not Found"),
-        ("502 Bad Gateway", "HTTP 502 Bad Gateway"),
+        ("401 Unauthorized", "; it refuses the token it was sent"),
+        (
+            "404 Not Found",
+            "; is the path of the url right, such as /mcp, or /sse for transport 'sse'?",
+        ),
+        ("502 Bad Gateway", ""),
     ],
 )
 @pytest.mark.parametrize("path", ["mcp", "sse"])
-async def test_a_server_that_refuses_says_why_and_shows_no_secret(serve, status, reason, path):
+async def test_a_server_that_refuses_says_why_and_shows_no_secret(serve, status, hint, path):
     requests = []
 
     async def refuse(reader, writer):
@@ -101,7 +104,7 @@ async def test_a_server_that_refuses_says_why_and_shows_no_secret(serve, status,
         }
         server = serve(settings)
         assert await server.down() == (
-            f"The MCP server 'lab' is down: {reason} at http://127.0.0.1:{port}/{path}"
+            f"The MCP server 'lab' is down: HTTP {status} at http://127.0.0.1:{port}/{path}{hint}"
         )
         await server.mcp.stop()
     assert all(b"authorization: bearer s3cret" in request.lower() for request in requests)

@@ -1,0 +1,140 @@
+"""Where the browser comes back to after a login: a port of this machine, open for as long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import secrets
+from typing import TYPE_CHECKING, Self
+from urllib.parse import parse_qs, urlsplit
+
+from mcp.shared.auth import AuthorizationCodeResult
+
+from leonidas_tools.mcp.auth.failures import LoginError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_HOST = "127.0.0.1"
+_PATH = "/callback"
+_REQUEST_SECONDS = 10.0
+_SHOWN_CHARACTERS = 60
+_PAGE = """<!doctype html><meta charset="utf-8"><title>Leonidas</title><p>{text}</p>"""
+
+
+class Callback:
+    """Waits for the browser, inside `async with`.
+
+    A request that does not carry the state of this login is refused and changes nothing: any page
+    can send a browser here.
+
+    Args:
+        ports: The ports to try in turn; 0 is any free one.
+    """
+
+    def __init__(self, *ports: int) -> None:
+        self._ports = ports
+        self._server: asyncio.Server | None = None
+        self._state = ""
+        self._result: asyncio.Future[AuthorizationCodeResult] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._result = asyncio.get_running_loop().create_future()
+        for port in self._ports:
+            with contextlib.suppress(OSError):
+                self._server = await asyncio.start_server(self._serve, _HOST, port)
+                return self
+        raise LoginError(
+            f"the port {self._ports[-1]} that the browser is to come back to is taken; free it, or "
+            "set another `callback_port` under `auth`"
+        )
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._result is not None and not self._result.cancel() and not self._result.cancelled():
+            self._result.exception()  # looked at, so that nobody is warned of it
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        """The address that the browser comes back to."""
+        assert self._server is not None
+        return f"http://{_HOST}:{self._server.sockets[0].getsockname()[1]}{_PATH}"
+
+    def expect(self, authorization_url: str) -> None:
+        """Takes note of the state that the browser must bring back.
+
+        Args:
+            authorization_url: Where the browser is sent.
+        """
+        self._state = _one(parse_qs(urlsplit(authorization_url).query), "state") or ""
+
+    async def result(self, timeout_seconds: float) -> AuthorizationCodeResult:
+        """What the browser brought back.
+
+        Args:
+            timeout_seconds: How long to wait.
+
+        Raises:
+            LoginError: The person refused, or nobody came.
+        """
+        assert self._result is not None
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await asyncio.shield(self._result)
+        except TimeoutError:
+            raise LoginError(f"nobody has logged in within {timeout_seconds:g} s") from None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Bound to the loop's server: what is wrong with one request must not be logged as ours.
+        with contextlib.suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            status, text = self._answer(head.split(b" ")[1].decode("ascii"))
+            page = _PAGE.format(text=html.escape(text)).encode()
+            writer.write(
+                f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
+                f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\n"
+                "Connection: close\r\n\r\n".encode()
+                + page
+            )
+            await writer.drain()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    def _answer(self, target: str) -> tuple[str, str]:
+        """The status and the text of the page; keeps what the browser brought."""
+        assert self._result is not None
+        parts = urlsplit(target)
+        query = parse_qs(parts.query)
+        state = _one(query, "state") or ""
+        if parts.path != _PATH or not self._state or not _same(state, self._state):
+            return "400 Bad Request", "This is no answer to a login that has been begun."
+        if self._result.done():
+            return "200 OK", "This login has ended already."
+        code, error = _one(query, "code"), _one(query, "error")
+        if code is None or error is not None:
+            why = (error or "no code was given")[:_SHOWN_CHARACTERS]
+            self._result.set_exception(LoginError(f"the login was refused: {why!a}"))
+            return "200 OK", "The login was refused. You can close this window."
+        self._result.set_result(
+            AuthorizationCodeResult(code=code, state=state, iss=_one(query, "iss"))
+        )
+        return "200 OK", "You are logged in. You can close this window."
+
+
+def _one(query: dict[str, list[str]], name: str) -> str | None:
+    values = query.get(name)
+    return values[0] if values else None
+
+
+def _same(one: str, other: str) -> bool:
+    return secrets.compare_digest(one.encode(), other.encode())

@@ -1,0 +1,178 @@
+"""The settings of a login → what puts a token on each request, and gets it where it is missing."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
+
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
+from mcp.shared.exceptions import MCPDeprecationWarning
+from pydantic import AnyUrl
+
+from leonidas_tools.mcp.auth.callback import Callback
+from leonidas_tools.mcp.auth.failures import LoginNeededError
+from leonidas_tools.mcp.auth.renewing import Renewing
+from leonidas_tools.mcp.auth.tokens import TokenFile
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AsyncExitStack
+
+    import httpx2
+    from mcp.shared.auth import AuthorizationCodeResult
+
+    from leonidas_tools.settings.mcp_settings import MCPServerSettings, OAuthSettings
+
+OpenPage: TypeAlias = "Callable[[str], Awaitable[None]]"
+
+_CLIENT_NAME = "Leonidas"
+_LATER = "http://127.0.0.1/callback"
+"""Stands for the address of a login until its port is known."""
+
+
+def client_auth(
+    name: str,
+    settings: MCPServerSettings,
+    *,
+    open_page: OpenPage | None = None,
+    on_secret: Callable[[str], None] | None = None,
+) -> httpx2.Auth | None:
+    """What authorizes the requests to a server; `None` where its settings name no `auth`.
+
+    Args:
+        name: The server's name.
+        settings: Its settings.
+        open_page: Shows a person the page to log in on; without it a login that needs one is an
+            error that says so.
+        on_secret: Called with each token, so that it can be masked.
+    """
+    auth = settings.auth
+    if auth is None:
+        return None
+    file = token_file(name, settings, on_secret)
+    if auth.grant == "client_credentials":
+        return Account(str(settings.url), auth, file)
+    return Login(name, str(settings.url), auth, file, open_page)
+
+
+def token_file(
+    name: str, settings: MCPServerSettings, on_secret: Callable[[str], None] | None = None
+) -> TokenFile:
+    """Where a server's tokens are kept.
+
+    Args:
+        name: The server's name.
+        settings: Its settings, with `auth`.
+        on_secret: Called with each token, so that it can be masked.
+    """
+    assert settings.auth is not None
+    client = _configured_client(settings.auth)
+    return TokenFile(name, str(settings.url), client, on_secret)
+
+
+class Account(Renewing, ClientCredentialsOAuthProvider):
+    """Gets tokens by an account of our own.
+
+    Args:
+        url: The server's address.
+        auth: How to get a token.
+        file: Keeps the tokens.
+    """
+
+    def __init__(self, url: str, auth: OAuthSettings, file: TokenFile) -> None:
+        assert auth.client_id is not None
+        assert auth.client_secret is not None
+        with warnings.catch_warnings():
+            # Without an issuer the server says who gives tokens, as it does for logins.
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            super().__init__(
+                server_url=url,
+                storage=file,
+                client_id=auth.client_id,
+                client_secret=auth.client_secret,
+                scope=" ".join(auth.scopes) or None,
+                issuer=auth.issuer,
+            )
+        self.configure(file, auth.scopes)
+
+
+class Login(Renewing, OAuthClientProvider):
+    """Gets tokens by the login of a person, and renews them without.
+
+    Args:
+        name: The server's name.
+        url: Its address.
+        auth: How to get a token.
+        file: Keeps the tokens.
+        open_page: Shows the person the page; nobody is there without it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        auth: OAuthSettings,
+        file: TokenFile,
+        open_page: OpenPage | None,
+    ) -> None:
+        metadata = OAuthClientMetadata(
+            client_name=_CLIENT_NAME,
+            redirect_uris=[AnyUrl(_LATER)],
+            scope=" ".join(auth.scopes) or None,
+        )
+        super().__init__(url, metadata, file, self._send_person, self._wait_for_person)
+        self.configure(file, auth.scopes)
+        self._name = name
+        self._auth = auth
+        self._open_page = open_page
+        self._callback: Callback | None = None
+
+    async def prepare(self, stack: AsyncExitStack) -> None:
+        """Opens the port that the browser comes back to.
+
+        Raises:
+            LoginNeededError: Nobody is there to log in.
+        """
+        if self._open_page is None:
+            raise LoginNeededError(self._name)
+        registered = _registered_port(self.context.client_info)
+        any_port = () if self._auth.callback_port else (registered, 0)
+        self._callback = await stack.enter_async_context(
+            Callback(*(port for port in (self._auth.callback_port, *any_port) if port is not None))
+        )
+        address = AnyUrl(self._callback.url)
+        self.context.client_metadata.redirect_uris = [address]
+        client = self.context.client_info
+        if self._auth.client_id is None and client and address not in (client.redirect_uris or ()):
+            self.context.client_info = None  # registered for an address that is not to be had
+
+    async def _send_person(self, url: str) -> None:
+        assert self._callback is not None
+        assert self._open_page is not None
+        self._callback.expect(url)
+        await self._open_page(url)
+
+    async def _wait_for_person(self) -> AuthorizationCodeResult:
+        assert self._callback is not None
+        return await self._callback.result(self._auth.login_timeout)
+
+
+def _configured_client(auth: OAuthSettings) -> OAuthClientInformationFull | None:
+    if auth.client_id is None:
+        return None
+    return OAuthClientInformationFull(
+        client_id=auth.client_id,
+        client_secret=auth.client_secret,
+        issuer=auth.issuer,
+        token_endpoint_auth_method="client_secret_basic" if auth.client_secret else "none",
+    )
+
+
+def _registered_port(client: OAuthClientInformationFull | None) -> int | None:
+    """The port that the client was registered with."""
+    if client is None or not client.redirect_uris:
+        return None
+    return urlsplit(str(client.redirect_uris[0])).port

@@ -1,0 +1,134 @@
+"""What the client library leaves open: renewal after a restart, and many requests at once."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.utils import extract_field_from_www_auth
+from mcp.shared.auth import OAuthClientMetadata
+
+from leonidas_tools.mcp.auth.failures import LoginError, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from leonidas_tools.mcp.auth.tokens import TokenFile
+
+_HEADER = "Authorization"
+_ROUNDS = 3
+"""With the token at hand, with a renewed one, after a login."""
+
+
+class _FixedScopes(OAuthClientMetadata):
+    """Asks for the scopes of the settings; the library writes the server's suggestion over them."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "scope":
+            super().__setattr__(name, value)
+
+
+class Renewing(OAuthClientProvider):
+    """Renews tokens before it asks for a login, also those of an earlier process.
+
+    The library holds its lock from a request's first byte to the head of its answer: one slow call
+    would hold all others. Here the lock is held only while a token is got.
+    """
+
+    def configure(self, file: TokenFile, scopes: Sequence[str]) -> None:
+        """Sets what the library's own initialisation has no place for.
+
+        Args:
+            file: Keeps the tokens.
+            scopes: What is asked for; what the server suggests when there are none.
+        """
+        self._file = file
+        if scopes:
+            asked = self.context.client_metadata.model_dump() | {"scope": " ".join(scopes)}
+            self.context.client_metadata = _FixedScopes.model_validate(asked)
+
+    async def prepare(self, stack: AsyncExitStack) -> None:
+        """Gets ready for a login; what it opens is closed when the login has ended."""
+
+    async def _auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        own = request.headers.get(_HEADER)
+        refused: httpx2.Response | None = None
+        for number in range(_ROUNDS):
+            before = request.headers.pop(_HEADER, None)
+            if own is not None:
+                request.headers[_HEADER] = own
+            flow = super()._auth_flow(request)
+            logs_in = False
+            try:
+                step = await anext(flow)
+                while step is not request:
+                    step = await flow.asend((yield step))
+                if refused is not None and request.headers.get(_HEADER) in {before, own}:
+                    logs_in = True
+                    async with AsyncExitStack() as stack:
+                        await self.prepare(stack)
+                        step = await flow.asend(refused)
+                        while step is not request:
+                            step = await flow.asend((yield step))
+            finally:
+                await flow.aclose()
+            refused = yield request
+            if logs_in or not _wants_token(refused):
+                return
+            if number == 0 and refused.status_code == httpx2.codes.UNAUTHORIZED:
+                self._expire(request.headers.get(_HEADER))
+
+    def _expire(self, header: str | None) -> None:
+        """Has a token renewed that the server no longer takes, unless that was done meanwhile."""
+        tokens = self.context.current_tokens
+        is_current = tokens is not None and header == f"Bearer {tokens.access_token}"
+        if is_current and self.context.can_refresh_token():
+            self.context.token_expiry_time = 1.0  # long ago
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        context = self.context
+        context.oauth_metadata, context.protected_resource_metadata = await self._file.get_servers()
+        if context.current_tokens is not None:
+            context.update_token_expiry(context.current_tokens)
+
+    async def _refresh_token(self) -> httpx2.Request:
+        # Another process may have renewed them; an old refresh token is good for nothing then.
+        kept = await self._file.get_tokens()
+        if kept is not None and kept.refresh_token is not None:
+            self.context.current_tokens = kept
+        return await super()._refresh_token()
+
+    async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
+        await response.aread()
+        if response.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR or (
+            response.status_code == httpx2.codes.TOO_MANY_REQUESTS
+        ):
+            # It says nothing about the tokens: a login would not help, and waiting does.
+            raise LoginError(f"its login server renews no token ({refusal(response)})")
+        is_renewed = await super()._handle_refresh_response(response)
+        if not is_renewed:
+            await self._file.forget_tokens()
+        return is_renewed
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        context = self.context
+        await self._file.set_servers(context.oauth_metadata, context.protected_resource_metadata)
+        return await super()._perform_authorization()
+
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        await response.aread()
+        if response.status_code not in {httpx2.codes.OK, httpx2.codes.CREATED}:
+            raise LoginError(f"its login server gives no token ({refusal(response)})")
+        await super()._handle_token_response(response)
+
+
+def _wants_token(response: httpx2.Response) -> bool:
+    if response.status_code == httpx2.codes.UNAUTHORIZED:
+        return True
+    is_scope = extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    return response.status_code == httpx2.codes.FORBIDDEN and is_scope

@@ -1,0 +1,172 @@
+"""The tokens of one server in a file that only its owner can read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import BaseModel, ValidationError
+
+from leonidas_tools.mcp.places import data_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+M = TypeVar("M", bound=BaseModel)
+
+_KIND = "tokens"
+
+
+class TokenFile:
+    """Keeps tokens, the client they were given to, and where they can be renewed.
+
+    What was kept for another address or another client counts for nothing: a token goes to nobody
+    but the server that it was got for.
+
+    Args:
+        server: The server's name.
+        url: Its address.
+        client: The client of the settings; one that was registered when left out.
+        on_secret: Called with each token that is read or written, so that it can be masked.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        url: str,
+        client: OAuthClientInformationFull | None = None,
+        on_secret: Callable[[str], None] | None = None,
+    ) -> None:
+        self._path = data_file(server, _KIND)
+        self._owner = {"url": url, "client_id": None if client is None else client.client_id}
+        self._client = client
+        self._on_secret = on_secret or (lambda _: None)
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The tokens; `expires_in` counts from now."""
+        kept = await self._read()
+        tokens = _parsed(OAuthToken, kept.get("tokens"))
+        if tokens is None:
+            return None
+        expires_at = kept.get("expires_at")
+        if isinstance(expires_at, int | float):
+            tokens.expires_in = int(expires_at - time.time())
+        self._tell(tokens)
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keeps tokens."""
+        self._tell(tokens)
+        expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
+        await self._write(tokens=_plain(tokens), expires_at=expires_at)
+
+    async def forget_tokens(self) -> None:
+        """Keeps the tokens no longer, but the client that was registered."""
+        await self._write(tokens=None, expires_at=None)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """The client: that of the settings, else the one that was registered."""
+        if self._client is not None:
+            return self._client
+        client = _parsed(OAuthClientInformationFull, (await self._read()).get("client"))
+        if client is not None and client.client_secret:
+            self._on_secret(client.client_secret)
+        return client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keeps a client that was registered."""
+        if client_info.client_secret:
+            self._on_secret(client_info.client_secret)
+        await self._write(client=_plain(client_info))
+
+    async def get_servers(self) -> tuple[OAuthMetadata | None, ProtectedResourceMetadata | None]:
+        """Where tokens are renewed, and what for."""
+        kept = await self._read()
+        return (
+            _parsed(OAuthMetadata, kept.get("authorization_server")),
+            _parsed(ProtectedResourceMetadata, kept.get("resource")),
+        )
+
+    async def set_servers(
+        self, metadata: OAuthMetadata | None, resource: ProtectedResourceMetadata | None
+    ) -> None:
+        """Keeps where tokens are renewed."""
+        await self._write(authorization_server=_plain(metadata), resource=_plain(resource))
+
+    def remove(self) -> bool:
+        """Removes the file; whether there was one."""
+        existed = self._path.exists()
+        self._path.unlink(missing_ok=True)
+        return existed
+
+    def _tell(self, tokens: OAuthToken) -> None:
+        for token in (tokens.access_token, tokens.refresh_token):
+            if token:
+                self._on_secret(token)
+
+    async def _read(self) -> dict[str, Any]:
+        return await asyncio.to_thread(self._kept)
+
+    async def _write(self, **changes: Any) -> None:
+        await asyncio.to_thread(self._change, changes)
+
+    def _kept(self) -> dict[str, Any]:
+        try:
+            kept = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        is_ours = isinstance(kept, dict) and all(kept.get(k) == v for k, v in self._owner.items())
+        return kept if is_ours else {}
+
+    def _change(self, changes: dict[str, Any]) -> None:
+        write_private(self._path, json.dumps({**self._kept(), **self._owner, **changes}))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Writes a file that only its owner can read; no reader sees half of it.
+
+    Args:
+        path: The file; its folder is made where it is missing.
+        text: What it is to hold.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # of mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _parsed(model: type[M], value: object) -> M | None:
+    """What was kept; nothing where it cannot be read."""
+    if value is None:
+        return None
+    try:
+        return model.model_validate(value)
+    except ValidationError:
+        return None
+
+
+def _plain(model: BaseModel | None) -> Any:
+    return None if model is None else model.model_dump(mode="json", exclude_none=True)

@@ -1,0 +1,109 @@
+"""Logging in to a server with a person there, and out again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Literal
+
+import httpx2
+from mcp.client.client import Client
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp.auth import token_file
+from leonidas_tools.mcp.http import HTTPServer
+from leonidas_tools.mcp.reasons import placed, reason_of
+from leonidas_tools.mcp.redaction import Redaction
+from leonidas_tools.mcp.tls import tls_context
+from leonidas_tools.mcp.wire_logs import discreet_logs
+
+if TYPE_CHECKING:
+    from leonidas_tools.mcp.auth import OpenPage
+    from leonidas_tools.settings.mcp_settings import MCPServerSettings, OAuthSettings
+
+_ANSWER_SECONDS = 30.0
+_GOODBYE_SECONDS = 10.0
+
+
+async def log_in(
+    name: str, settings: MCPServerSettings, open_page: OpenPage
+) -> Literal["logged in", "was logged in", "not asked"]:
+    """Connects once, and has the person log in if the server asks for it.
+
+    Args:
+        name: The server's name.
+        settings: Its settings, with `auth`.
+        open_page: Shows the person the page.
+
+    Returns:
+        What came of it.
+
+    Raises:
+        ConfigurationError: The server has no `auth`, cannot be reached, or refused the login.
+    """
+    auth = _auth_of(name, settings)
+    redact = Redaction(settings)
+    asked: list[str] = []
+
+    async def open_once(url: str) -> None:
+        asked.append(url)
+        await open_page(url)
+
+    server = HTTPServer(name, settings, lambda _: None, on_secret=redact.learn, open_page=open_once)
+    try:
+        with discreet_logs(redact):
+            limit_seconds = (settings.timeout or _ANSWER_SECONDS) + auth.login_timeout
+            async with (
+                asyncio.timeout(limit_seconds),
+                Client(server.streams(), cache=None) as client,
+            ):
+                if client.server_capabilities.tools is not None:
+                    await client.list_tools()
+    except Exception as error:  # noqa: BLE001 - whatever it is, there is no login, and it is said why
+        what = placed(redact(reason_of(error)), settings.url)
+        raise ConfigurationError(f"No login to the MCP server {name!r}: {what}") from None
+    if asked:
+        return "logged in"
+    return "not asked" if await token_file(name, settings).get_tokens() is None else "was logged in"
+
+
+async def log_out(name: str, settings: MCPServerSettings) -> bool:
+    """Forgets a server's tokens, and has its login server forget them where it offers that.
+
+    Args:
+        name: The server's name.
+        settings: Its settings.
+
+    Returns:
+        Whether there were any.
+
+    Raises:
+        ConfigurationError: The server has no `auth`.
+    """
+    _auth_of(name, settings)
+    file = token_file(name, settings)
+    tokens, client = await file.get_tokens(), await file.get_client_info()
+    metadata, _ = await file.get_servers()
+    existed = file.remove()
+    if tokens is None or client is None or metadata is None or not metadata.revocation_endpoint:
+        return existed
+    form = {"token": tokens.refresh_token or tokens.access_token, "client_id": client.client_id}
+    if client.client_secret is not None:
+        form["client_secret"] = client.client_secret
+    # They are gone from here in any case; elsewhere, that they expire has to do.
+    with contextlib.suppress(httpx2.HTTPError):
+        context = await tls_context(settings)
+        async with httpx2.AsyncClient(verify=context, timeout=_GOODBYE_SECONDS) as http:
+            await http.post(str(metadata.revocation_endpoint), data=form)
+    return existed
+
+
+def _auth_of(name: str, settings: MCPServerSettings) -> OAuthSettings:
+    if settings.url is None:
+        raise ConfigurationError(f"The MCP server {name!r} is a command: nobody logs in to it")
+    if settings.auth is None:
+        raise ConfigurationError(
+            f"The MCP server {name!r} has no `auth` in the settings: "
+            "write `auth: {grant: authorization_code}`"
+        )
+    return settings.auth

@@ -1,0 +1,239 @@
+"""Logins by OAuth, against an authorization server on loopback."""
+
+import asyncio
+import json
+import logging
+import socket
+import stat
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp.login import log_in, log_out
+from leonidas_tools.mcp.places import data_file
+from leonidas_tools.settings.models import MCPServerSettings
+from tests.mcp.logins import ACCOUNT, Guarded, browse
+
+NEEDED = "The MCP server 'lab' is down: needs a login: run `leonidas mcp login lab`"
+
+
+@pytest.fixture
+def guard(caplog):
+    """Starts the servers; after the test nothing secret stands in any log."""
+    running = []
+    caplog.set_level(logging.DEBUG)
+
+    def start(**options):
+        running.append(Guarded(**options))
+        return running[-1]
+
+    yield start
+    for guarded in running:
+        guarded.close()
+    ours = [r for r in caplog.records if not r.name.startswith(("mcp.server", "uvicorn", "sse"))]
+    texts = "\n".join(logging.Formatter("%(message)s").format(record) for record in ours)
+    for guarded in running:
+        assert [secret for secret in guarded.logins.said if secret in texts] == []
+
+
+def of(settings):
+    return MCPServerSettings(**settings)
+
+
+async def logged_in(guarded, **auth):
+    async with asyncio.timeout(30):
+        return await log_in("lab", of(guarded.settings(**auth)), browse)
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_a_person_logs_in_once_and_the_tools_answer(serve, guard, transport):
+    guarded = guard(transport=transport)
+    assert await logged_in(guarded) == "logged in"
+    assert await logged_in(guarded) == "was logged in"
+    server = await serve(guarded.settings()).ready()
+    assert (await server.call("add", a=1, b=2)).result == {"result": 3}
+    assert guarded.logins.asked == ["code"]
+
+
+async def test_the_tokens_are_kept_where_only_their_owner_reads_them(guard):
+    guarded = guard()
+    await logged_in(guarded)
+    file = data_file("lab", "tokens")
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)]
+    assert modes == [0o600, 0o700]
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+async def test_without_a_person_the_server_is_down_and_nothing_is_begun(serve, guard):
+    guarded = guard()
+    server = serve(guarded.settings())
+    assert await server.down() == NEEDED
+    assert (guarded.logins.clients, guarded.logins.asked) == ({}, [])
+
+
+async def test_a_login_elsewhere_brings_a_server_that_is_down_back(serve, guard):
+    guarded = guard()
+    server = serve(guarded.settings())
+    await server.down()
+    await logged_in(guarded)
+    await server.back()
+    assert (await server.call("add", a=1, b=2)).result == {"result": 3}
+
+
+async def test_an_expired_token_of_an_earlier_process_is_renewed_where_it_came_from(serve, guard):
+    guarded = guard()
+    await logged_in(guarded)
+    file = data_file("lab", "tokens")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "expires_at": 1}))
+    server = await serve(guarded.settings()).ready()
+    assert (await server.call("add", a=1, b=2)).result == {"result": 3}
+    assert guarded.logins.asked == ["code", "refresh"]
+
+
+async def test_a_token_that_is_revoked_is_renewed_once_for_all_calls(serve, guard):
+    guarded = guard()
+    await logged_in(guarded)
+    server = await serve(guarded.settings()).ready()
+    guarded.logins.access.clear()
+    answers = await asyncio.gather(*(server.call("add", a=1, b=n) for n in range(10)))
+    assert [answer.result["result"] for answer in answers] == list(range(1, 11))
+    assert guarded.logins.asked == ["code", "refresh"]
+
+
+async def test_where_nothing_can_be_renewed_a_person_has_to_log_in_again(serve, guard):
+    guarded = guard()
+    await logged_in(guarded)
+    guarded.logins.access.clear()
+    guarded.logins.refresh.clear()
+    server = serve(guarded.settings())
+    assert await server.down() == NEEDED
+    assert await logged_in(guarded) == "logged in"
+    await server.back()
+    assert len(guarded.logins.clients) == 1
+
+
+async def test_a_login_server_that_is_ill_costs_no_login(serve, guard):
+    guarded = guard()
+    await logged_in(guarded)
+    guarded.logins.access.clear()
+    guarded.logins.ill = True
+    server = serve(guarded.settings())
+    assert await server.down() == (
+        "The MCP server 'lab' is down: its login server renews no token "
+        f"(temporarily_unavailable) at {guarded.url}"
+    )
+    guarded.logins.ill = False
+    await server.back()
+    assert guarded.logins.asked == ["code", "refresh"]
+
+
+async def test_an_answer_that_takes_long_holds_no_other(serve, guard):
+    guarded = guard(json_response=True)
+    await logged_in(guarded)
+    server = await serve(guarded.settings()).ready()
+    waiting = asyncio.create_task(server.call("wait"))
+    await asyncio.to_thread(guarded.waiting.wait, 20)
+    assert (await server.call("add", a=1, b=2)).result == {"result": 3}
+    guarded.may_end.set()
+    assert (await waiting).result == {"result": "ended"}
+
+
+async def test_a_forged_answer_does_not_end_the_login(guard):
+    guarded = guard()
+    refused = []
+
+    async def attacked(url):
+        redirect = urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)["redirect_uri"][0]
+        for forged in ("?code=evil&state=guessed", "?code=evil", "x?error=access_denied"):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                await asyncio.to_thread(urllib.request.urlopen, redirect + forged)
+            refused.append(error.value.code)
+            error.value.close()
+        await browse(url)
+
+    async with asyncio.timeout(30):
+        assert await log_in("lab", of(guarded.settings()), attacked) == "logged in"
+    assert refused == [400, 400, 400]
+
+
+async def nobody(url):
+    """A person who has gone away."""
+
+
+@pytest.mark.parametrize(
+    ("auth", "answer", "person", "reason"),
+    [
+        ({}, "access_denied", browse, "the login was refused: 'access_denied'"),
+        ({"login_timeout": 0.1}, "code", nobody, "nobody has logged in within 0.1 s"),
+        (
+            {"client_id": "unknown"},
+            "code",
+            browse,
+            "nobody has logged in within 1 s",
+        ),
+        (
+            {"grant": "client_credentials", "client_id": ACCOUNT[0], "client_secret": "wr0ng"},
+            "code",
+            browse,
+            "its login server gives no token (invalid_client)",
+        ),
+    ],
+)
+async def test_a_login_that_fails_says_why(guard, auth, answer, person, reason):
+    guarded = guard()
+    guarded.logins.answer = answer
+    settings = of(guarded.settings(**{"login_timeout": 1, **auth}))
+    async with asyncio.timeout(30):
+        with pytest.raises(ConfigurationError) as error:
+            await log_in("lab", settings, person)
+    assert error.value.message == f"No login to the MCP server 'lab': {reason} at {guarded.url}"
+
+
+async def test_a_port_that_is_taken_is_named(guard):
+    guarded = guard()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"the port {port} that the browser") as error:
+            await logged_in(guarded, callback_port=port)
+    assert "`callback_port`" in error.value.message
+    assert guarded.logins.clients == {}
+
+
+async def test_an_account_of_our_own_needs_no_person(serve, guard):
+    guarded = guard()
+    name, secret = ACCOUNT
+    auth = {"grant": "client_credentials", "client_id": name, "client_secret": secret}
+    server = await serve(guarded.settings(**auth, issuer=guarded.issuer)).ready()
+    guarded.logins.access.clear()
+    assert (await server.call("add", a=1, b=2)).result == {"result": 3}
+    assert guarded.logins.asked == ["account", "account"]
+
+
+async def test_a_secret_goes_to_no_other_login_server_than_its_own(serve, guard):
+    guarded = guard()
+    name, secret = ACCOUNT
+    auth = {"grant": "client_credentials", "client_id": name, "client_secret": secret}
+    server = serve(guarded.settings(**auth, issuer="https://login.example.org"))
+    assert "does not follow the protocol" in await server.down()
+    assert guarded.logins.asked == []
+
+
+async def test_a_token_goes_to_no_other_address_than_its_own(serve, guard):
+    first, second = guard(), guard()
+    await logged_in(first)
+    server = serve(second.settings())
+    assert await server.down() == NEEDED
+    assert [headers for headers in second.headers if b"authorization" in headers] == []
+
+
+async def test_a_logout_forgets_the_tokens_here_and_there(serve, guard):
+    guarded = guard()
+    await logged_in(guarded)
+    assert await log_out("lab", of(guarded.settings()))
+    assert not data_file("lab", "tokens").exists()
+    assert (guarded.logins.asked, guarded.logins.access) == (["code", "revoke"], {})
+    assert not await log_out("lab", of(guarded.settings()))
+    assert await serve(guarded.settings()).down() == NEEDED
