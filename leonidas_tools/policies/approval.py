@@ -181,7 +181,7 @@ async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> 
         if decision is not None and not isinstance(decision, Decision):
             raise TypeError(f"a channel returns a Decision or None, not {decision!r}")  # noqa: TRY301 - a fault like any other
         if decision is not None and not _is_done(question):
-            desk.decide(request.id, decision, by="channel")
+            desk.decide(request.id, decision, by=getattr(channel, "name", "channel"))
     except Exception as error:  # noqa: BLE001 - whatever a channel raises, it is no yes
         logger.warning("The channel for approvals raised %s", type(error).__name__)
         if not _is_done(question):

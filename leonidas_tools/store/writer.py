@@ -67,7 +67,7 @@ class Writer:
         """Why nothing can be written."""
         self._database = database
         self._backlog = backlog
-        self._errands = errands or Errands(most=0, max_bytes=0)
+        self._errands = Errands(most=0, max_bytes=0) if errands is None else errands
         self.questions = 0
         """How many questions are open: while there are any, this says that the process lives."""
         self._run = run

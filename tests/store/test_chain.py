@@ -1,0 +1,364 @@
+"""With `store: {enabled: true}` a chain keeps what becomes of its sessions, and finds it again."""
+
+import asyncio
+import sqlite3
+from typing import Annotated
+
+import pytest
+
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    Approvals,
+    Decision,
+    Secret,
+    SessionPolicy,
+    ToolSession,
+    tool,
+)
+from leonidas_tools.store import Approval, Store
+from leonidas_tools.tasks import TaskList
+
+from .conftest import locked, until
+
+
+@tool(requires_approval=True)
+async def pay(amount: int, to: str = "ana", pin: Annotated[str, Secret] = "") -> str:
+    return f"paid {amount}"
+
+
+@tool(effect="read", overflow="spill", max_result_tokens=50)
+async def report() -> list[dict]:
+    rows = [{"line": n, "text": f"this is line {n}"} for n in range(200)]
+    return [*rows, {"password": "hunter2-zebra"}]
+
+
+@tool(effect="once")
+async def touch() -> str:
+    return "touched"
+
+
+def chain(where, **store):
+    settings = {"store": {"enabled": True, "url": where, **store}}
+    return AdvancedToolProcessor([pay, report, touch], settings)
+
+
+async def kept(tools, **filters):
+    await tools.store.flush(timeout_seconds=20)
+    return await tools.store.approvals.find(**filters)
+
+
+# --- approvals ---------------------------------------------------------------------------------
+
+
+async def test_a_question_is_kept_with_who_asked_and_when_it_expires(where):
+    session = ToolSession("kitchen", user="ana")
+    async with chain(where) as tools:
+        await tools.execute("pay", {"amount": 5, "pin": "4711-zebra"}, session=session, call_id="c")
+        (request,) = session.get(Approvals).pending()
+        (found,) = await kept(tools)
+        assert found == Approval(
+            id=f"{found.id.partition('-')[0]}-{request.id}",
+            session="kitchen",
+            user="ana",
+            trace_id="kitchen-1",
+            call_id="c",
+            tool="pay",
+            arguments={"amount": 5, "to": "ana", "pin": "***"},
+            fingerprint=None,
+            message=request.title,
+            requested=request.created,
+            expires=request.deadline,
+            rule="requires_approval",
+            on_expiry="cancel",
+        )
+        assert await tools.store.approvals.pending(session="kitchen") == [found]
+
+
+@pytest.mark.parametrize(
+    ("decision", "by", "told"),
+    [
+        (Decision.approve(), "voice", ("approved", "approve", "voice", "ana", None, None)),
+        (
+            Decision.deny("not with 4711-zebra"),
+            "console",
+            ("denied", "deny", "console", "ana", "not with ***", None),
+        ),
+        (
+            Decision.edit({"amount": 3, "pin": "4712-zebra"}),
+            "person",
+            ("approved", "edit", "person", "ana", None, {"amount": 3, "to": "ana", "pin": "***"}),
+        ),
+        (Decision.always(), "person", ("approved", "always", "person", "ana", None, None)),
+    ],
+)
+async def test_an_answer_is_kept_with_who_gave_it_and_how(file, decision, by, told):
+    session = ToolSession("kitchen", user="ana")
+    async with chain(str(file)) as tools:
+        await tools.execute("pay", {"amount": 5, "pin": "4711-zebra"}, session=session)
+        desk = session.get(Approvals)
+        desk.decide(desk.pending()[0].id, decision, by=by)
+        (found,) = await kept(tools)
+    said = (found.decision, found.answer, found.channel, found.decided_by, found.note, found.edited)
+    assert said == told
+    assert found.decided >= found.requested
+
+
+async def test_what_nobody_has_answered_is_kept_as_such(file):
+    settings = {
+        "store": {"enabled": True, "url": str(file)},
+        "policies": {"approval": {"deadline": 0.01}},
+    }
+    async with AdvancedToolProcessor([pay], settings) as tools:
+        session = ToolSession("kitchen")
+        await tools.execute("pay", {"amount": 5}, session=session)
+        await until(lambda: not session.get(Approvals).pending())
+        (expired,) = await kept(tools)
+    assert (expired.decision, expired.answer, expired.channel) == ("expired", "cancel", "expiry")
+    assert expired.decided_by is None
+    async with chain(str(file)) as tools:
+        hall = ToolSession("hall")
+        await tools.execute("pay", {"amount": 5}, session=hall)
+        hall.get(Approvals).withdraw_all()
+        (gone,) = await kept(tools, session="hall")
+        assert (gone.decision, gone.answer, gone.decided_by) == ("withdrawn", "withdrawn", None)
+        assert await kept(tools, decision="expired") == [expired]
+        with pytest.raises(ValueError, match="nonsense"):
+            await kept(tools, decision="nonsense")
+
+
+async def test_a_channel_is_named_by_its_name(file):
+    class Console:
+        name = "console"
+
+        async def __call__(self, request):
+            return Decision.approve()
+
+    settings = {"store": {"enabled": True, "url": str(file)}}
+    async with AdvancedToolProcessor([pay], settings, approval=Console()) as tools:
+        assert (await tools.execute("pay", {"amount": 5})).result == "paid 5"
+        (found,) = await kept(tools)
+    assert (found.decision, found.channel, found.user) == ("approved", "console", "local")
+
+
+async def test_a_question_that_died_with_its_process_is_unanswered(where):
+    async with chain(where) as tools:
+        session = ToolSession("kitchen")
+        await tools.execute("pay", {"amount": 5}, session=session)
+        await tools.store.flush()
+        async with Store(where) as other:  # the process lives
+            assert [found.decision for found in await other.approvals.find()] == [None]
+    async with Store(where) as later:
+        (found,) = await later.approvals.find()
+        assert (found.decision, found.decided_by, found.decided) == ("unanswered", None, None)
+        assert await later.approvals.pending() == []
+
+
+# --- long results ------------------------------------------------------------------------------
+
+
+async def test_a_long_result_can_be_read_after_a_restart_by_its_session_alone(where):
+    async with chain(where) as tools:
+        result = await tools.execute("report", session=ToolSession("kitchen"))
+        handle = result.result["handle"]
+        assert await tools.store.flush(timeout_seconds=20)
+        (found,) = await tools.store.results.find(session="kitchen")
+        assert (found.handle, found.mime_type) == (handle, "application/json")
+    async with chain(where) as tools:
+        again = {"handle": handle, "pattern": "line 117"}
+        read = await tools.execute("read_result", again, session=ToolSession("kitchen"))
+        assert [each["line"].strip() for each in read.result["lines"]] == [
+            '"text": "this is line 117"'
+        ]
+        other = await tools.execute("read_result", again, session=ToolSession("hall"))
+        assert other.reason_code == "unknown_handle"
+
+
+async def test_a_long_result_is_kept_without_its_secrets(file):
+    session = ToolSession("kitchen")
+    async with chain(str(file)) as tools:
+        handle = (await tools.execute("report", session=session)).result["handle"]
+        read = await tools.execute(
+            "read_result", {"handle": handle, "pattern": "password"}, session=session
+        )
+        assert [each["line"].strip() for each in read.result["lines"]] == ['"password": "***"']
+    content = sqlite3.connect(file).execute("SELECT content FROM results").fetchone()[0]
+    assert b"***" in content
+    assert b"hunter2-zebra" not in content
+    assert b"hunter2-zebra" not in file.read_bytes()
+
+
+async def test_long_results_are_bounded_together_and_the_oldest_go_first(file):
+    async with chain(str(file), max_results_bytes=20_000) as tools:
+        handles = [
+            (await tools.execute("report", session=ToolSession(f"s{n}"))).result["handle"]
+            for n in range(4)
+        ]
+        assert await tools.store.flush(timeout_seconds=20)
+        left = [found.handle for found in await tools.store.results.find()]
+    assert left == handles[::-1][: len(left)]
+    assert 1 <= len(left) < 4
+
+
+# --- task lists --------------------------------------------------------------------------------
+
+
+async def test_a_task_list_is_there_again_for_the_same_session_and_user(where):
+    ana = {"session": ToolSession("kitchen", user="ana")}
+    async with chain(where) as tools:
+        from leonidas_tools.toolboxes import tasks
+
+        for each in tasks.TOOLS:
+            tools.registry.register(each)
+        await tools.execute("write_tasks", {"tasks": ["Look", "Book"]}, **ana)
+        await tools.execute("update_task", {"id": "1", "status": "completed"}, **ana)
+    async with chain(where) as tools:
+        again = ToolSession("kitchen", user="ana")
+        await tools.execute("touch", session=again)
+        assert [(task.title, task.status) for task in again.get(TaskList).tasks] == [
+            ("Look", "completed"),
+            ("Book", "pending"),
+        ]
+        other = ToolSession("kitchen", user="rui")
+        await tools.execute("touch", session=other)
+        assert other.get(TaskList).tasks == []
+
+
+# --- preferences -------------------------------------------------------------------------------
+
+
+async def test_the_mode_a_user_prefers_holds_from_the_first_call_and_changes_at_once(where):
+    async with chain(where) as tools:
+        await tools.store.preferences.write("ana", {"mode": "read_only", "voice": "Kore"})
+    async with chain(where) as tools:
+        ana, rui = ToolSession(user="ana"), ToolSession(user="rui")
+        assert (await tools.execute("touch", session=ana)).reason_code == "denied_by_rule"
+        assert (await tools.execute("touch", session=rui)).ok
+        await tools.store.preferences.patch("ana", {"mode": "autonomous"})
+        assert (await tools.execute("pay", {"amount": 5}, session=ana)).result == "paid 5"
+        assert (await tools.execute("pay", {"amount": 5}, session=rui)).status == "pending_approval"
+        await tools.store.preferences.patch("ana", {"mode": None})
+        assert (await tools.execute("pay", {"amount": 5}, session=ana)).status == "pending_approval"
+        ana.get(SessionPolicy).mode = "read_only"  # the session's own goes before
+        await tools.store.preferences.patch("ana", {"mode": "autonomous"})
+        assert (await tools.execute("touch", session=ana)).reason_code == "denied_by_rule"
+
+
+async def test_always_of_a_user_holds_in_later_sessions_until_it_is_taken_back(where):
+    async with chain(where) as tools:
+        ana = ToolSession(user="ana")
+        await tools.execute("pay", {"amount": 5}, session=ana)
+        desk = ana.get(Approvals)
+        desk.decide(desk.pending()[0].id, Decision.always("user"))
+        assert (await tools.execute("pay", {"amount": 6}, session=ana)).result == "paid 6"
+    async with chain(where) as tools:
+        later = ToolSession(user="ana")
+        assert (await tools.execute("pay", {"amount": 7}, session=later)).result == "paid 7"
+        kept = (await tools.store.preferences.read("ana")).values
+        assert kept == {
+            "always": {"pay requires_approval": {"tools": ["pay"], "question": "requires_approval"}}
+        }
+        await tools.store.preferences.patch("ana", {"always": None})
+        asked = await tools.execute("pay", {"amount": 8}, session=later)
+        assert asked.status == "pending_approval"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"mode": "autonomus"}, r"'mode' is 'autonomus': it is one of \['ask'"),
+        ({"mode": ["ask"]}, "'mode' is"),
+        ({"always": ["pay"]}, "'always' maps names"),
+        ({"always": {"x": {"tools": "pay"}}}, "'always.x.question' cannot be read"),
+        ({"always": {"x": {"tool": "pay", "question": "q"}}}, "'always.x.tool' cannot be read"),
+    ],
+)
+async def test_a_preference_that_would_be_misread_is_refused(file, wrong, said):
+    async with Store(file) as store:
+        with pytest.raises(ValueError, match=said):
+            await store.preferences.write("ana", wrong)
+        with pytest.raises(ValueError, match=said):
+            await store.preferences.patch("ana", wrong)
+        assert (await store.preferences.read("ana")).version == 0
+
+
+async def test_who_listens_hears_of_each_change_once_it_is_kept(store):
+    heard = []
+    end = store.preferences.on_change(heard.append)
+    store.preferences.on_change(lambda _: 1 / 0)
+    first = await store.preferences.write("ana", {"voice": "Kore"})
+    second = await store.preferences.patch("ana", {"voice": "Puck"})
+    end()
+    await store.preferences.patch("ana", {"voice": "Leda"})
+    assert heard == [first, second]
+
+
+async def test_a_session_that_becomes_another_users_has_the_preferences_of_that_one(file):
+    async with chain(str(file)) as tools:
+        await tools.store.preferences.write("ana", {"mode": "read_only"})
+        session = ToolSession("kitchen", user="rui")
+        assert (await tools.execute("touch", session=session)).ok
+        session.user = "ana"
+        assert (await tools.execute("touch", session=session)).reason_code == "denied_by_rule"
+
+
+# --- a database that does not do its work ------------------------------------------------------
+
+
+async def test_a_file_that_is_held_stops_no_question_and_no_result(file, caplog):
+    async with chain(str(file), max_waiting=3) as tools:
+        session = ToolSession("kitchen")
+        await tools.execute("touch", session=session)
+        await tools.store.flush(timeout_seconds=20)
+        desk = session.get(Approvals)
+        with locked(file):
+            for amount in range(3):
+                await tools.execute("pay", {"amount": amount}, session=session)
+                desk.decide(desk.pending()[0].id, Decision.deny())
+            handle = (await tools.execute("report", session=session)).result["handle"]
+            read = await tools.execute("read_result", {"handle": handle}, session=session)
+            assert read.ok
+            status = tools.store.status
+            assert (status.records_waiting, status.records_dropped) == (3, 4)
+        assert await tools.store.flush(timeout_seconds=20)
+        assert [found.answer for found in await tools.store.approvals.find()] == [None, "deny"]
+    assert caplog.text.count("Not everything is kept: more happens than the store can write") == 1
+
+
+async def test_a_store_that_cannot_be_opened_leaves_sessions_to_the_settings(tmp_path, caplog):
+    (tmp_path / "file").write_text("no folder")
+    async with chain(str(tmp_path / "file" / "kept.db")) as tools:
+        session = ToolSession("kitchen", user="ana")
+        assert (await tools.execute("touch", session=session)).ok
+        assert (await tools.execute("pay", {"amount": 1}, session=session)).status == (
+            "pending_approval"
+        )
+    assert "What 'ana' prefers cannot be read, and the settings hold" in caplog.text
+
+
+async def test_what_the_database_refuses_takes_nothing_else_along(file, caplog):
+    async with chain(str(file)) as tools:
+        session = ToolSession("kitchen")
+        await tools.execute("touch", session=session)
+
+        async def odd(connection):
+            from sqlalchemy import text
+
+            await connection.execute(text("INSERT INTO tasks (session) VALUES ('no more')"))
+
+        tools.store._writer.put(odd)
+        await tools.execute("pay", {"amount": 1}, session=session)
+        assert len(await kept(tools)) == 1
+        assert tools.store.status.records_dropped == 1
+    assert "Something is not kept, since the database refuses it" in caplog.text
+
+
+async def test_a_chain_that_has_closed_lets_go_of_its_sessions(file):
+    session = ToolSession("kitchen")
+    async with chain(str(file)) as tools:
+        await tools.execute("touch", session=session)
+        result = await tools.execute("report", session=session)
+    handle = {"handle": result.result["handle"]}
+    async with AdvancedToolProcessor([report], builtin_tools=False) as plain:
+        assert (await plain.execute("read_result", handle, session=session)).ok
+    names = {task.get_name() for task in asyncio.all_tasks()}
+    assert not names & {"store-session", "store-writer", "store-pruning"}
