@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import itertools
 import logging
@@ -19,12 +20,14 @@ from pydantic import ValidationError
 from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.mcp.asks import Asks
 from leonidas_tools.mcp.backoff import delay_seconds
-from leonidas_tools.mcp.errors import server_down, server_lost
+from leonidas_tools.mcp.errors import malformed_answer, server_down, server_lost, too_long_answer
+from leonidas_tools.mcp.health import Health
 from leonidas_tools.mcp.http import HTTPServer
 from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
 from leonidas_tools.mcp.reasons import placed, reason_of
 from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.mcp.stdio import StdioServer
+from leonidas_tools.mcp.unreadable import MALFORMED, TOO_LONG
 from leonidas_tools.mcp.wire_logs import discreet_logs
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LEAVE_SECONDS = 1.0
+_ANSWER_SECONDS = 30.0
 
 
 class Connection:
@@ -49,11 +53,11 @@ class Connection:
         asks: Answers what the server asks.
     """
 
-    def __init__(
-        self, name: str, settings: MCPServerSettings, asks: Asks | None = None
-    ) -> None:
+    def __init__(self, name: str, settings: MCPServerSettings, asks: Asks | None = None) -> None:
         self.lost: str | None = None
         """Why the server is gone, once it is."""
+        self.limit_seconds = settings.timeout or _ANSWER_SECONDS
+        """How long the server may take to answer what is no call."""
         self._name = name
         self._settings = settings
         self._asks = asks or Asks()
@@ -61,10 +65,13 @@ class Connection:
         self._stack = AsyncExitStack()
         self._stdio: StdioServer | None = None
         self._closed = False
+        self._health = Health(
+            self._ping, every_seconds=settings.ping_every, limit_seconds=self.limit_seconds
+        )
         self._client: Client = self._new_client()
         self._news = asyncio.Event()
         self._calls: set[asyncio.Task[mcp_types.CallToolResult]] = set()
-        self._listening: asyncio.Task[None] | None = None
+        self._watching: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         self._stack.enter_context(discreet_logs(self._redact))
@@ -74,7 +81,8 @@ class Connection:
             await self._stack.aclose()
             raise
         if self._announces_changes() and self._is_modern():
-            self._listening = asyncio.create_task(self._listen())
+            self._watching.add(asyncio.create_task(self._listen()))
+        self._watching.add(asyncio.create_task(self._watch()))
         return self
 
     async def __aexit__(
@@ -84,10 +92,9 @@ class Connection:
         traceback: TracebackType | None,
     ) -> bool:
         self._closed = True
-        tasks: set[asyncio.Task[Any]] = set(self._calls)
-        if self._listening is not None:
-            self._listening.cancel()
-            tasks.add(self._listening)
+        tasks: set[asyncio.Task[Any]] = {*self._calls, *self._watching}
+        for task in self._watching:
+            task.cancel()
         # First, and whatever happens: a client left open would cancel this task for ever. Only its
         # own cancel scopes know whether a cancellation is theirs.
         swallowed = await self._stack.__aexit__(kind, error, traceback)
@@ -128,7 +135,13 @@ class Connection:
             seen.add(cursor)
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressFnT, *, once: bool
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        on_progress: ProgressFnT,
+        *,
+        once: bool,
+        seconds: float,
     ) -> mcp_types.CallToolResult:
         """Calls a tool; cancelling the caller cancels the call at the server.
 
@@ -137,6 +150,7 @@ class Connection:
             arguments: Its arguments.
             on_progress: Awaited with each progress notification.
             once: Whether the call may change what it must not change twice.
+            seconds: How long the caller waits.
 
         Raises:
             RetryableError: The server is gone and nothing happened.
@@ -151,19 +165,16 @@ class Connection:
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         try:
-            return await asyncio.shield(task)
+            with self._health.call(seconds):
+                return await asyncio.shield(task)
         except asyncio.CancelledError:
             task.cancel()
             raise
         except MCPError as error:
-            raise self._tool_error(error, once=once) from error
+            raise self._tool_error(tool, error, once=once) from error
         except (RuntimeError, ValidationError) as error:
             logger.warning("MCP server %r: an answer of %r is malformed", self._name, tool)
-            raise ToolError(
-                f"The MCP server {self._name!r} answered with something that its own description "
-                f"of {tool!r} does not allow.",
-                reason_code="mcp_malformed_answer",
-            ) from error
+            raise malformed_answer(self._name, tool) from error
 
     def why(self, error: BaseException | None) -> str:
         """Why the connection could not be opened or has ended, in a few words without secrets."""
@@ -171,7 +182,14 @@ class Connection:
             error = error.exceptions[0]
         if isinstance(error, ConfigurationError):
             return self._redact(error.message)
-        return placed(self._redact(self.lost or reason_of(error)), self._settings.url)
+        return placed(self._redact(self.lost or _reason(error)), self._settings.url)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What can be said of an open connection, as plain JSON."""
+        pid = None if self._stdio is None else self._stdio.pid
+        said = {"pid": pid, "last_ping_seconds": self._health.last_ping_seconds}
+        return {key: value for key, value in said.items() if value is not None}
 
     @property
     def last_words(self) -> str:
@@ -186,7 +204,13 @@ class Connection:
         settings = self._settings
         transport: Any
         if settings.command is not None:
-            self._stdio = StdioServer(self._name, settings, self._redact, self.lose)
+            self._stdio = StdioServer(
+                self._name,
+                settings,
+                self._redact,
+                on_lost=self.lose,
+                on_bytes=self._health.heard,
+            )
             transport = self._stdio.streams()
         else:
             on_failure = self.lose if settings.transport == "sse" else self._doubt
@@ -216,6 +240,19 @@ class Connection:
     def _is_modern(self) -> bool:
         return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
+    async def _watch(self) -> None:
+        await self._health.silence()
+        self.lose(f"no answer to a ping within {self.limit_seconds:g} s")
+
+    async def _ping(self) -> None:
+        """Asks for what costs least to answer; newer servers know no ping."""
+        session = self._client.session
+        with contextlib.suppress(MCPError, ValidationError):
+            if self._is_modern():
+                await session.send_discover(self._client.protocol_version)
+            else:
+                await session.send_ping()
+
     async def _listen(self) -> None:
         """Asks for news of the tools, which newer servers send only then (`_on_message`)."""
         for attempt in itertools.count():
@@ -231,7 +268,11 @@ class Connection:
             self._doubt("the stream of changes has ended")
             await asyncio.sleep(delay_seconds(attempt))
 
-    def _tool_error(self, error: MCPError, *, once: bool) -> ToolError:
+    def _tool_error(self, tool: str, error: MCPError, *, once: bool) -> ToolError:
+        if error.code == TOO_LONG:
+            return too_long_answer(self._name, tool, error.message)
+        if error.code == MALFORMED:
+            return malformed_answer(self._name, tool)
         if error.code == SESSION_GONE:
             self.lose(error.message)
         if error.code in {NOT_SENT, SESSION_GONE}:
@@ -249,6 +290,12 @@ class Connection:
         if self.lost is not None:
             return self._redact(self.lost)
         return "the connection was closed" if self._closed else None
+
+
+def _reason(error: BaseException | None) -> str:
+    if isinstance(error, MCPError) and error.code in {TOO_LONG, MALFORMED}:
+        return f"it answered with {error.message}"
+    return reason_of(error)
 
 
 def _client_info() -> mcp_types.Implementation:

@@ -37,3 +37,32 @@ def server_lost(name: str, reason: str, *, once: bool) -> ToolError:
     return ToolError(
         f"{lost}.", status="unavailable", retryable=True, reason_code="mcp_server_lost"
     )
+
+
+def malformed_answer(name: str, tool: str) -> ToolError:
+    """The answer to a call cannot be read, or is not what the tool's description says.
+
+    Args:
+        name: The server's name.
+        tool: The tool's name.
+    """
+    return ToolError(
+        f"The MCP server {name!r} answered with something that its own description of {tool!r} "
+        "does not allow.",
+        reason_code="mcp_malformed_answer",
+    )
+
+
+def too_long_answer(name: str, tool: str, what: str) -> ToolError:
+    """The answer to a call is longer than allowed.
+
+    Args:
+        name: The server's name.
+        tool: The tool's name.
+        what: How long it is.
+    """
+    return ToolError(
+        f"The tool {tool!r} of the MCP server {name!r} has run, but answered with {what}, which is "
+        "too long to read. Ask for less of it.",
+        reason_code="mcp_answer_too_long",
+    )

@@ -7,12 +7,14 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
-OnLine: TypeAlias = Callable[[bytes], None]
+from leonidas_tools.mcp.lines import Lines
 
-_LONGEST_LINE = 64 * 1024 * 1024
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LONGEST_STDERR_LINE = 65_536
 _STDERR_LINES = 5
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -25,22 +27,43 @@ _PIPE_SECONDS = 0.5
 _POLL_SECONDS = 0.01
 
 
+class Listener(Protocol):
+    """Who hears what a server says."""
+
+    def on_bytes(self) -> None:
+        """Something has come."""
+
+    def on_line(self, line: bytes) -> None:
+        """A line of standard output."""
+
+    def on_long_line(self, beginning: bytes, end: bytes) -> None:
+        """The beginning and the end of a line of standard output that was too long."""
+
+    def on_stderr(self, line: bytes) -> None:
+        """A line of standard error."""
+
+    def on_end(self, what: str) -> None:
+        """Nothing more can come; called once, with what happened."""
+
+
 class ServerProcess(asyncio.SubprocessProtocol):
     """One running server; `mcp.client.stdio` hides its process and so cannot say how it died.
 
     Args:
-        on_line: Called with each line of standard output.
-        on_stderr: Called with each line of standard error.
-        on_end: Called once, when nothing more can come: with what happened.
+        listener: Who hears what it says.
+        longest_line: How many bytes a line of standard output may have.
     """
 
-    def __init__(
-        self, *, on_line: OnLine, on_stderr: OnLine, on_end: Callable[[str], None]
-    ) -> None:
+    def __init__(self, listener: Listener, longest_line: int) -> None:
         self.last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         """What the server last wrote to standard error."""
-        self._lines = {_STDOUT: _Lines(on_line), _STDERR: _Lines(self._keeping(on_stderr))}
-        self._on_end: Callable[[str], None] | None = on_end
+        self._lines = {
+            _STDOUT: Lines(longest_line, listener.on_line, listener.on_long_line),
+            _STDERR: Lines(_LONGEST_STDERR_LINE, self._keep, lambda start, _: self._keep(start)),
+        }
+        self._listener = listener
+        self._ended = False
+        self._stdout: asyncio.ReadTransport | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._loop = asyncio.get_running_loop()
@@ -51,35 +74,37 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(
-        cls,
-        command: str,
-        args: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: str | None,
-        **listeners: Callable[..., None],
+        cls, listener: Listener, longest_line: int, command: Sequence[str], **options: Any
     ) -> ServerProcess:
-        """Starts the command in a process group of its own.
+        """Starts a command in a process group of its own.
 
         Args:
-            command: The program.
-            args: Its arguments.
-            env: Its whole environment.
-            cwd: The directory it starts in.
-            listeners: As for the class.
+            listener: As for the class.
+            longest_line: As for the class.
+            command: The program and its arguments.
+            options: As for `subprocess.Popen`, such as `env` and `cwd`.
 
         Raises:
             OSError: The command cannot be started.
         """
         _, process = await asyncio.get_running_loop().subprocess_exec(
-            lambda: cls(**listeners),
-            command,
-            *args,
-            env=dict(env),
-            cwd=cwd,
-            start_new_session=True,
+            lambda: cls(listener, longest_line), *command, start_new_session=True, **options
         )
         return process
+
+    @property
+    def pid(self) -> int:
+        """The number of the process and of its group."""
+        assert self._transport is not None
+        return self._transport.get_pid()
+
+    def hold(self, held: bool) -> None:
+        """Leaves what the server says in its pipe, which it then waits for; or reads again."""
+        if self._stdout is not None and not self._stdout.is_closing():
+            if held:
+                self._stdout.pause_reading()
+            else:
+                self._stdout.resume_reading()
 
     async def write(self, data: bytes) -> None:
         """Writes to the server's standard input, waiting while it does not read.
@@ -94,7 +119,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     async def stop(self) -> None:
         """Ends the server and every process it has started: asked first, then told, then killed."""
-        self._on_end = None
+        self._ended = True
         try:
             if self._stdin is not None:
                 self._stdin.close()
@@ -114,15 +139,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
         assert isinstance(transport, asyncio.SubprocessTransport)
         self._transport = transport
         stdin: Any = transport.get_pipe_transport(_STDIN)
-        self._stdin = stdin
+        stdout: Any = transport.get_pipe_transport(_STDOUT)
+        self._stdin, self._stdout = stdin, stdout
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Called by asyncio with output."""
-        if self._lines[fd].feed(data) <= _LONGEST_LINE:
-            return
-        if fd == _STDOUT:
-            self._end(f"wrote a line longer than {_LONGEST_LINE:,} bytes")
-        self._lines[fd].drop()
+        self._listener.on_bytes()
+        self._lines[fd].feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """Called by asyncio when a pipe ends."""
@@ -151,22 +174,19 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Called by asyncio when it reads again."""
         self._writable.set()
 
-    def _keeping(self, on_stderr: OnLine) -> OnLine:
-        def keep(line: bytes) -> None:
-            if text := line.decode(errors="replace").strip():
-                self.last_lines.append(text)
-            on_stderr(line)
-
-        return keep
+    def _keep(self, line: bytes) -> None:
+        if text := line.decode(errors="replace").strip():
+            self.last_lines.append(text)
+        self._listener.on_stderr(line)
 
     def _pause_before(self, what: str) -> None:
         """Ends a little later: exit and output end together, in either order."""
         self._loop.call_later(_PIPE_SECONDS, self._end, what)
 
     def _end(self, what: str) -> None:
-        if self._on_end is not None:
-            on_end, self._on_end = self._on_end, None
-            on_end(what if self._code() is None else self._exit_text())
+        if not self._ended:
+            self._ended = True
+            self._listener.on_end(what if self._code() is None else self._exit_text())
 
     def _code(self) -> int | None:
         return None if self._transport is None else self._transport.get_returncode()
@@ -195,38 +215,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         except PermissionError:
             return True  # somebody is left who may not be signalled
         return True
-
-
-class _Lines:
-    """Cuts a stream of bytes into lines."""
-
-    def __init__(self, on_line: OnLine) -> None:
-        self._on_line = on_line
-        self._parts: list[bytes] = []
-        self._length = 0
-
-    def feed(self, data: bytes) -> int:
-        """Takes some bytes; returns how long the line is that has begun and not ended."""
-        first, *rest = data.split(b"\n")
-        self._parts.append(first)
-        self._length += len(first)
-        for part in rest:
-            self.flush()
-            self._parts.append(part)
-            self._length = len(part)
-        return self._length
-
-    def flush(self) -> None:
-        """Takes what there is for a line."""
-        line = b"".join(self._parts)
-        self.drop()
-        if line.strip():
-            self._on_line(line)
-
-    def drop(self) -> None:
-        """Forgets what there is."""
-        self._parts.clear()
-        self._length = 0
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> bool:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CONNECTION = "leonidas_tools.mcp.connection"
-_ANSWER_SECONDS = 30.0
+_CALL_SECONDS = 30.0
 _STEADY_SECONDS = 30.0
 """A connection that held this long was good: the next reconnection does not wait long."""
 
@@ -112,6 +112,8 @@ class MCPServer:
             "state": self.state.value,
             "calls": self._calls,
         }
+        if self._connection is not None:
+            status |= self._connection.status
         return status if self.last_error is None else {**status, "last_error": self.last_error}
 
     async def _own(self) -> None:
@@ -141,7 +143,7 @@ class MCPServer:
         connection = Connection(self.name, self.settings, self._asks)
         error: BaseException | None = None
         try:
-            async with asyncio.timeout(self._limit_seconds) as guard, connection:
+            async with asyncio.timeout(connection.limit_seconds) as guard, connection:
                 try:
                     await self._list(connection)
                 finally:
@@ -149,7 +151,7 @@ class MCPServer:
                 self._connection = connection
                 self._set(ServerState.READY)
                 while await connection.news():
-                    async with asyncio.timeout(self._limit_seconds):
+                    async with asyncio.timeout(connection.limit_seconds):
                         await self._list(connection)
                 # Said before the connection is closed, which may take a while.
                 self._went_down(connection.why(None), connection.last_words)
@@ -185,7 +187,11 @@ class MCPServer:
         self._calls += 1
         try:
             answer = await connection.call(
-                tool, arguments, on_progress, once=_effect_of(context, effect) is ToolEffect.ONCE
+                tool,
+                arguments,
+                on_progress,
+                once=_effect_of(context, effect) is ToolEffect.ONCE,
+                seconds=_seconds_of(context),
             )
         finally:
             self._calls -= 1
@@ -195,10 +201,6 @@ class MCPServer:
     async def _drained(self) -> None:
         while self._calls:
             await self._changed.wait()
-
-    @property
-    def _limit_seconds(self) -> float:
-        return self.settings.timeout or _ANSWER_SECONDS
 
     def _went_down(self, reason: str, last_words: str) -> None:
         self.last_error = f"The MCP server {self.name!r} is down: {reason}{last_words}"
@@ -225,6 +227,15 @@ def _effect_of(context: ToolContext, effect: ToolEffect) -> ToolEffect:
     if call.settings is not None and call.settings.effect is not None:
         return call.settings.effect
     return effect if call.tool is None else call.tool.metadata.effect
+
+
+def _seconds_of(context: ToolContext) -> float:
+    """How long the call may take, as far as anybody has said."""
+    settings, tool = context.call.settings, context.call.tool
+    asked = None if settings is None else settings.timeout
+    if asked is None and tool is not None:
+        asked = tool.metadata.timeout_seconds
+    return _CALL_SECONDS if asked is None else asked
 
 
 async def _load(module: str) -> None:

@@ -13,10 +13,12 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp.inbox import Inbox
 from leonidas_tools.mcp.process import ServerProcess
+from leonidas_tools.mcp.unreadable import MALFORMED, TOO_LONG, is_asked, stand_in
+from leonidas_tools.mcp.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Inbox: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outbox: TypeAlias = MemoryObjectSendStream[SessionMessage]
 
 _SHOWN_CHARACTERS = 80
+_SEEN_BYTES = 512
 _FLUSH_SECONDS = 0.5
 """How long messages already sent, such as cancellations, may take to reach the server."""
 
@@ -42,6 +44,7 @@ class StdioServer:
         settings: How to start it.
         redact: Takes secrets out of what the server prints.
         on_lost: Called when the server is gone, before anybody who waits for it is told.
+        on_bytes: Called with each sound of it.
     """
 
     def __init__(
@@ -49,22 +52,29 @@ class StdioServer:
         name: str,
         settings: MCPServerSettings,
         redact: Redaction,
+        *,
         on_lost: Callable[[str], None],
+        on_bytes: Callable[[], None],
     ) -> None:
         self.garbage: str | None = None
         """What the server printed on standard output that was no message, if anything."""
+        self.on_bytes = on_bytes
         self._name = name
         self._settings = settings
         self._redact = redact
         self._on_lost = on_lost
         self._process: ServerProcess | None = None
-        self._received: MemoryObjectSendStream[SessionMessage | Exception] | None = None
 
     @property
     def last_lines(self) -> list[str]:
         """What the server last wrote to standard error."""
         lines = [] if self._process is None else self._process.last_lines
         return [self._redact(line) for line in lines]
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the server's process, once it has been started."""
+        return None if self._process is None else self._process.pid
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[tuple[Inbox, Outbox]]:
@@ -73,36 +83,60 @@ class StdioServer:
         Raises:
             ConfigurationError: The command cannot be started.
         """
-        # Without a bound: what is read must not wait, and what is written must not hold a caller.
-        received, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
+        # Without a bound: what is written must not hold a caller.
         outbox, to_send = anyio.create_memory_object_stream[SessionMessage](math.inf)
-        self._received = received
-        with received, inbox, outbox, to_send:
-            self._process = process = await self._start()
+        self._inbox = inbox = Inbox(on_garbage=self._ignore, hold=self._hold)
+        async with inbox, outbox, to_send, Watchdog() as watchdog:
+            self._process = process = await self._start(watchdog)
+            watchdog.watch(process.pid)
             writing = asyncio.create_task(_write(process, to_send))
             try:
                 yield inbox, outbox
             finally:
                 outbox.close()
-                inbox.close()
+                await inbox.aclose()
                 try:
                     await asyncio.wait({writing}, timeout=_FLUSH_SECONDS)
                 finally:
                     writing.cancel()
                     await process.stop()
+                    watchdog.watch(None)
 
-    async def _start(self) -> ServerProcess:
+    def on_line(self, line: bytes) -> None:
+        """Called with each line of standard output."""
+        self._inbox.put(line)
+
+    def on_long_line(self, beginning: bytes, end: bytes) -> None:
+        """Called with what is kept of a line of standard output that was too long."""
+        what = f"a message of more than {self._settings.max_message_bytes:,} bytes"
+        logger.warning("The MCP server %r wrote %s; it is not read", self._name, what)
+        answer = stand_in(beginning, end, TOO_LONG, what)
+        if answer is not None:
+            self._inbox.put(answer)
+        elif not is_asked(beginning):
+            self.on_end(f"wrote {what}, and nobody knows which call it answers")
+
+    def on_stderr(self, line: bytes) -> None:
+        """Called with each line of standard error."""
+        if logger.isEnabledFor(logging.DEBUG):
+            text = self._redact(line.decode(errors="replace").rstrip())
+            logger.debug("%s: %s", self._name, text)
+
+    def on_end(self, what: str) -> None:
+        """Called when nothing more can come."""
+        self._on_lost(what)
+        self._inbox.end()
+
+    async def _start(self, watchdog: Watchdog) -> ServerProcess:
         settings = self._settings
         assert settings.command is not None
         try:
             return await ServerProcess.start(
-                settings.command,
-                settings.args,
-                env=get_default_environment() | settings.env,
+                self,
+                settings.max_message_bytes,
+                (settings.command, *settings.args),
+                env=get_default_environment() | settings.env | watchdog.environment,
                 cwd=settings.cwd,
-                on_line=self._receive,
-                on_stderr=self._log,
-                on_end=self._lost,
             )
         except FileNotFoundError as error:
             missing = "directory" if error.filename == settings.cwd else "command"
@@ -113,33 +147,22 @@ class StdioServer:
                 f"the command {settings.command!r} cannot be started: {why}"
             ) from error
 
-    def _receive(self, line: bytes) -> None:
-        try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
-            self._ignore(line)
-            return
-        if self._received is not None:
-            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._received.send_nowait(SessionMessage(message))
+    def _hold(self, held: bool) -> None:
+        if self._process is not None:
+            self._process.hold(held)
 
     def _ignore(self, line: bytes) -> None:
+        answer = stand_in(line[:_SEEN_BYTES], line[-_SEEN_BYTES:], MALFORMED, "what is no message")
+        if answer is not None:
+            self._inbox.put(answer)
+            return
         level = logging.DEBUG if self.garbage else logging.WARNING
-        shown = self._redact(line.decode(errors="replace").strip())[:_SHOWN_CHARACTERS]
+        shown = self._redact(line[:_SEEN_BYTES].decode(errors="replace").strip())
+        shown = shown[:_SHOWN_CHARACTERS]
         self.garbage = self.garbage or shown
         logger.log(
             level, "The MCP server %r printed what is no message: %r; ignored", self._name, shown
         )
-
-    def _log(self, line: bytes) -> None:
-        if logger.isEnabledFor(logging.DEBUG):
-            text = self._redact(line.decode(errors="replace").rstrip())
-            logger.debug("%s: %s", self._name, text)
-
-    def _lost(self, what: str) -> None:
-        self._on_lost(what)
-        if self._received is not None:
-            self._received.close()
 
 
 async def _write(

@@ -1,0 +1,68 @@
+"""Cuts a stream of bytes into lines, of which none takes more memory than it may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KEPT_BYTES = 512
+
+
+class Lines:
+    r"""Cuts a stream of bytes into lines.
+
+    Args:
+        longest: How many bytes of a line are kept; a longer one is passed over.
+        on_line: Called with each line, without its end.
+        on_long: Called with the beginning and the end of a line that was passed over.
+
+    Example:
+        >>> lines = Lines(5, print, lambda beginning, end: print("too long:", beginning, end))
+        >>> lines.feed(b"one\ntwo")
+        b'one'
+        >>> lines.feed(b" and more\nthree\n")
+        too long: b'two and more' b'two and more'
+        b'three'
+    """
+
+    def __init__(
+        self,
+        longest: int,
+        on_line: Callable[[bytes], None],
+        on_long: Callable[[bytes, bytes], None],
+    ) -> None:
+        self._longest = longest
+        self._on_line = on_line
+        self._on_long = on_long
+        self._parts: list[bytes] = []
+        self._length = 0
+        self._beginning = self._end = b""
+
+    def feed(self, data: bytes) -> None:
+        """Takes some bytes."""
+        *ended, begun = data.split(b"\n")
+        for part in ended:
+            self._take(part)
+            self.flush()
+        self._take(begun)
+
+    def flush(self) -> None:
+        """Takes what there is for a line."""
+        parts, self._parts, length, self._length = self._parts, [], self._length, 0
+        if length > self._longest:
+            self._on_long(self._beginning, self._end)
+        else:
+            self._on_line(b"".join(parts))
+
+    def _take(self, part: bytes) -> None:
+        self._length += len(part)
+        if self._length <= self._longest:
+            self._parts.append(part)
+            return
+        if self._length - len(part) <= self._longest:
+            part = b"".join((*self._parts, part))
+            self._beginning, self._end = part[:_KEPT_BYTES], b""
+            self._parts.clear()
+        self._end = (self._end + part[-_KEPT_BYTES:])[-_KEPT_BYTES:]

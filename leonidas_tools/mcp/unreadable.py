@@ -1,0 +1,53 @@
+"""Answers in the place of messages that cannot be read: whose call it was stands at an end."""
+
+from __future__ import annotations
+
+import json
+import re
+
+TOO_LONG = 41_002
+"""The code of an answer made here: the server's own was longer than allowed."""
+
+MALFORMED = 41_003
+"""The code of an answer made here: the server's own could not be read."""
+
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
+_ID = rb'"id"\s*:\s*(\d{1,18})\s*'
+_AT_THE_BEGINNING = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ID + rb",")
+_AT_THE_END = re.compile(_ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z")
+_METHOD = re.compile(rb'\s*\{[^{}\[\]]*"method"\s*:')
+
+
+def stand_in(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None:
+    """An error for the call that a message answers; `None` where that cannot be seen.
+
+    Libraries write the id either before the result, or behind it as the very last. What a server
+    asks of us is no answer, and has none made here.
+
+    Args:
+        beginning: How the message begins.
+        end: How it ends.
+        code: The error's code.
+        what: The error's message.
+
+    Example:
+        >>> stand_in(b'{"jsonrpc":"2.0","id":7,"result":[', b"", TOO_LONG, "Too long.")
+        b'{"jsonrpc": "2.0", "id": 7, "error": {"code": 41002, "message": "Too long."}}'
+        >>> stand_in(b'{"result":[', b'],"jsonrpc":"2.0","id":7}', TOO_LONG, "Too long.")
+        b'{"jsonrpc": "2.0", "id": 7, "error": {"code": 41002, "message": "Too long."}}'
+    """
+    found = _AT_THE_BEGINNING.match(beginning) or _AT_THE_END.search(end)
+    if found is None or is_asked(beginning):
+        return None
+    error = {"code": code, "message": what}
+    return json.dumps({"jsonrpc": "2.0", "id": int(found[1]), "error": error}).encode()
+
+
+def is_asked(beginning: bytes) -> bool:
+    """Whether a message that begins so is a request or a notification.
+
+    Example:
+        >>> is_asked(b'{"jsonrpc":"2.0","method":"ping","id":1}'), is_asked(b'{"result":{"method":')
+        (True, False)
+    """
+    return _METHOD.match(beginning) is not None
