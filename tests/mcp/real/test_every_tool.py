@@ -1,0 +1,55 @@
+"""Every tool of servers that nobody here wrote, called through the stream."""
+
+import pytest
+
+from tests.faults.play import Script, call, cancellation
+from tests.mcp.real.conftest import frozen
+
+pytestmark = pytest.mark.timeout(300)  # the first test of a run may have to fetch servers
+
+
+def answers(heard):
+    """The one answer of each call: its envelope, and the types of the media beside it."""
+    found = {}
+    for part in heard.parts:
+        response = part.part.function_response
+        if response is not None and not part.tool_cancellation:
+            assert response.id not in found
+            media = tuple(item.inline_data.mime_type for item in response.parts or ())
+            found[response.id] = response.response, media
+    return found
+
+
+def was_cancelled(heard):
+    return any(part.tool_cancellation for part in heard.parts)
+
+
+async def test_every_tool_that_a_server_lists_is_in_its_table_and_answers_as_the_table_says(
+    table, tools
+):
+    assert {tool.name for tool in tools.registry} == {row.tool for row in table.rows}
+    async with Script(tools) as session:
+        for number, row in enumerate(table.rows):
+            session.say(call(row.tool, row.arguments, id=str(number)))
+    assert answers(session.heard) == {
+        str(number): (row.answer, row.media) for number, row in enumerate(table.rows)
+    }
+
+
+async def test_what_one_session_cancels_another_session_still_hears(table, tools, mark):
+    row = table.rows[0]
+    first, again = (call(row.tool, row.arguments, id=number) for number in ("1", "2"))
+    async with Script(tools) as one, Script(tools) as other:
+        with frozen(mark):
+            one.say(first)
+            await one.until_event("tool_start", "1")
+            other.say(first)
+            one.say(cancellation("1"))
+            await one.until(was_cancelled)
+        for session in (one, other):
+            session.say(again)
+    answer = row.answer, row.media
+    assert [answers(session.heard) for session in (one, other)] == [
+        {"2": answer},
+        {"1": answer, "2": answer},
+    ]
