@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, tool
+from leonidas_tools import AdvancedToolProcessor, Approvals, ToolSession, tool
 from leonidas_tools.errors import StoreError
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Store
@@ -81,6 +81,48 @@ async def test_after_a_kill_every_call_is_listed_that_may_have_happened(where):
         assert len(await store.interrupted(acknowledged=True)) == len(interrupted)
     async with Store(where) as again:
         assert await again.interrupted() == []
+
+
+async def test_after_a_kill_every_open_question_is_listed_and_nothing_runs_by_itself(where):
+    with start("asking", where, 200) as child:
+        lines = []
+        for line in child.stdout:
+            lines.append(line)
+            if len(lines) == 60:
+                child.kill()
+                break
+        lines += child.stdout.readlines()
+    asked, denied = numbers(lines, "asked"), numbers(lines, "denied")
+    assert asked
+    assert denied
+    settings = {"store": {"enabled": True, "url": where, "durable": True}}
+    ran = []
+
+    @tool(effect="once", requires_approval=True)
+    async def pay(number: int) -> int:
+        ran.append(number)
+        return number
+
+    async with AdvancedToolProcessor([pay], settings) as tools:
+        found = await tools.store.approvals.find(user="ana", limit=None)
+        became = {each.arguments["number"]: each.decision for each in found}
+        assert {number for number in asked if became.get(number) != "unanswered"} == set()
+        assert {number for number in denied if became.get(number) != "denied"} == set()
+        assert set(became.values()) == {"unanswered", "denied"}
+        assert await tools.store.approvals.pending() == []
+        # The same session goes on: its question is gone, and is asked anew before anything runs.
+        number = min(asked)
+        session = ToolSession(f"session-{number}", user="ana")
+        assert session.get(Approvals).pending() == []
+        result = await tools.execute("pay", {"number": number}, session=session)
+        assert result.status == "pending_approval"
+        listed = await tools.store.interrupted()
+        assert numbers(lines, "started") - numbers(lines, "ended") <= {
+            call.arguments["number"] for call in listed if call.tool == "buy"
+        }
+        await tools.store.flush()
+    assert ran == []
+    assert numbers(lines, "paid") == set()
 
 
 async def test_calls_of_a_process_that_lives_are_not_interrupted(where, tell):
@@ -173,6 +215,112 @@ def test_a_full_disk_stops_no_call(file):
     with contextlib.closing(sqlite3.connect(file)) as kept:
         assert kept.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert kept.execute("SELECT count(*) FROM executions").fetchone()[0] > 0
+
+
+def test_what_cannot_be_written_down_does_not_run_where_that_is_asked_for(file):
+    with start("refusing", file, 3000) as child:
+        said = child.stdout.read().splitlines()
+    assert child.returncode == 0
+    (refused,) = numbers(said, "refused")
+    ran = [line for line in said if line.startswith("started")]
+    assert said.index("room") == said.index(f"refused {refused}") + 1
+    assert ran == [f"started {number}" for number in (*range(refused), 3000)]
+    with contextlib.closing(sqlite3.connect(file)) as kept:
+        ended = kept.execute("SELECT count(*) FROM executions WHERE status = 'ok'").fetchone()[0]
+    assert ended == refused + 1
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of its own that is soon full."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)]
+    try:
+        made = subprocess.run(mount, capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("nothing can be mounted here")
+    if made.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("unwritable", ["run", "refuse"])
+async def test_a_full_disk_has_one_answer(small_disk, unwritable):
+    ran = []
+
+    @tool(effect="once")
+    async def book(number: int) -> int:
+        ran.append(number)
+        return number
+
+    store = {"enabled": True, "url": str(small_disk / "kept.db")}
+    store |= {"durable": True, "unwritable": unwritable}
+    async with AdvancedToolProcessor([book, look], {"store": store}) as tools:
+        first = await tools.execute("book", {"number": 0}, session=ToolSession())
+        assert first.ok
+        await tools.store.flush(timeout_seconds=20)
+        filled = small_disk / "filled"
+        with contextlib.suppress(OSError), filled.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 512)
+        session = ToolSession()
+        results = []
+        async with asyncio.timeout(60):
+            while not results or results[-1].ok:
+                await tools.execute("look", {"number": len(results)}, session=ToolSession())
+                number = {"number": len(results) + 1}
+                results.append(await tools.execute("book", number, session=session))
+                if unwritable == "run" and tools.store.status.not_durable > 2:
+                    break
+        assert "full" in tools.store.status.error
+        if unwritable == "run":
+            assert len(ran) == 1 + len(results)
+        else:
+            assert results[-1].to_response() == {
+                "status": "unavailable",
+                "message": "Nothing was done: 'book' may only run once that is written down, and "
+                "just now it cannot be. Tell the user so.",
+                "retryable": True,
+                "retry_hint": "Try again in a while, if the user still wants it.",
+                "reason_code": "not_recorded",
+            }
+            assert len(ran) == len(results)  # the first one ran, and the last one did not
+        assert (await tools.execute("look", {"number": 1}, session=ToolSession())).ok
+        filled.unlink()
+        async with asyncio.timeout(60):
+            while not (await tools.execute("book", {"number": -1}, session=ToolSession())).ok:
+                await asyncio.sleep(0.05)
+        assert await tools.store.flush(timeout_seconds=20)
+        assert tools.store.status.ok
+
+
+async def test_a_file_that_is_held_has_a_call_refused_that_must_be_written_down(file):
+    ran = []
+
+    @tool(effect="once")
+    async def book() -> str:
+        ran.append(1)
+        return "booked"
+
+    store = {"enabled": True, "url": str(file), "durable": True, "unwritable": "refuse"}
+    async with AdvancedToolProcessor([book, look], {"store": store}) as tools:
+        assert (await tools.execute("book", session=ToolSession())).ok
+        await tools.store.flush(timeout_seconds=20)
+        with locked(file):
+            refused = await tools.execute("book", session=ToolSession("s"))
+            assert (refused.reason_code, ran) == ("not_recorded", [1])
+            assert (await tools.execute("look", {"number": 1}, session=ToolSession())).ok
+        assert await tools.store.flush(timeout_seconds=20)
+        assert (await tools.execute("book", session=ToolSession("s"))).ok
+        kept = await tools.store.executions(session="s", newest_first=False)
+        assert [(call.status, call.reason) for call in kept] == [
+            ("unavailable", "not_recorded"),
+            ("ok", None),
+        ]
 
 
 async def test_a_place_that_cannot_be_written_to_stops_no_call(tmp_path, caplog):
