@@ -184,10 +184,6 @@ class ToolSession:
         """The session's object of this kind, where it has one."""
         return self._values.get(kind)
 
-    def peek(self, kind: type[T]) -> T | None:
-        """The session's object of this kind, where there is one."""
-        return self._values.get(kind)
-
     def put(self, value: Any, kind: type | None = None) -> None:
         """Gives the session its object of this kind (by default of the value's own)."""
         self._values[kind or type(value)] = value

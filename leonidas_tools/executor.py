@@ -106,7 +106,7 @@ class Executor:
             sinks: Who hears of its events; by default those of the executor.
         """
         sinks = sinks or self.sinks
-        tasks = call.session.peek(TaskList)
+        tasks = call.session.find(TaskList)
         if tasks is not None:
             sinks = tasks.tie(call, sinks)
         invocation = Invocation(call, self._compiler.plan(call), on_end, sinks)

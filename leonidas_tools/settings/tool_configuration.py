@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import BeforeValidator, Field
 
 from leonidas_tools.redaction import secrets_in
 from leonidas_tools.settings.fields import (
@@ -124,12 +125,11 @@ class ToolConfiguration(ToolOverrides):
     environment_specific: Annotated[
         dict[str, Annotated[ToolOverrides, BeforeValidator(mapping)]], BeforeValidator(mapping)
     ] = Field(default={})
-    _secrets: tuple[str, ...] = PrivateAttr(default=())
 
-    @property
+    @functools.cached_property
     def secrets(self) -> tuple[str, ...]:
         """What is secret among the custom parameters: by name, or since the environment has it."""
-        return self._secrets
+        return secrets_in(self.custom_parameters)
 
 
 _OVERRIDES = ToolOverrides.model_fields.keys()
@@ -158,7 +158,7 @@ def merge(layers: Iterable[ToolOverrides], hidden: Collection[str] = ()) -> Tool
         values |= own
         values["custom_parameters"] = {**values.get("custom_parameters", {}), **parameters}
     merged_settings = ToolConfiguration.model_construct(**values)
-    parameters = values.get("custom_parameters")
-    if parameters:
-        merged_settings._secrets = secrets_in(parameters, hidden)  # noqa: SLF001 - its own
+    if parameters := values.get("custom_parameters"):
+        # What is read with every answer: a private attribute would cost each four microseconds.
+        merged_settings.__dict__["secrets"] = secrets_in(parameters, hidden)
     return merged_settings
