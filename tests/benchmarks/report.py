@@ -27,6 +27,7 @@ _HEADINGS = {
     "call_limits": "limits of calls",
     "breaker": "breaker",
     "result_budget": "result budget",
+    "all_policies": "all policies together",
     "ours_speech": "**`SpeechOutputProcessor`**",
 }
 

@@ -4,7 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from leonidas_tools import AdvancedToolProcessor
+from leonidas_tools import AdvancedToolProcessor, Tool
+from leonidas_tools.policies.hooks import Before
 from tests.benchmarks.workload import (
     Against,
     Clock,
@@ -19,6 +20,27 @@ from tests.benchmarks.workload import (
 
 _NO_LOOP = {"warn_at": 0, "refuse_at": 0}
 _MANY = {"per_turn": 10**9, "per_minute": 10**6, "per_session": 10**9}
+_NEVER = {"name": "never", "tools": "look_up", "when": {"city": {"equals": "Rome"}}}
+_ALL: Mapping[str, Any] = {
+    "policies": {
+        "concurrency": 100,
+        "rules": [{**_NEVER, "decide": "ask"}],
+        "calls": _MANY,
+        "breaker": {},
+    },
+    "defaults": {
+        "timeout": "5s",
+        "deadline": "10s",
+        "retry_attempts": 2,
+        "fallback_tools": ["look_up_elsewhere"],
+        "custom_parameters": {"unit": "celsius"},
+        "concurrency": 10,
+        "cache_seconds": 600,
+        "max_result_tokens": 1000,
+        "calls_per_turn": 10**9,
+    },
+}
+"""Every policy that a read can have; each lets the call pass."""
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "floor": {"policies": {"loop": _NO_LOOP}},
     "loop_guard": {},
@@ -27,6 +49,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "call_limits": {"policies": {"loop": _NO_LOOP, "calls": _MANY}},
     "breaker": {"policies": {"loop": _NO_LOOP, "breaker": {}}},
     "result_budget": {"policies": {"loop": _NO_LOOP}, "defaults": {"max_result_tokens": 1000}},
+    "all_policies": _ALL,
 }
 
 
@@ -38,7 +61,7 @@ def measure(adapter: str, quick: bool) -> Figures:
 async def _measure(name: str, count: int) -> Figures:
     settings = dict(_SETTINGS[name])
     settings["defaults"] = {"effect": "read", **settings.get("defaults", {})}
-    tools = AdvancedToolProcessor([look_up], settings, builtin_tools=False)
+    tools = _tools(settings, all_policies=name == "all_policies")
     async with tools:
         samples = []
         clock = Clock()
@@ -58,6 +81,17 @@ async def _measure(name: str, count: int) -> Figures:
     }
 
 
+def _tools(settings: Mapping[str, Any], *, all_policies: bool) -> AdvancedToolProcessor:
+    if not all_policies:
+        return AdvancedToolProcessor([look_up], settings, builtin_tools=False)
+    return AdvancedToolProcessor(
+        [Tool(look_up, dependencies=["module:json"]), Tool(look_up, name="look_up_elsewhere")],
+        settings,
+        builtin_tools=False,
+        policies=[Before(lambda call: None)],
+    )
+
+
 WORKLOAD = Workload(
     title="One call under one policy more",
     measure=measure,
@@ -73,6 +107,16 @@ WORKLOAD = Workload(
             against=Against.DIFFERENCE,
         )
         for name, bound in {"loop_guard": 5.0, "call_limits": 5.0, "breaker": 5.0}.items()
+    ]
+    + [
+        Goal(
+            text="one call under all policies together, p50",
+            adapter="all_policies",
+            figure="p50",
+            bound=2.0,
+            unit="µs",
+            against=Against.RATIO,
+        )
     ],
     floor_heading="no such policy",
     fair=had_a_core,
