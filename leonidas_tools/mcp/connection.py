@@ -24,6 +24,7 @@ from leonidas_tools.mcp.errors import malformed_answer, server_down, server_lost
 from leonidas_tools.mcp.health import Health
 from leonidas_tools.mcp.http import HTTPServer
 from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
+from leonidas_tools.mcp.listing import list_tools
 from leonidas_tools.mcp.reasons import placed, reason_of
 from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.mcp.stdio import StdioServer
@@ -120,19 +121,7 @@ class Connection:
         Raises:
             ConfigurationError: The pages never end.
         """
-        if self._client.server_capabilities.tools is None:
-            return []
-        tools: list[mcp_types.Tool] = []
-        cursor, seen = None, set()
-        while True:
-            page = await self._client.list_tools(cursor=cursor)
-            tools.extend(page.tools)
-            cursor = page.next_cursor
-            if cursor is None:
-                return tools
-            if cursor in seen:
-                raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")
-            seen.add(cursor)
+        return await list_tools(self._client)
 
     async def call(
         self,
@@ -214,8 +203,13 @@ class Connection:
             transport = self._stdio.streams()
         else:
             on_failure = self.lose if settings.transport == "sse" else self._doubt
-            learn = self._redact.learn
-            transport = HTTPServer(self._name, settings, on_failure, on_secret=learn).streams()
+            transport = HTTPServer(
+                self._name,
+                settings,
+                on_failure,
+                on_bytes=self._health.heard,
+                on_secret=self._redact.learn,
+            ).streams()
         return Client(
             transport,
             client_info=_client_info(),

@@ -9,8 +9,8 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import client_auth
+from leonidas_tools.mcp.bounded import Bounds
 from leonidas_tools.mcp.http_client import CONNECT_SECONDS, ReportingClient
 from leonidas_tools.mcp.tls import tls_context
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
 _SILENCE_SECONDS = 300.0
+_LONGEST_SSE = 1024 * 1024 - 1024
+"""The client library reads no longer event over the older transport, whatever it is asked."""
 
 
 class HTTPServer:
@@ -33,6 +35,7 @@ class HTTPServer:
         name: The server's name.
         settings: How to reach it.
         on_failure: Called when a request fails; with transport `sse`, when the connection ends.
+        on_bytes: Called with each sound of the server.
         on_secret: Called with each token that comes, so that it can be masked.
         open_page: Shows a person the page to log in on; nobody is asked when left out.
     """
@@ -43,12 +46,17 @@ class HTTPServer:
         settings: MCPServerSettings,
         on_failure: Callable[[str], None],
         *,
+        on_bytes: Callable[[], None] = lambda: None,
         on_secret: Callable[[str], None] | None = None,
         open_page: OpenPage | None = None,
     ) -> None:
         self._url = str(settings.url)
         self._settings = settings
         self._on_failure = on_failure
+        longest = settings.max_message_bytes
+        if settings.transport == "sse":
+            longest = min(longest, _LONGEST_SSE)
+        self._bounds = Bounds(longest, on_bytes=on_bytes, on_stray=on_failure)
         self._auth = client_auth(name, settings, open_page=open_page, on_secret=on_secret)
 
     @asynccontextmanager
@@ -58,15 +66,13 @@ class HTTPServer:
         """Opens the transport.
 
         Raises:
-            ConfigurationError: The address or `ca_file` is wrong.
+            ConfigurationError: The `ca_file` cannot be used.
         """
-        try:
-            has_host = bool(httpx2.URL(self._url).host)
-        except httpx2.InvalidURL:
-            has_host = False
-        if not has_host:
-            raise ConfigurationError("the url names no host")
-        options = {"on_failure": self._on_failure, "verify": await tls_context(self._settings)}
+        options = {
+            "on_failure": self._on_failure,
+            "bounds": self._bounds,
+            "verify": await tls_context(self._settings),
+        }
         opened = self._sse if self._settings.transport == "sse" else self._streamable
         async with opened(options) as streams:
             yield streams
@@ -82,7 +88,9 @@ class HTTPServer:
                 timeout=httpx2.Timeout(CONNECT_SECONDS, read=_SILENCE_SECONDS),
                 **options,
             ) as client,
-            streamable_http_client(self._url, http_client=client) as streams,
+            streamable_http_client(
+                self._url, http_client=client, max_sse_event_size=2 * self._bounds.longest
+            ) as streams,
         ):
             yield streams
 

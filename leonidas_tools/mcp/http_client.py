@@ -12,11 +12,15 @@ from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
 from leonidas_tools.mcp.auth.failures import NotAuthorizedError, reason
-from leonidas_tools.mcp.reasons import PATH_HINT, status_text, why
+from leonidas_tools.mcp.bounded import TooLongError
+from leonidas_tools.mcp.reasons import PATH_HINT, StrangeAnswerError, status_text, why
 from leonidas_tools.mcp.redaction import place
+from leonidas_tools.mcp.unreadable import TOO_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from leonidas_tools.mcp.bounded import Bounds
 
 NOT_SENT = 41_000
 """The code of an answer made here: the request never left, or was refused before it was read."""
@@ -30,6 +34,8 @@ _SESSION_HEADER = "mcp-session-id"
 _NO_SESSION = -32000
 """What servers on the TypeScript SDK say, with status 400, of a session they do not know."""
 
+_PAGE = f"it answers with a web page; {PATH_HINT}"
+
 
 class ReportingClient(httpx2.AsyncClient):
     """Answers a failed POST in the server's place, so that it ends one request and no other.
@@ -39,12 +45,16 @@ class ReportingClient(httpx2.AsyncClient):
 
     Args:
         on_failure: Called with what happened.
+        bounds: Bounds what is answered.
         options: As for `httpx2.AsyncClient`.
     """
 
-    def __init__(self, *, on_failure: Callable[[str], None], **options: Any) -> None:
+    def __init__(
+        self, *, on_failure: Callable[[str], None], bounds: Bounds, **options: Any
+    ) -> None:
         super().__init__(**options)
         self._on_failure = on_failure
+        self._bounds = bounds
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Sends a request."""
@@ -54,7 +64,10 @@ class ReportingClient(httpx2.AsyncClient):
             # An event stream: nothing comes for as long as the server has nothing to say.
             request.extensions["timeout"] = httpx2.Timeout(CONNECT_SECONDS, read=None).as_dict()
         if request.method != "POST":
-            return await self._authorized(request, **options)
+            response = await self._authorized(request, **options)
+            if _is_page(response):
+                raise StrangeAnswerError(_PAGE, request=request)
+            return response
         try:
             response = await self._authorized(request, **options)
         except (
@@ -65,6 +78,8 @@ class ReportingClient(httpx2.AsyncClient):
             NotAuthorizedError,
         ) as error:
             return self._failed(request, NOT_SENT, _where(error, request))
+        except TooLongError as error:
+            return _answer(request, TOO_LONG, str(error))
         except httpx2.TransportError as error:
             return self._failed(request, CONNECTION_CLOSED, _where(error, request))
         if response.status_code >= httpx2.codes.BAD_REQUEST:
@@ -74,7 +89,8 @@ class ReportingClient(httpx2.AsyncClient):
 
     async def _authorized(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         try:
-            return await super().send(request, **options)
+            response = await super().send(request, **{**options, "stream": True})
+            return await self._bounds.apply(response)
         except (OAuthFlowError, ValidationError) as error:
             # Raised out of its chain, which quotes what the login server has said.
             why_not = reason(error)
@@ -96,8 +112,12 @@ class ReportingClient(httpx2.AsyncClient):
 
     def _failed(self, request: httpx2.Request, code: int, what: str) -> httpx2.Response:
         self._on_failure(what)
-        error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": what}}
-        return httpx2.Response(503, json=error, request=request)
+        return _answer(request, code, what)
+
+
+def _answer(request: httpx2.Request, code: int, what: str) -> httpx2.Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": what}}
+    return httpx2.Response(503, json=error, request=request)
 
 
 def _where(error: httpx2.TransportError, request: httpx2.Request) -> str:
@@ -116,9 +136,12 @@ def _strange(response: httpx2.Response) -> str | None:
     """What is wrong with an answer that reports no error, if anything is."""
     if _leads_away(response):
         return status_text(response)
-    if response.headers.get("content-type", "").lower().startswith("text/html"):
-        return f"it answers with a web page; {PATH_HINT}"
-    return None
+    return _PAGE if _is_page(response) else None
+
+
+def _is_page(response: httpx2.Response) -> bool:
+    kind = response.headers.get("content-type", "").lower()
+    return response.is_success and kind.startswith("text/html")
 
 
 def _leads_away(response: httpx2.Response) -> bool:
