@@ -12,10 +12,8 @@ from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
 from leonidas_tools.mcp.auth.failures import NotAuthorizedError, reason
-from leonidas_tools.mcp.bounded import TooLongError
 from leonidas_tools.mcp.reasons import PATH_HINT, StrangeAnswerError, status_text, why
 from leonidas_tools.mcp.redaction import place
-from leonidas_tools.mcp.unreadable import TOO_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,8 +76,6 @@ class ReportingClient(httpx2.AsyncClient):
             NotAuthorizedError,
         ) as error:
             return self._failed(request, NOT_SENT, _where(error, request))
-        except TooLongError as error:
-            return _answer(request, TOO_LONG, str(error))
         except httpx2.TransportError as error:
             return self._failed(request, CONNECTION_CLOSED, _where(error, request))
         if response.status_code >= httpx2.codes.BAD_REQUEST:
@@ -112,11 +108,8 @@ class ReportingClient(httpx2.AsyncClient):
 
     def _failed(self, request: httpx2.Request, code: int, what: str) -> httpx2.Response:
         self._on_failure(what)
-        return _answer(request, code, what)
+        error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": what}}
 
-
-def _answer(request: httpx2.Request, code: int, what: str) -> httpx2.Response:
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": what}}
     return httpx2.Response(503, json=error, request=request)
 
 

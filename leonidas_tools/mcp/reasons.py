@@ -25,6 +25,10 @@ _HINTS = {
 }
 
 
+class StrangeAnswerError(httpx2.TransportError):
+    """Raised in place of an answer that is none of MCP; says what it is."""
+
+
 def reason_of(error: BaseException | None) -> str:
     """Why a connection could not be opened or has ended.
 
@@ -52,7 +56,7 @@ def why(error: BaseException) -> str:
     match error:
         case httpx2.HTTPStatusError():
             return status_text(error.response)
-        case NotAuthorizedError():
+        case NotAuthorizedError() | StrangeAnswerError():
             return str(error)
         case httpx2.ProxyError():
             return f"the proxy does not let it through: {error}"
@@ -89,7 +93,7 @@ def placed(what: str, url: str | None) -> str:
         >>> placed("HTTP 404 Not Found; is the path right?", "http://host/")
         'HTTP 404 Not Found at http://host/; is the path right?'
     """
-    if url is None or what.endswith("`"):  # a command to run says all
+    if url is None or "`leonidas " in what:  # a command to run says all
         return what
     happened, semicolon, hint = what.partition("; ")
     return f"{happened} at {place(url)}{semicolon}{hint}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
@@ -192,8 +193,18 @@ class MCPServerSettings(Model):
             raise ValueError("transport 'stdio' goes with a command, 'http' and 'sse' with a url")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
             raise ValueError("url must begin with http:// or https://")
+        if self.url is not None and not _names_host(self.url):
+            raise ValueError("url must name a host, as in https://example.org/mcp")
         unused = ("headers", "ca_file", "auth") if self.command else ("args", "env", "cwd")
         for key in unused:
             if getattr(self, key):
                 raise ValueError(f"{key} does nothing with transport {self.transport!r}: remove it")
         return self
+
+
+def _names_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets or a port that are none
+        return False

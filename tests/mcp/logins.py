@@ -141,9 +141,9 @@ class Logins:
 class Listener:
     """Serves an application in a thread of its own."""
 
-    def __init__(self):
+    def __init__(self, scheme="http"):
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.url = f"{scheme}://127.0.0.1:{self._socket.getsockname()[1]}"
 
     def serve(self, app, **options):
         config = uvicorn.Config(
