@@ -1,41 +1,32 @@
 """`leonidas history`: what happened, out of the store."""
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli import history_session
+from leonidas_tools.cli.kept import AsJson, Config, Place, answer, when, write_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Store
 
-T = TypeVar("T")
-
-Config = Annotated[
-    Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-]
-Place = Annotated[
-    str | None,
-    typer.Option("--store", help="A file or an address; else store.url of the settings."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 _COLUMNS = ("when", "session", "tool", "status", "took", "arguments", "result")
 _WIDEST = 60
 
 
 def commands() -> typer.Typer:
     """The commands about what happened."""
-    app = typer.Typer(help="Show what happened: calls, sessions, a session over again.")
+    app = typer.Typer(help="Show what happened: calls, sessions, approvals, a session over again.")
     app.callback(invoke_without_command=True)(calls)
     app.command("sessions")(sessions)
     app.command("replay")(replay)
+    app.command("show")(history_session.show)
+    app.command("approvals")(history_session.approvals)
     app.command("interrupted")(interrupted)
     return app
 
@@ -81,7 +72,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
             newest_first=not oldest_first,
         )
 
-    _show_calls(_answer(asked, config, place) or [], as_json=as_json)
+    _show_calls(answer(asked, config, place) or [], as_json=as_json)
 
 
 def sessions(
@@ -97,15 +88,15 @@ def sessions(
     async def asked(store: "Store") -> "list[SessionSummary]":
         return await store.sessions(user=user, limit=limit)
 
-    found = _answer(asked, config, place) or []
+    found = answer(asked, config, place) or []
     if as_json:
-        _write_lines(found)
+        write_lines(found)
         return
     console = terminal.output()
     rows = terminal.table(console, "session", "user", "began", "calls", "failures")
     for each in found:
         calls, failures = str(each.calls), str(each.failures)
-        rows.add_row(each.session, each.user, _when(each.started), calls, failures)
+        rows.add_row(each.session, each.user, when(each.started), calls, failures)
     console.print(rows)
 
 
@@ -127,7 +118,7 @@ def replay(
     async def asked(store: "Store") -> "list[ReplayEvent]":
         return await store.replay(session)
 
-    found = _answer(asked, config, place) or []
+    found = answer(asked, config, place) or []
     if not found:
         typer.echo(f"Nothing is kept of a session {session!r}.", err=True)
         raise typer.Exit(1)
@@ -159,7 +150,7 @@ def interrupted(
             await store.acknowledge(found)
         return found
 
-    _show_calls(_answer(asked, config, place) or [], as_json=as_json)
+    _show_calls(answer(asked, config, place) or [], as_json=as_json)
 
 
 def paced(
@@ -177,27 +168,6 @@ def paced(
         gap = 0.0 if before is None or not speed else max(event.at - before, 0.0) / speed
         before = event.at
         yield min(gap, longest_pause), event
-
-
-def _answer(
-    ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None
-) -> T | None:
-    """What the store answers; nothing where there is no file, which is not made by asking."""
-    from leonidas_tools.settings.load import load
-    from leonidas_tools.store import Store
-    from leonidas_tools.store.address import database_url
-
-    where = place or load(config or default_config()).store.url
-    url = database_url(where)
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-        typer.echo(f"Nothing is kept in {url.database}: set store.enabled", err=True)
-        return None
-
-    async def asked() -> T:
-        async with Store(where) as store:
-            return await ask(store)
-
-    return asyncio.run(asked())
 
 
 def _moment(text: str | None, option: str) -> float | None:
@@ -223,14 +193,14 @@ def _show_calls(found: "Sequence[Execution]", *, as_json: bool) -> None:
     from leonidas_tools.cli import terminal
 
     if as_json:
-        _write_lines(found)
+        write_lines(found)
         return
     console = terminal.output()
     rows = terminal.table(console, *_COLUMNS)
     for call in found:
         told = call.message if call.result is None else call.result
         rows.add_row(
-            _when(call.started),
+            when(call.started),
             call.session,
             call.tool,
             f"{call.status} (may have happened)" if call.may_have_happened else call.status,
@@ -241,26 +211,15 @@ def _show_calls(found: "Sequence[Execution]", *, as_json: bool) -> None:
     console.print(rows)
 
 
-def _write_lines(rows: Iterable[Any]) -> None:
-    from leonidas_tools.cli import terminal
-
-    for row in rows:
-        terminal.write_json(row.to_json())
-
-
 def _line(event: "ReplayEvent", began: float, width: int) -> str:
     from leonidas_tools.cli import terminal
 
-    kind = event.kind.removeprefix("tool_")
+    kind = event.kind.removeprefix("tool_").removeprefix("approval_")
     data = {key: value for key, value in event.data.items() if key != "seconds"}
     told = data["arguments"] if kind == "start" else data
     took = f" in {_took(event.data['seconds'])}" if "seconds" in event.data else ""
     head = f"{event.at - began:8.3f}  {kind:<9} {event.tool}{took}  "
     return head + terminal.one_line(told, max(width - len(head), _WIDEST))
-
-
-def _when(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _took(seconds: float | None) -> str:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, func, or_, select, update
 
-from leonidas_tools.events import EventKind
 from leonidas_tools.store.rows import (
     INTERRUPTED,
     STARTED,
     Execution,
-    ReplayEvent,
     SessionSummary,
     Step,
 )
@@ -21,7 +19,7 @@ from leonidas_tools.store.runs import living_runs
 from leonidas_tools.store.tables import executions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Row, Select
 
@@ -113,26 +111,6 @@ async def acknowledge(database: Database, ids: Sequence[str]) -> None:
     noted = update(executions).where(executions.c.id.in_(ids)).values(acknowledged=time.time())
     async with database.writing() as connection:
         await connection.execute(noted)
-
-
-def replayed(calls: Sequence[Execution]) -> list[ReplayEvent]:
-    """What happened in calls, in the order in which it happened."""
-    events = [event for call in calls for event in _events(call)]
-    return sorted(events, key=lambda event: event.at)
-
-
-def _events(call: Execution) -> Iterator[ReplayEvent]:
-    about = {"tool": call.tool, "trace_id": call.trace_id}
-    start = EventKind.START.value
-    yield ReplayEvent(at=call.started, kind=start, data={"arguments": call.arguments}, **about)
-    for step in call.steps:
-        at = call.started + step.after_seconds
-        yield ReplayEvent(at=at, kind=step.kind, data=step.data, **about)
-    if call.ended is not None and call.ending is not None:
-        told = {"status": call.status, "seconds": call.seconds, "result": call.result}
-        told |= {"message": call.message, "reason": call.reason}
-        data = {key: value for key, value in told.items() if value is not None}
-        yield ReplayEvent(at=call.ended, kind=call.ending, data=data, **about)
 
 
 def _execution(row: Row[Any]) -> Execution:

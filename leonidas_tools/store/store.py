@@ -17,6 +17,7 @@ from leonidas_tools.store.durable import Beginnings, DurableStart
 from leonidas_tools.store.errands import Errands
 from leonidas_tools.store.preferences import PreferenceTable
 from leonidas_tools.store.recorder import Recorder
+from leonidas_tools.store.replay import replayed
 from leonidas_tools.store.results import ResultTable
 from leonidas_tools.store.retention import Retention
 from leonidas_tools.store.sessions import KeptSessions
@@ -129,11 +130,7 @@ class Store:
         )
 
     def sink(self, event: ToolEvent) -> None:
-        """Takes note of an event, and returns at once.
-
-        Args:
-            event: What has happened.
-        """
+        """Takes note of an event, and returns at once."""
         dropped = self._backlog.dropped
         try:
             self._recorder(event)
@@ -226,7 +223,9 @@ class Store:
             StoreError: It cannot be read.
         """
         calls = await self.executions(session=session, limit=_MOST_REPLAYED)
-        return queries.replayed(calls[::-1])
+        asked = await self.approvals.find(session=session, limit=_MOST_REPLAYED)
+        long = await self.results.find(session=session, limit=_MOST_REPLAYED)
+        return replayed(calls[::-1], asked[::-1], long[::-1])
 
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:
         """The calls that had begun when their process died, the oldest first.

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import time
+from typing import Annotated
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from leonidas_tools import AdvancedToolProcessor, Approvals, Decision, Secret, ToolSession, tool
 from leonidas_tools.cli import history
 from leonidas_tools.store import ReplayEvent, Store
+from leonidas_tools.toolboxes import tasks
 
 
 @pytest.fixture
@@ -39,6 +42,99 @@ def kept(file, tell):
             hall.start("pay", amount=7)
 
     asyncio.run(fill())
+
+
+@tool(requires_approval=True)
+async def pay(amount: int, pin: Annotated[str, Secret] = "") -> str:
+    return f"paid {amount}"
+
+
+@tool(effect="read", overflow="spill", max_result_tokens=50)
+async def report() -> list[int]:
+    return list(range(1000))
+
+
+@pytest.fixture
+def lived(file):
+    """A session in which something was asked, planned, and too long."""
+
+    async def live():
+        settings = {"store": {"enabled": True, "url": str(file)}}
+        async with AdvancedToolProcessor([pay, report, *tasks.TOOLS], settings) as tools:
+            session = ToolSession("kitchen", user="ana")
+            await tools.execute("write_tasks", {"tasks": ["Pay the rent"]}, session=session)
+            await tools.execute("report", session=session)
+            await tools.execute("pay", {"amount": 5, "pin": "4711-zebra"}, session=session)
+            desk, ended = session.get(Approvals), asyncio.Event()
+            desk.on_result(lambda *_: ended.set())
+            edited = {"amount": 3, "pin": "4712-zebra"}
+            desk.decide(desk.pending()[0].id, Decision.edit(edited), by="console")
+            await ended.wait()
+            await tools.execute("pay", {"amount": 9}, session=session)
+
+    asyncio.run(live())
+
+
+def test_all_that_is_kept_of_a_session_is_shown(run, lived):
+    finished = run("show", "kitchen", "--json")
+    lines = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert [(line["record"], line.get("tool")) for line in lines] == [
+        ("call", "write_tasks"),
+        ("call", "report"),
+        ("call", "pay"),
+        ("call", "pay"),
+        ("call", "pay"),
+        ("approval", "pay"),
+        ("approval", "pay"),
+        ("task", None),
+        ("result", None),
+    ]
+    first, second = (line for line in lines if line["record"] == "approval")
+    told = ("decision", "answer", "decided_by", "channel", "arguments", "edited")
+    assert [first[key] for key in told] == [
+        "approved", "edit", "ana", "console",
+        {"amount": 5, "pin": "***"}, {"amount": 3, "pin": "***"},
+    ]  # fmt: skip
+    assert (second["decision"], second["arguments"]["amount"]) == ("unanswered", 9)
+    assert (lines[-2]["title"], lines[-2]["status"]) == ("Pay the rent", "pending")
+    assert lines[-1]["session"] == "kitchen"
+    assert "zebra" not in finished.stdout
+    table = run("show", "kitchen").stdout
+    for said in ("Calls", "Approvals", "Tasks", "Long results", "ana by console", "Pay the rent"):
+        assert said in table
+    nowhere = run("show", "nowhere")
+    assert (nowhere.exit_code, nowhere.stdout) == (1, "")
+
+
+def test_what_was_asked_is_listed(run, lived):
+    found = [json.loads(line) for line in run("approvals", "--json").stdout.splitlines()]
+    assert [each["decision"] for each in found] == ["unanswered", "approved"]
+    some = run("approvals", "--json", "--decision", "approved", "--user", "ana").stdout
+    assert [json.loads(line)["id"] for line in some.splitlines()] == [found[1]["id"]]
+    assert run("approvals", "--json", "--tool", "report").stdout == ""
+    assert "unanswered" in run("approvals", "--session", "kitchen").stdout
+    wrong = run("approvals", "--decision", "maybe")
+    assert wrong.exit_code == 2
+
+
+def test_a_replay_tells_of_questions_answers_plans_and_long_results(run, lived):
+    lines = run("replay", "kitchen", "--speed", 0, "--json").stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    asked = ["tool_start", "tool_approval_request", "tool_error"]
+    assert [event["kind"] for event in events] == [
+        "tool_start", "task_list", "tool_complete",
+        "tool_start", "result_kept", "tool_complete",
+        *asked, "tool_approval_answer", "tool_start", "tool_complete", *asked,
+    ]  # fmt: skip
+    answer = next(event["data"] for event in events if event["kind"] == "tool_approval_answer")
+    assert answer == {
+        "decision": "edit",
+        "by": "ana",
+        "channel": "console",
+        "arguments": {"amount": 3, "pin": "***"},
+    }
+    assert "answer" in run("replay", "kitchen", "--speed", 0).stdout
+    assert "zebra" not in "".join(lines)
 
 
 def traces(finished):

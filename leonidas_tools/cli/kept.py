@@ -1,0 +1,60 @@
+"""What the commands about the store share: where it is, and how its rows are shown."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from leonidas_tools.cli.places import default_config
+
+if TYPE_CHECKING:
+    from leonidas_tools.store import Store
+
+T = TypeVar("T")
+
+Config = Annotated[
+    Path | None,
+    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
+]
+Place = Annotated[
+    str | None,
+    typer.Option("--store", help="A file or an address; else store.url of the settings."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+def answer(
+    ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None
+) -> T | None:
+    """What the store answers; nothing where there is no file, which is not made by asking."""
+    from leonidas_tools.settings.load import load
+    from leonidas_tools.store import Store
+    from leonidas_tools.store.address import database_url
+
+    where = place or load(config or default_config()).store.url
+    url = database_url(where)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        typer.echo(f"Nothing is kept in {url.database}: set store.enabled", err=True)
+        return None
+
+    async def asked() -> T:
+        async with Store(where) as store:
+            return await ask(store)
+
+    return asyncio.run(asked())
+
+
+def write_lines(rows: Iterable[Any]) -> None:
+    """One JSON object a line."""
+    from leonidas_tools.cli import terminal
+
+    for row in rows:
+        terminal.write_json(row.to_json())
+
+
+def when(at: float) -> str:
+    """A time as people here read it."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
