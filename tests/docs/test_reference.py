@@ -23,6 +23,14 @@ def test_every_policy_has_its_page():
     assert modules <= {page.stem for page in PAGES}
 
 
+def test_the_readme_links_to_every_page():
+    readme = (FOLDER.parents[1] / "README.md").read_text()
+    missing = [
+        page.name for page in PAGES if f"](leonidas_tools/reference/{page.name})" not in readme
+    ]
+    assert not missing
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_says_what_it_does_costs_and_leaves_and_is_short(page):
     title, _, about, *rest = page.read_text().splitlines()
