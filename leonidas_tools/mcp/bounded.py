@@ -16,10 +16,6 @@ _DATA = b"data:"
 _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
 
 
-class TooLongError(httpx2.TransportError):
-    """An answer was longer than allowed."""
-
-
 class Bounds:
     """Bounds what a server answers.
 
@@ -40,11 +36,10 @@ class Bounds:
     async def apply(self, response: httpx2.Response) -> httpx2.Response:
         """An event stream that is bounded as it is read; anything else, read to its end.
 
+        What is too long is an error `TOO_LONG` instead.
+
         Args:
             response: An answer of which nothing was read.
-
-        Raises:
-            TooLongError: It is longer than allowed.
         """
         self.on_bytes()
         if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
@@ -55,7 +50,12 @@ class Bounds:
             body += chunk
             if len(body) > self.longest:
                 await response.aclose()
-                raise TooLongError(self.too_long, request=response.request)
+                error = {"code": TOO_LONG, "message": self.too_long}
+                return httpx2.Response(
+                    httpx2.codes.BAD_GATEWAY,
+                    json={"jsonrpc": "2.0", "id": None, "error": error},
+                    request=response.request,
+                )
         return _with(response, content=bytes(body))
 
     def event_line(self, beginning: bytes, end: bytes) -> bytes:

@@ -110,7 +110,7 @@ class ReportingClient(httpx2.AsyncClient):
         self._on_failure(what)
         error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": what}}
 
-    return httpx2.Response(503, json=error, request=request)
+        return httpx2.Response(503, json=error, request=request)
 
 
 def _where(error: httpx2.TransportError, request: httpx2.Request) -> str:

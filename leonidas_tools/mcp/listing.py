@@ -37,7 +37,8 @@ async def list_tools(client: Client) -> list[mcp_types.Tool]:
     if client.server_capabilities.tools is None:
         return []
     tools: list[mcp_types.Tool] = []
-    cursor, seen = None, set()
+    cursor: str | None = None
+    seen: set[str] = set()
     while True:
         page = await client.list_tools(cursor=cursor)
         tools.extend(page.tools)
