@@ -1,0 +1,81 @@
+"""Real clients of the official SDK, and a server of ours in the same loop."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from leonidas_tools import AdvancedToolProcessor
+from leonidas_tools.mcp_server import serve_http
+
+SECONDS = 30
+MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+class Serving:
+    """A server under test, and the clients that are connected to it."""
+
+    def __init__(self, stack):
+        self._stack = stack
+        self.tools = None
+        self.url = None
+        self.task = None
+
+    async def start(self, *tools, config=None, **options):
+        self.tools = AdvancedToolProcessor(tools=tools, config=config)
+        address = asyncio.get_running_loop().create_future()
+        serving = serve_http(self.tools, port=0, on_listening=address.set_result, **options)
+        self.task = asyncio.create_task(serving)
+        self._stack.push_async_callback(self.stop)
+        await asyncio.wait(
+            {address, self.task}, return_when=asyncio.FIRST_COMPLETED, timeout=SECONDS
+        )
+        self.url = address.result()
+        return self
+
+    async def stop(self):
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    async def client(self, mode="auto", headers=None, **options):
+        connected, done = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+        async def hold():  # in one task from start to end, as the client wants it
+            async with httpx2.AsyncClient(headers=headers, timeout=SECONDS) as http:
+                transport = streamable_http_client(self.url, http_client=http)
+                async with Client(transport, mode=mode, cache=None, **options) as client:
+                    connected.set_result(client)
+                    await done.wait()
+
+        async def leave():
+            done.set()
+            await asyncio.wait({task})
+
+        task = asyncio.create_task(hold())
+        self._stack.push_async_callback(leave)
+        await asyncio.wait({connected, task}, return_when=asyncio.FIRST_COMPLETED, timeout=SECONDS)
+        return connected.result() if connected.done() else task.result()
+
+    async def post(self, body, **headers):
+        """One raw request."""
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            sent = {
+                "content-type": "application/json",
+                "accept": "application/json, text/event-stream",
+                **{name.replace("_", "-"): value for name, value in headers.items()},
+            }
+            return await http.post(self.url, content=body, headers=sent)
+
+
+@pytest.fixture
+async def serve():
+    """Starts a server under test: `await serve(tool, …, config=…)`."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*tools, **options):
+            return await Serving(stack).start(*tools, **options)
+
+        yield start
