@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.processors.category import CategoryProcessor
 from leonidas_tools.settings.models import MCPServerSettings
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leonidas_tools.registry import AnyTool, ToolRegistry
+
+
+logger = logging.getLogger(__name__)
 
 
 class MCPToolProcessor(CategoryProcessor):
@@ -49,6 +55,27 @@ class MCPToolProcessor(CategoryProcessor):
             }
             servers = MCPServers(registry or self.registry, settings)
         self.servers = servers
+
+    @classmethod
+    def from_json(cls, path: str | Path, *, registry: ToolRegistry | None = None) -> Self:
+        """Takes the servers of another program's file, such as `claude_desktop_config.json`.
+
+        Args:
+            path: JSON with `mcpServers`, or with `servers` as VS Code has it.
+            registry: Where the tools are registered; by default a registry of its own.
+
+        Raises:
+            ConfigurationError: The file cannot be read, or one of its servers cannot be taken over.
+        """
+        from leonidas_tools.settings.foreign_servers import read_foreign
+        from leonidas_tools.settings.load import load
+
+        found = read_foreign(Path(path))
+        for name, why in found.refused.items():
+            raise ConfigurationError(why, file=Path(path), key=name)
+        for note in found.notes:
+            logger.warning("%s: %s", path, note)
+        return cls(load({"mcp_servers": found.servers}).mcp_servers, registry=registry)
 
     @property
     def tools(self) -> list[AnyTool]:

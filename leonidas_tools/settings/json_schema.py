@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from docstring_parser import parse
 from pydantic.json_schema import GenerateJsonSchema
 
+from leonidas_tools.settings.load import FOREIGN
 from leonidas_tools.settings.mcp_settings import (
     MCPServerSettings,
     MCPToolConfiguration,
@@ -78,6 +79,10 @@ def settings_schema() -> dict[str, Any]:
         ToolOverrides,
     ):
         _describe(schema["$defs"][model.__name__], model)
+    schema["properties"][FOREIGN] = {
+        "type": "object",
+        "description": "MCP servers as other programs write them, taken as they are.",
+    }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,10 +17,15 @@ from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import Document, DocumentError, Problem
 from leonidas_tools.settings.variables import Expansion
 
+logger = logging.getLogger(__name__)
+
 Source: TypeAlias = str | Path | Mapping[str, Any] | Settings | None
 
 ENVIRONMENT_VARIABLE = "LEONIDAS_ENV"
 INTERPRETER_VARIABLE = "LEONIDAS_PYTHON"
+FOREIGN = "mcpServers"
+"""The key under which other programs have MCP servers; what stands there is taken as it is."""
+
 _MAX_BYTES = 4 * 1024 * 1024
 
 
@@ -105,11 +111,12 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
 
 
 def _validate(document: Document, file: Path | None) -> Settings:
+    taken, foreign_problems = _with_foreign_servers(document.data, file)
     expansion = Expansion({INTERPRETER_VARIABLE: sys.executable, **os.environ})
-    data = expansion.expand(document.data)
+    data = expansion.expand(taken)
     if environment := os.environ.get(ENVIRONMENT_VARIABLE):
         data["environment"] = environment
-    problems = [*document.problems, *expansion.problems]
+    problems = [*document.problems, *foreign_problems, *expansion.problems]
     missing = {problem.path for problem in problems}
     try:
         settings = Settings.model_validate(data)
@@ -122,6 +129,27 @@ def _validate(document: Document, file: Path | None) -> Settings:
         return settings
     # Raised out here: chained to pydantic's error it would carry the values along.
     raise configuration_error(problems, document, file)
+
+
+def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Problem]]:
+    """The servers under `mcpServers`, as other programs write them, among our own."""
+    if not isinstance(data, Mapping) or not isinstance(data.get(FOREIGN), Mapping):
+        return data, []
+    from leonidas_tools.settings.foreign_servers import foreign_servers
+
+    found = foreign_servers({FOREIGN: data[FOREIGN]}, file.resolve().parent if file else None)
+    for note in found.notes:
+        logger.warning("%s: %s", FOREIGN, note)
+    own = data.get("mcp_servers") or {}
+    problems = [Problem(why, (FOREIGN, name)) for name, why in found.refused.items()]
+    if not isinstance(own, Mapping):
+        return data, problems
+    problems += [
+        Problem("stands under 'mcp_servers' as well: remove one", (FOREIGN, name))
+        for name in found.servers.keys() & own.keys()
+    ]
+    rest = {key: value for key, value in data.items() if key != FOREIGN}
+    return {**rest, "mcp_servers": {**found.servers, **own}}, problems
 
 
 def configuration_error(

@@ -219,7 +219,7 @@ async def test_a_host_that_nobody_knows_is_told(serve):
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1/mcp", "http://host:port/mcp"])
 def test_an_address_without_a_host_is_refused_in_the_settings(url):
-    with pytest.raises(ValueError, match="url must name a host, as in https://example.org/mcp"):
+    with pytest.raises(ValueError, match="url must name a host"):
         MCPServerSettings(url=url)
 
 

@@ -1,0 +1,227 @@
+"""MCP servers as other programs write them down → `mcp_servers`, and what does not fit there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.redaction import is_secret_name
+from leonidas_tools.settings.foreign_variables import Variables, variable_name
+
+_SECTIONS = ("mcpServers", "servers", "context_servers")
+_TRANSPORTS = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+}
+_RENAMED = {"includeTools": "include", "excludeTools": "exclude", "disabledTools": "exclude"}
+_SAME = ("command", "args", "env", "cwd", "headers")
+_URLS = {"url": None, "httpUrl": "http", "serverUrl": None}
+_OAUTH = {
+    "clientId": "client_id",
+    "CLIENT_ID": "client_id",
+    "client_id": "client_id",
+    "clientSecret": "client_secret",
+    "CLIENT_SECRET": "client_secret",
+    "client_secret": "client_secret",
+    "scopes": "scopes",
+    "issuer": "issuer",
+    "callbackPort": "callback_port",
+}
+_ACCOUNTS = ("oauth", "auth")
+_HANDLED = {*_SAME, *_RENAMED, *_URLS, "type", "transport", "timeout", "disabled", "enabled"}
+_WORDLESS = {"description", "name", "icon", "gallery", "version"}
+"""Says nothing about how a server is reached or used."""
+
+_WHY = {
+    "trust": "say under `policies.rules` which calls need no approval",
+    "autoApprove": "say under `policies.rules` which calls need no approval",
+    "alwaysAllow": "say under `policies.rules` which calls need no approval",
+    "envFile": "load it before Leonidas starts, or name each variable under `env`",
+    "sandbox": "Leonidas runs servers in no sandbox",
+    "sandboxEnabled": "Leonidas runs servers in no sandbox",
+}
+_MILLISECONDS_FROM = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForeignServers:
+    """What another program's file holds.
+
+    Args:
+        servers: By name, as they stand under `mcp_servers`.
+        notes: What was not taken over, or asks for something to be done; a sentence each.
+        refused: The servers that could not be taken over, and why.
+    """
+
+    servers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def read_foreign(path: Path) -> ForeignServers:
+    """Reads a file of another program, such as `claude_desktop_config.json` or `.vscode/mcp.json`.
+
+    Args:
+        path: JSON; comments and commas at the end may stand in it.
+
+    Raises:
+        ConfigurationError: It cannot be read, or holds no servers.
+    """
+    try:
+        data = json.loads(_without_comments(path.read_text("utf-8-sig")))
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror or error}", file=path) from None
+    except ValueError as error:
+        line = getattr(error, "lineno", None)
+        raise ConfigurationError("is not JSON", file=path, line=line) from None
+    found = foreign_servers(data, _workspace(path))
+    if not found.servers and not found.refused:
+        raise ConfigurationError(
+            "holds no MCP servers: they stand under 'mcpServers' or 'servers'", file=path
+        )
+    return found
+
+
+def foreign_servers(data: Any, workspace: Path | None = None) -> ForeignServers:
+    """The MCP servers in another program's settings.
+
+    Args:
+        data: The settings as plain data, or only their mapping of servers by name.
+        workspace: What `${workspaceFolder}` stands for; the working directory when left out.
+
+    Example:
+        >>> data = {"mcpServers": {"notes": {"httpUrl": "https://notes.example/mcp"}}}
+        >>> foreign_servers(data).servers
+        {'notes': {'url': 'https://notes.example/mcp', 'transport': 'http'}}
+    """
+    found = ForeignServers()
+    servers, inputs = _section(data)
+    variables = Variables(inputs, workspace or Path.cwd())
+    for name, written in servers.items():
+        if not isinstance(written, Mapping):
+            found.refused[str(name)] = "it should be a mapping"
+            continue
+        try:
+            found.servers[str(name)] = _server(str(name), written, variables, found.notes)
+        except ValueError as error:
+            found.refused[str(name)] = str(error)
+    found.notes.extend(variables.notes)
+    return found
+
+
+def _section(data: Any) -> tuple[Mapping[str, Any], list[Any]]:
+    """The servers by name, and the inputs that go with them."""
+    if not isinstance(data, Mapping):
+        return {}, []
+    nested = data.get("mcp")
+    for place in (data, nested if isinstance(nested, Mapping) else {}):
+        for key in _SECTIONS:
+            if isinstance(place.get(key), Mapping):
+                inputs = place.get("inputs")
+                return place[key], inputs if isinstance(inputs, list) else []
+    looks_so = data and all(
+        isinstance(value, Mapping) and {"command", *_URLS} & value.keys() for value in data.values()
+    )
+    return (data, []) if looks_so else ({}, [])
+
+
+def _server(
+    name: str, written: Mapping[str, Any], variables: Variables, notes: list[str]
+) -> dict[str, Any]:
+    server: dict[str, Any] = {key: written[key] for key in _SAME if written.get(key)}
+    if isinstance(server.get("command"), Mapping):  # as Zed had it
+        nested = server.pop("command")
+        server |= {"command": nested.get("path"), "args": nested.get("args", [])}
+    _add_address(server, written)
+    for theirs, ours in _RENAMED.items():
+        if written.get(theirs):
+            server[ours] = written[theirs]
+    if written.get("disabled") is True or written.get("enabled") is False:
+        server["enabled"] = False
+    if (timeout := _timeout(written.get("timeout"))) is not None:
+        server["timeout"] = timeout
+    for key in _ACCOUNTS:
+        if isinstance(account := written.get(key), Mapping):
+            server["auth"] = {_OAUTH[k]: v for k, v in account.items() if k in _OAUTH and v}
+    _make_texts(name, server, notes)
+    _note_rest(name, written, notes)
+    return {key: variables.ours(value) for key, value in server.items()}
+
+
+def _make_texts(name: str, server: dict[str, Any], notes: list[str]) -> None:
+    for section in ("env", "headers"):
+        values = server.get(section)
+        if isinstance(values, Mapping):
+            server[section] = {k: v if isinstance(v, str) else _text(v) for k, v in values.items()}
+            _warn_of_secrets(name, section, server[section], notes)
+
+
+def _note_rest(name: str, written: Mapping[str, Any], notes: list[str]) -> None:
+    taken = {key for key in _ACCOUNTS if isinstance(written.get(key), Mapping)}
+    for key in sorted(map(str, written.keys() - _HANDLED - _WORDLESS - taken)):
+        why = f": {_WHY[key]}" if key in _WHY else ""
+        notes.append(f"{name}: `{key}` is not taken over{why}")
+
+
+def _add_address(server: dict[str, Any], written: Mapping[str, Any]) -> None:
+    kind = written.get("type", written.get("transport"))
+    transport = _TRANSPORTS.get(str(kind).lower()) if kind is not None else None
+    if kind is not None and transport is None:
+        raise ValueError(f"its transport {kind!r} is not known: there are stdio, http and sse")
+    if "command" in server:
+        server.pop("headers", None)
+        return
+    for key, implied in _URLS.items():
+        if written.get(key):
+            server["url"] = written[key]
+            transport = transport or implied
+            break
+    if "url" not in server:
+        raise ValueError("it names neither a command nor a url")
+    for key in ("args", "env", "cwd"):
+        server.pop(key, None)
+    if transport is not None:
+        server["transport"] = transport
+
+
+def _timeout(value: Any) -> float | None:
+    """Seconds; other programs write them, or thousandths of them."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    return value / 1000 if value >= _MILLISECONDS_FROM else value
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def _warn_of_secrets(name: str, section: str, values: Mapping[str, str], notes: list[str]) -> None:
+    for key, value in values.items():
+        if value and "$" not in value and is_secret_name(key):
+            notes.append(
+                f"{name}: {section}.{key} holds a secret as plain text; better set an environment "
+                f"variable and write ${{{variable_name(key)}}}"
+            )
+
+
+def _workspace(path: Path) -> Path:
+    folder = path.resolve().parent
+    return folder.parent if folder.name.startswith(".") else folder
+
+
+def _without_comments(text: str) -> str:
+    """JSON as editors allow it → JSON: comments become spaces, commas before a bracket too."""
+    blank = re.compile(r"[^\n]")
+    token = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+    text = token.sub(lambda m: m[0] if m[0][0] == '"' else blank.sub(" ", m[0]), text)
+    comma = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])', re.DOTALL)
+    return comma.sub(lambda m: m[0] if m[0][0] == '"' else " ", text)
