@@ -79,5 +79,5 @@ def test_every_setting_is_described():
         if not value.get("description")
     ]
     assert undescribed == []
-    assert set(schema["properties"]) == set(Settings.model_fields)
+    assert set(schema["properties"]) == {*Settings.model_fields, "mcpServers"}
     assert set(schema["$defs"]["ToolOverrides"]["properties"]) == set(ToolOverrides.model_fields)
