@@ -10,24 +10,26 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.mcp.backoff import delay_seconds
+from leonidas_tools.mcp.call_terms import may_repeat, seconds_of
 from leonidas_tools.mcp.definitions import AnyTool, Definitions
 from leonidas_tools.mcp.errors import server_down
 from leonidas_tools.mcp.results import to_result
-from leonidas_tools.tool import ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import mcp_types
 
     from leonidas_tools.calls import ToolResult
     from leonidas_tools.context import ToolContext
     from leonidas_tools.mcp.asks import Asks
     from leonidas_tools.mcp.connection import Connection
     from leonidas_tools.settings.models import MCPServerSettings
+    from leonidas_tools.tool import ToolEffect
 
 logger = logging.getLogger(__name__)
 
 _CONNECTION = "leonidas_tools.mcp.connection"
-_CALL_SECONDS = 30.0
 _STEADY_SECONDS = 30.0
 """A connection that held this long was good: the next reconnection does not wait long."""
 
@@ -36,6 +38,7 @@ class ServerState(StrEnum):
     """How a server does."""
 
     STARTING = "starting"
+    STANDBY = "standby"
     READY = "ready"
     DOWN = "down"
     STOPPED = "stopped"
@@ -43,6 +46,9 @@ class ServerState(StrEnum):
 
 class MCPServer:
     """One MCP server: connects in the background, reconnects when it is lost, runs calls.
+
+    One that starts lazily connects with the first call. If its tools are not known from an earlier
+    session, it connects before that to list them, and stands by.
 
     Args:
         name: The server's name.
@@ -67,6 +73,8 @@ class MCPServer:
         self._on_tools = on_tools
         self._asks = asks
         self._definitions = Definitions(name, self._call)
+        self._listed: list[mcp_types.Tool] | None = None
+        self._wanted = asyncio.Event()
         self._connection: Connection | None = None
         self._owner: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -77,6 +85,9 @@ class MCPServer:
         if self._owner is not None:
             return
         self._changed = asyncio.Event()
+        self._wanted = asyncio.Event()
+        if not self._is_lazy:
+            self._wanted.set()
         self._reason = "it is starting"
         self._set(ServerState.STARTING)
         self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.name}")
@@ -128,13 +139,31 @@ class MCPServer:
         # A cancellation can get lost where a connection breaks at the same moment: its own error
         # takes the place. So that the owner ends, it looks whether it still is the owner.
         while True:
+            await self._stand_by()
             begun = loop.time()
             await self._serve()
             if self._owner is not asyncio.current_task():
                 return
+            if self.state is ServerState.STANDBY:
+                continue
             attempt = 0 if loop.time() - begun > _STEADY_SECONDS else attempt
             await asyncio.sleep(delay_seconds(attempt))
             attempt += 1
+
+    async def _stand_by(self) -> None:
+        """Waits until the server is needed: for a call, or for its tools."""
+        from leonidas_tools.mcp.listing import KeptListing
+
+        if self._wanted.is_set():
+            return
+        if self._listed is None:
+            tools = await asyncio.to_thread(KeptListing(self.name, self.settings).load)
+            if tools is None:
+                return
+            await self._publish(tools)
+            self._set(ServerState.STANDBY)
+        await self._wanted.wait()
+        self._set(ServerState.STARTING)
 
     async def _serve(self) -> None:
         """Connects, and serves calls until the connection ends."""
@@ -148,6 +177,9 @@ class MCPServer:
                     await self._list(connection)
                 finally:
                     guard.reschedule(None)
+                if not self._wanted.is_set():
+                    self._set(ServerState.STANDBY)
+                    return
                 self._connection = connection
                 self._set(ServerState.READY)
                 while await connection.news():
@@ -165,9 +197,40 @@ class MCPServer:
         self._went_down(connection.why(error), connection.last_words)
 
     async def _list(self, connection: Connection) -> None:
-        tools = await self._definitions.read(await connection.tools())
+        from leonidas_tools.mcp.listing import KeptListing
+
+        tools = await connection.tools()
         logger.info("MCP server %r has %d tools", self.name, len(tools))
+        if self._is_lazy:
+            await asyncio.to_thread(KeptListing(self.name, self.settings).keep, tools)
+        await self._publish(tools)
+
+    async def _publish(self, listed: list[mcp_types.Tool]) -> None:
+        self._listed = listed
+        tools = await self._definitions.read(listed)
+        most = self.settings.max_tools
+        if most is not None and len(tools) > most:
+            logger.warning(
+                "MCP server %r has %d tools, of which the first %d are used: see its max_tools",
+                self.name,
+                len(tools),
+                most,
+            )
+            tools = tools[:most]
         self._on_tools(tools)
+
+    async def _connected(self) -> Connection:
+        """The open connection, which the first call of a lazy server opens.
+
+        Raises:
+            RetryableError: There is none.
+        """
+        self._wanted.set()
+        if self._is_lazy and self.state in {ServerState.STANDBY, ServerState.STARTING}:
+            await self.wait_for(ServerState.READY, ServerState.DOWN, ServerState.STOPPED)
+        if self._connection is None or self.state is ServerState.STOPPED:
+            raise server_down(self.name, self._reason)
+        return self._connection
 
     async def _call(
         self,
@@ -176,9 +239,7 @@ class MCPServer:
         context: ToolContext,
         effect: ToolEffect,
     ) -> ToolResult:
-        connection = self._connection
-        if connection is None or self.state is ServerState.STOPPED:
-            raise server_down(self.name, self._reason)
+        connection = await self._connected()
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             fraction = progress / total if total else None
@@ -190,8 +251,8 @@ class MCPServer:
                 tool,
                 arguments,
                 on_progress,
-                once=_effect_of(context, effect) is ToolEffect.ONCE,
-                seconds=_seconds_of(context),
+                once=not may_repeat(context, effect),
+                seconds=seconds_of(context),
             )
         finally:
             self._calls -= 1
@@ -201,6 +262,10 @@ class MCPServer:
     async def _drained(self) -> None:
         while self._calls:
             await self._changed.wait()
+
+    @property
+    def _is_lazy(self) -> bool:
+        return self.settings.start == "lazy"
 
     def _went_down(self, reason: str, last_words: str) -> None:
         self.last_error = f"The MCP server {self.name!r} is down: {reason}{last_words}"
@@ -219,23 +284,6 @@ class MCPServer:
         """Wakes whoever waits for the server to change."""
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-def _effect_of(context: ToolContext, effect: ToolEffect) -> ToolEffect:
-    """The effect of a tool, as the settings, whoever registered it or the server have it."""
-    call = context.call
-    if call.settings is not None and call.settings.effect is not None:
-        return call.settings.effect
-    return effect if call.tool is None else call.tool.metadata.effect
-
-
-def _seconds_of(context: ToolContext) -> float:
-    """How long the call may take, as far as anybody has said."""
-    settings, tool = context.call.settings, context.call.tool
-    asked = None if settings is None else settings.timeout
-    if asked is None and tool is not None:
-        asked = tool.metadata.timeout_seconds
-    return _CALL_SECONDS if asked is None else asked
 
 
 async def _load(module: str) -> None:

@@ -106,12 +106,13 @@ class MCPServers:
         """
         from leonidas_tools.mcp.server import ServerState
 
+        good = (ServerState.READY, ServerState.STANDBY)
         servers = list(self._servers.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 for server in servers:
-                    await server.wait_for(ServerState.READY, ServerState.DOWN, ServerState.STOPPED)
-        return all(server.state is ServerState.READY for server in servers)
+                    await server.wait_for(*good, ServerState.DOWN, ServerState.STOPPED)
+        return all(server.state in good for server in servers)
 
     def status(self) -> list[dict[str, Any]]:
         """How each server does, as plain JSON: `name`, `state`, `tools`, `last_error`, …."""

@@ -47,6 +47,12 @@ class RunningServer:
         assert state is ServerState.READY, self.mcp.last_error
         return self
 
+    async def standby(self):
+        async with asyncio.timeout(20):
+            state = await self.mcp.wait_for(ServerState.STANDBY, ServerState.DOWN)
+        assert state is ServerState.STANDBY, self.mcp.last_error
+        return self
+
     async def back(self):
         async with asyncio.timeout(20):
             await self.mcp.wait_for(ServerState.READY)

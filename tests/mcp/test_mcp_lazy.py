@@ -1,0 +1,78 @@
+import asyncio
+import json
+
+import pytest
+
+from leonidas_tools.errors import RetryableError
+from leonidas_tools.mcp.server import ServerState
+from tests.mcp.conftest import script
+
+
+async def test_a_lazy_server_that_was_never_seen_connects_once_to_list_and_stands_by(serve):
+    server = serve(script("life.py", start="lazy"))
+    assert "pid" in await server.listing()
+    await server.standby()
+    assert "pid" not in server.mcp.status()
+
+
+async def test_the_first_call_starts_a_lazy_server_and_the_next_finds_it_running(serve):
+    await serve(script("life.py", start="lazy")).standby()
+    server = await serve(script("life.py", start="lazy")).standby()
+    first, second = await asyncio.gather(server.call("pid"), server.call("pid"))
+    assert first == second
+    assert server.mcp.status() == {
+        "name": "lab",
+        "transport": "stdio",
+        "state": "ready",
+        "calls": 0,
+        "pid": int(first.result["result"]),
+    }
+
+
+async def test_a_lazy_server_seen_before_is_not_started_for_its_tools(serve, tmp_path):
+    (tmp_path / "tools").write_text("one\ntwo")
+    settings = script("listing.py", tmp_path / "tools", start="lazy")
+    seen = await serve(settings).standby()
+    await seen.mcp.stop()
+    (tmp_path / "tools").unlink()  # so that it could list none
+    server = await serve(settings).standby()
+    assert sorted(server.tools) == ["one", "two"]
+    (tmp_path / "tools").write_text("one\nthree")
+    assert (await server.call("one")).result == "one"
+    assert sorted(server.tools) == ["one", "three"]
+
+
+@pytest.mark.parametrize("kept", [b"", b"\xff", b"[]", b'{"server": "another", "tools": []}'])
+async def test_what_was_kept_of_another_server_or_is_no_listing_does_not_count(
+    serve, user_data, kept
+):
+    seen = await serve(script("life.py", start="lazy")).standby()
+    await seen.mcp.stop()
+    (file,) = (user_data / "mcp").iterdir()
+    assert len(json.loads(file.read_bytes())["tools"]) == len(seen.tools)
+    file.write_bytes(kept)
+    server = await serve(script("life.py", start="lazy")).standby()
+    assert server.tools.keys() == seen.tools.keys()
+
+
+async def test_a_lazy_server_that_cannot_start_answers_its_call_and_says_why(serve, tmp_path):
+    (tmp_path / "tools").write_text("one")
+    settings = script("listing.py", tmp_path / "tools", start="lazy")
+    seen = await serve(settings).standby()
+    await seen.mcp.stop()
+    (tmp_path / "tools").unlink()
+    server = await serve(settings).standby()
+    with pytest.raises(RetryableError, match="is not available") as down:
+        await server.call("one")
+    assert down.value.reason_code == "mcp_server_down"
+    (tmp_path / "tools").write_text("one")
+    await server.back()
+    assert (await server.call("one")).result == "one"
+
+
+async def test_a_lazy_server_that_stands_by_can_be_stopped(serve):
+    server = await serve(script("life.py", start="lazy")).standby()
+    await server.mcp.stop()
+    assert server.mcp.state is ServerState.STOPPED
+    with pytest.raises(RetryableError, match="it was stopped"):
+        await server.call("pid")
