@@ -18,16 +18,17 @@ from leonidas_tools.policies.approval import Approval
 from leonidas_tools.policies.base import Policy, compose
 from leonidas_tools.policies.dependencies import Dependencies
 from leonidas_tools.policies.fallback import Fallback, Helps
+from leonidas_tools.policies.inquiries import Inquiries
 from leonidas_tools.policies.lane import InLane, Lanes
 from leonidas_tools.policies.limit import Limit, Limiter
 from leonidas_tools.policies.retry import Retry, may_repeat
 from leonidas_tools.policies.timeout import Timeout
 from leonidas_tools.policies.validation import Validation, fitting_presets
 from leonidas_tools.rules.engine import RuleBook
-from leonidas_tools.rules.rule import CONFIRM
+from leonidas_tools.rules.rule import ANSWER, CONFIRM
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.sendable import sendable
-from leonidas_tools.tool import OnCancel, ToolEffect, ToolPriority
+from leonidas_tools.tool import OnCancel, ToolCategory, ToolEffect, ToolPriority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,6 +124,7 @@ class Compiler:
             needs = tool.metadata.dependencies
             outer.append(Dependencies(names=needs, has_tool=self._has_tool))
         outer += self._approval(tool, settings, guarded=guarded)
+        outer += self._inquiries(tool)
         # Inside approval: what a session may not see, it may not see from another's call either.
         outer += self.guards.caching(tool, settings)
         outer += self.guards.limiting(tool, settings)
@@ -197,6 +199,20 @@ class Compiler:
             )
         ]
 
+    def _inquiries(self, tool: AnyTool) -> list[Policy]:
+        """What asks the person what calls want to know while they run."""
+        if tool.metadata.category is not ToolCategory.MCP:
+            return []
+        limits = self.settings.policies
+        return [
+            Inquiries(
+                rules=self._rules,
+                mode=limits.mode,
+                settings=limits.approval,
+                asking=self._asking,
+            )
+        ]
+
     def _validation(self, tool: AnyTool, settings: ToolConfiguration) -> Validation:
         parameters = tool.metadata.parameters
         presets = fitting_presets(tool.name, parameters, settings.custom_parameters)
@@ -258,7 +274,7 @@ async def _sent(call: ToolCall, run: Run, *, max_bytes: int) -> ToolResult:
 
 def _only_runs_another(tool: AnyTool) -> bool:
     """Whether it only waits for a call of another tool, whose own limits end it."""
-    return tool.name == CONFIRM
+    return tool.name in {ANSWER, CONFIRM}
 
 
 async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:

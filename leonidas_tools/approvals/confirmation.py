@@ -45,15 +45,20 @@ async def confirm(
     question = desk.question(approval_id)
     if question.answered is not None:  # a call waits, and no model was told of the question
         raise ToolDeniedError("That question is not for you.", reason_code="asked_elsewhere")
+    if question.request.schema is not None and yes:
+        raise ToolDeniedError(
+            "That question asks for more than a yes: call answer_question instead.",
+            reason_code="wants_answers",
+        )
     refusal = None if question.trusts_model else await _unproven(question, yes=yes)
     desk.question(approval_id)  # somebody else may have answered meanwhile
-    if refusal is not None:
-        if refusal.reason_code == "contradicted":
-            desk.refuse(question, by="voice")
+    if refusal is not None and refusal.reason_code != "contradicted":
         return question, refusal
-    if not yes:
-        desk.refuse(question, by="voice", reason=reason)
-        return question, wording.denied(question.request.tool, "refused", reason)
+    if refusal is not None or not yes:
+        decision = desk.allow(question, Decision.deny(reason), by="voice")
+        if question.paused is not None:
+            return question, await desk.run(question, decision)
+        return question, refusal or wording.denied(question.request.tool, "refused", reason)
     question.transcript.use()
     decision = desk.allow(question, Decision.approve(), by="voice")
     return question, await desk.run(question, decision)
@@ -61,11 +66,11 @@ async def confirm(
 
 async def _unproven(question: Question, *, yes: bool) -> ToolResult | None:
     """What to answer where the model's word does not count; `None` where it does."""
-    said = await _heard(question) if yes else question.said()
+    said = await heard(question) if yes else question.said()
     if said is Said.DOUBTFUL and yes:
         return _again(question)
     if said is None and yes:
-        return _unheard(question)
+        return unheard(question)
     if said is Said.NO and yes:
         return wording.denied(question.request.tool, "contradicted")
     return _again(question) if said is Said.YES and not yes else None
@@ -76,7 +81,8 @@ def _again(question: Question) -> ToolResult:
     return wording.pending(question.request, by_voice=True, again="doubtful")
 
 
-def _unheard(question: Question) -> ToolResult:
+def unheard(question: Question) -> ToolResult:
+    """What to answer where the user was not heard to answer."""
     if question.transcript.user_is_heard:
         return wording.pending(question.request, by_voice=True, again="not_answered")
     return ToolResult(
@@ -89,7 +95,7 @@ def _unheard(question: Question) -> ToolResult:
     )
 
 
-async def _heard(question: Question) -> Said | None:
+async def heard(question: Question) -> Said | None:
     """What the user has said; a transcript may come later than the model's call, and in pieces."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + _HEAR_SECONDS

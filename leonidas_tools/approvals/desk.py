@@ -6,15 +6,15 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.always import remember
 from leonidas_tools.approvals.lexicon import Said
+from leonidas_tools.approvals.outcome import told, valid
 from leonidas_tools.approvals.request import Answer, Decision, hash_of
 from leonidas_tools.calls import ToolCall, ToolResult
 from leonidas_tools.errors import ToolDeniedError
@@ -93,7 +93,7 @@ class Approvals:
         if question.answered is not None:
             why_not = "approval_failed" if by == FAILURE else "refused"
             question.answered.set_result((decision, why_not))
-        elif decision.answer is Answer.DENY:
+        elif decision.answer is Answer.DENY and question.paused is None:
             self._deliver(question, wording.denied(_tool(question), "refused", decision.reason))
         else:
             self._start(question, decision)
@@ -144,12 +144,21 @@ class Approvals:
         question.answered = None
 
     def withdraw(self, question: Question) -> None:
-        """Closes a question that nobody is to answer any more."""
+        """Closes a question that nobody is to answer any more, and ends what waits for it."""
         if self._open.get(question.request.id) is question:
             self._close(question, "withdrawn")
             if question.answered is not None and not question.answered.done():
                 question.answered.set_result((Decision.deny(), "withdrawn"))
+            if question.paused is not None:
+                question.paused.abort()
             question.closed("withdrawn", by="session")
+
+    def let_go(self, question: Question) -> None:
+        """Closes a question that who has asked it takes back; the call goes on without."""
+        if self._open.get(question.request.id) is question:
+            self._close(question, "withdrawn")
+            question.closed("withdrawn", by="tool")
+            self._end(question, Decision.deny(), "withdrawn")
 
     def withdraw_all(self) -> None:
         """Closes all questions: the session has ended, and no one is there to answer."""
@@ -168,31 +177,51 @@ class Approvals:
         """Runs what was allowed, and waits for it."""
         call = self._granted(question, decision)
         if call.tool is None:
+            question.leave(call)
             return _gone(question)
         try:
             result = await question.asking.runs.run(call, question.sinks)
         finally:
-            self._grants.pop(call.number, None)
-        return _told(question, decision, result)
+            self._leave(question, call)
+        return told(question, decision, result)
 
     def tell_late(self, question: Question, result: ToolResult) -> None:
         """Hands a result to whoever brings it to the model, since no call waits for it."""
         self._deliver(question, result)
 
-    def _start(self, question: Question, decision: Decision) -> None:
-        call = self._granted(question, decision)
+    def _start(self, question: Question, decision: Decision, why_not: str = "refused") -> None:
+        call = self._granted(question, decision, why_not)
         if call.tool is None:
+            question.leave(call)
             self._deliver(question, _gone(question))
             return
 
         def on_end(_: object, result: ToolResult) -> None:
-            self._grants.pop(call.number, None)
-            self._deliver(question, _told(question, decision, result))
+            self._leave(question, call)
+            self._deliver(question, told(question, decision, result))
 
         question.asking.runs.start(call, on_end, question.sinks)
 
-    def _granted(self, question: Question, decision: Decision) -> ToolCall:
+    def _end(self, question: Question, decision: Decision, why_not: str) -> None:
+        """Ends the wait of the call that has asked, wherever it waits."""
+        if question.answered is not None:
+            question.answered.set_result((decision, why_not))
+        else:
+            self._start(question, decision, why_not)
+
+    def _leave(self, question: Question, call: ToolCall) -> None:
+        self._grants.pop(call.number, None)
+        question.leave(call)
+
+    def _granted(
+        self, question: Question, decision: Decision, why_not: str = "refused"
+    ) -> ToolCall:
         """The call once more, with the permission to run."""
+        if question.paused is not None:
+            call = question.asking.runs.renewed(question.call, question.call.arguments)
+            self._grants[call.number] = question.request.hash
+            question.go_on(call, decision, why_not)
+            return call
         edited = decision.arguments
         digest = question.request.hash
         if edited is not None:
@@ -203,9 +232,7 @@ class Approvals:
         return call
 
     def _settle(self, question: Question, decision: Decision, *, by: str) -> Decision:
-        if decision.answer is Answer.EDIT:
-            valid = question.validate(_unmasked(question, decision.arguments or {}))
-            decision = replace(decision, arguments=valid)
+        decision = valid(question, decision)
         self._close(question, "approval_used")
         if decision.answer is Answer.ALWAYS:
             remember(question, decision.scope)
@@ -219,10 +246,8 @@ class Approvals:
         decision = Decision.approve() if proceeds else Decision.deny()
         told = "proceed" if proceeds else "cancel"
         question.closed(told, by="expiry")
-        if question.answered is not None:
-            question.answered.set_result((decision, "approval_expired"))
-        elif proceeds:
-            self._start(question, decision)
+        if question.answered is not None or proceeds or question.paused is not None:
+            self._end(question, decision, "approval_expired")
         else:
             self._deliver(question, wording.denied(_tool(question), "approval_expired"))
 
@@ -249,27 +274,6 @@ class Approvals:
 
 def _tool(question: Question) -> str:
     return question.request.tool
-
-
-def _told(question: Question, decision: Decision, result: ToolResult) -> ToolResult:
-    """A result with the name of its tool and its question, since it answers another call."""
-    message = result.message
-    if decision.arguments is not None:
-        shown = question.call.redaction.arguments(decision.arguments)
-        changed = wording.changes(question.request.details, shown)
-        message = " ".join(filter(None, (changed, message))) or None
-    body: dict[str, Any] = {"approval_id": question.request.id, "tool": _tool(question)}
-    if result.result is not None:
-        body["result"] = result.result
-    # Without the exception: nothing that retries is to run the answer once more.
-    return replace(result, result=body, message=message, error=None)
-
-
-def _unmasked(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a person, to whom secrets were not shown."""
-    shown, asked = question.request.details, question.call.arguments
-    as_it_was = {k for k, v in edited.items() if k in asked and k in shown and shown[k] == v}
-    return {k: asked[k] if k in as_it_was else v for k, v in edited.items()}
 
 
 def _gone(question: Question) -> ToolResult:

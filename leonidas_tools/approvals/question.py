@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
 from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.transcript import Transcript
@@ -69,6 +70,7 @@ class Question:
         trusts_model: Whether the model's word is enough that the user has said yes.
         answered: Where a call waits for the answer: the decision, and a reason code for a no.
         timer: Closes the question when its time is up.
+        paused: What goes on with the answer, whatever that is, where a call asks while it runs.
     """
 
     request: ApprovalRequest
@@ -82,6 +84,7 @@ class Question:
     trusts_model: bool
     answered: asyncio.Future[tuple[Decision, str]] | None = None
     timer: asyncio.TimerHandle | None = None
+    paused: PausedCall | None = None
 
     @property
     def transcript(self) -> Transcript:
@@ -92,6 +95,23 @@ class Question:
         """What the user has answered, as far as it was heard; `None` for nothing yet."""
         words = self.transcript.answer_to(self.place)
         return None if words is None else judge(words)
+
+    def go_on(self, call: ToolCall, decision: Decision, why_not: str) -> None:
+        """Has what waits for the answer go on in another call.
+
+        Args:
+            call: The call.
+            decision: The answer.
+            why_not: A reason code, where it is no.
+        """
+        if self.paused is not None:
+            self.paused.answer(decision, why_not)
+            call.session.get(PausedCalls).put(call.number, self.paused)
+
+    def leave(self, call: ToolCall) -> None:
+        """Ends what should have gone on in a call, and has not."""
+        if self.paused is not None:
+            call.session.get(PausedCalls).drop(call.number)
 
     def ask_again(self) -> None:
         """Only what is said from now on counts."""

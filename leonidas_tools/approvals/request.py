@@ -23,6 +23,7 @@ class Answer(StrEnum):
     APPROVE = "approve"
     DENY = "deny"
     EDIT = "edit"
+    FILL = "fill"
     ALWAYS = "always"
 
 
@@ -43,6 +44,8 @@ class ApprovalRequest:
         user: Who the session belongs to.
         call_id: The id of the call, where it has one.
         rule: The rule that asks.
+        schema: The JSON Schema of the answer, where it is more than yes or no.
+        problem: Why the last answer did not fit, where there was one.
     """
 
     id: str
@@ -57,11 +60,16 @@ class ApprovalRequest:
     user: str | None = None
     call_id: str | None = None
     rule: str
+    schema: Mapping[str, Any] | None = None
+    problem: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The request as plain JSON, without the hash: short secrets can be guessed from it."""
         body = asdict(self)
         del body["hash"]
+        unsaid = [key for key in ("schema", "problem") if body[key] is None]
+        for key in unsaid:
+            del body[key]
         return body
 
 
@@ -72,7 +80,8 @@ class Decision:
     Args:
         answer: What it is.
         reason: Why not; the model reads it.
-        arguments: Other arguments to run the tool with; one given as it was shown is as it was.
+        arguments: Other arguments to run the tool with, where one given as it was shown is as it
+            was; or what was asked for, by name.
         scope: How long "always" holds: for the session, or for good, kept among the preferences
             of the user or saved in the file.
 
@@ -104,6 +113,11 @@ class Decision:
         return cls(answer=Answer.EDIT, arguments=dict(arguments))
 
     @classmethod
+    def fill(cls, answers: Mapping[str, Any]) -> Decision:
+        """Yes, and this is what was asked for, as the request's schema has it."""
+        return cls(answer=Answer.FILL, arguments=dict(answers))
+
+    @classmethod
     def always(cls, scope: Scope = "session") -> Decision:
         """Yes, and do not ask this question again."""
         return cls(answer=Answer.ALWAYS, scope=scope)
@@ -117,11 +131,11 @@ class Decision:
         """
         known = ("answer", "reason", "arguments", "scope")
         arguments = data.get("arguments")
-        is_edit = data.get("answer") == Answer.EDIT
+        has_arguments = data.get("answer") in (Answer.EDIT, Answer.FILL)
         if data.keys() - known or data.get("scope", "session") not in _SCOPES:
             raise ValueError(f"a decision has {', '.join(known)}")
-        if is_edit != isinstance(arguments, Mapping):
-            raise ValueError("arguments go with the answer 'edit', as a mapping")
+        if has_arguments != isinstance(arguments, Mapping):
+            raise ValueError("arguments go with the answers 'edit' and 'fill', as a mapping")
         return cls(**{**data, "answer": Answer(str(data.get("answer")))})
 
     def to_json(self) -> dict[str, Any]:

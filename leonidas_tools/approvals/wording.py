@@ -104,6 +104,8 @@ def pending(request: ApprovalRequest, *, by_voice: bool, again: str | None = Non
             ),
             reason_code="asked_elsewhere",
         )
+    if request.schema is not None:
+        return _wanting(request, request.schema, again)
     why = {
         None: "Nothing was done yet: the user has to agree first.",
         "not_answered": "Nothing was done: the user has not answered yet.",
@@ -118,6 +120,23 @@ def pending(request: ApprovalRequest, *, by_voice: bool, again: str | None = Non
         result={"approval_id": request.id, "ask": request.title},
         message=f"{why} {how}",
         reason_code=again or "needs_approval",
+    )
+
+
+def _wanting(request: ApprovalRequest, schema: Mapping[str, Any], again: str | None) -> ToolResult:
+    """What a call is answered that wants to know something before it goes on."""
+    why = "The user has not answered yet." if again else "The call waits for the user's answer."
+    how = (
+        "Ask the user just what is in 'ask', in the user's language, and say nothing else. Wait "
+        "for the answer, then call answer_question with this question_id and what the user said, "
+        "by the names in 'answers'; or with declined, if the user does not want to answer. Never "
+        "make up an answer, and do not call the tool again."
+    )
+    return ToolResult(
+        status=ResultStatus.PENDING_APPROVAL,
+        result={"question_id": request.id, "ask": request.title, "answers": schema},
+        message=f"{why} {how}",
+        reason_code=again or "needs_answer",
     )
 
 

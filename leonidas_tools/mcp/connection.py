@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import itertools
 import logging
 from contextlib import AsyncExitStack
@@ -19,11 +18,13 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.mcp.asks import Asks
+from leonidas_tools.mcp.asks.logs import ask_for_logs
 from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.errors import malformed_answer, server_down, server_lost, too_long_answer
 from leonidas_tools.mcp.health import Health
 from leonidas_tools.mcp.http import HTTPServer
 from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
+from leonidas_tools.mcp.identity import client_info
 from leonidas_tools.mcp.listing import list_tools
 from leonidas_tools.mcp.reasons import placed, reason_of
 from leonidas_tools.mcp.redaction import Redaction
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from mcp.shared.dispatcher import ProgressFnT
 
+    from leonidas_tools.mcp.asks import ServerAsks
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = logging.getLogger(__name__)
@@ -51,17 +53,19 @@ class Connection:
     Args:
         name: The server's name.
         settings: How to reach it.
-        asks: Answers what the server asks.
+        asks: Answers what the server asks; by default as the settings say.
     """
 
-    def __init__(self, name: str, settings: MCPServerSettings, asks: Asks | None = None) -> None:
+    def __init__(
+        self, name: str, settings: MCPServerSettings, asks: ServerAsks | None = None
+    ) -> None:
         self.lost: str | None = None
         """Why the server is gone, once it is."""
         self.limit_seconds = settings.timeout or _ANSWER_SECONDS
         """How long the server may take to answer what is no call."""
         self._name = name
         self._settings = settings
-        self._asks = asks or Asks()
+        self._asks = asks or Asks().of(name, settings)
         self._redact = Redaction(settings)
         self._stack = AsyncExitStack()
         self._stdio: StdioServer | None = None
@@ -75,12 +79,14 @@ class Connection:
         self._watching: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
+        self._asks.check()
         self._stack.enter_context(discreet_logs(self._redact))
         try:
             await self._stack.enter_async_context(self._client)
         except BaseException:
             await self._stack.aclose()
             raise
+        await ask_for_logs(self._client, self._settings.log_level)
         if self._announces_changes() and self._is_modern():
             self._watching.add(asyncio.create_task(self._listen()))
         self._watching.add(asyncio.create_task(self._watch()))
@@ -93,6 +99,7 @@ class Connection:
         traceback: TracebackType | None,
     ) -> bool:
         self._closed = True
+        self._asks.calls.close()
         tasks: set[asyncio.Task[Any]] = {*self._calls, *self._watching}
         for task in self._watching:
             task.cancel()
@@ -212,7 +219,7 @@ class Connection:
             ).streams()
         return Client(
             transport,
-            client_info=_client_info(),
+            client_info=client_info(),
             message_handler=self._on_message,
             cache=None,
             **self._asks.client_options(),
@@ -290,11 +297,3 @@ def _reason(error: BaseException | None) -> str:
     if isinstance(error, MCPError) and error.code in {TOO_LONG, MALFORMED}:
         return f"it answered with {error.message}"
     return reason_of(error)
-
-
-def _client_info() -> mcp_types.Implementation:
-    try:
-        version = importlib.metadata.version("leonidas-tools")
-    except importlib.metadata.PackageNotFoundError:
-        version = "0"
-    return mcp_types.Implementation(name="leonidas-tools", version=version)

@@ -7,8 +7,10 @@ import importlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.mcp.asks import Asks
 from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.call_terms import may_repeat, seconds_of
 from leonidas_tools.mcp.definitions import AnyTool, Definitions
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls import ToolResult
     from leonidas_tools.context import ToolContext
-    from leonidas_tools.mcp.asks import Asks
     from leonidas_tools.mcp.connection import Connection
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tool import ToolEffect
@@ -71,7 +72,7 @@ class MCPServer:
         """Why the server was last found down, in a sentence."""
         self._reason = "it has not been started"
         self._on_tools = on_tools
-        self._asks = asks
+        self._asks = (asks or Asks()).of(name, settings)
         self._definitions = Definitions(name, self._call)
         self._listed: list[mcp_types.Tool] | None = None
         self._wanted = asyncio.Event()
@@ -239,25 +240,20 @@ class MCPServer:
         context: ToolContext,
         effect: ToolEffect,
     ) -> ToolResult:
+        paused = self._asks.calls.paused(context)
+        if paused is not None:
+            return to_result(await paused.go_on(context))
         connection = await self._connected()
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            fraction = progress / total if total else None
-            context.progress(message, fraction=fraction, progress=progress)
-
+        once, seconds = not may_repeat(context, effect), seconds_of(context)
+        send = partial(connection.call, tool, arguments, once=once, seconds=seconds)
         self._calls += 1
-        try:
-            answer = await connection.call(
-                tool,
-                arguments,
-                on_progress,
-                once=not may_repeat(context, effect),
-                seconds=seconds_of(context),
-            )
-        finally:
-            self._calls -= 1
-            self._tell()
-        return to_result(answer)
+        under_way = self._asks.calls.begin(context, send)
+        under_way.on_end(self._ended)
+        return to_result(await under_way.go_on(context))
+
+    def _ended(self) -> None:
+        self._calls -= 1
+        self._tell()
 
     async def _drained(self) -> None:
         while self._calls:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
-from leonidas_tools.approvals.desk import FAILURE, Approvals
+from leonidas_tools.approvals.channels import ask, channel_of
+from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.question import Question
-from leonidas_tools.approvals.request import Answer, ApprovalRequest, Decision, hash_of
+from leonidas_tools.approvals.request import Answer, ApprovalRequest, hash_of
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.events import EventKind
@@ -24,14 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.approvals.question import Asking
-    from leonidas_tools.approvals.request import Channel
     from leonidas_tools.calls import Run, ToolCall, ToolResult
     from leonidas_tools.rules.rule import Mode, Rule
     from leonidas_tools.settings.rules import ApprovalSettings
-
-logger = logging.getLogger(__name__)
-
-_GRACE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,11 +93,11 @@ class Approval:
     async def _ask(self, call: ToolCall, run: Run, rule: Rule, digest: str) -> ToolResult:
         """Puts the question; the call waits for as long as the channel does."""
         desk, question = call.session.get(Approvals), self._question(call, rule, digest)
-        channel = self._channel(call)
+        channel = channel_of(call.session, self.asking)
         if channel is not None:
             question.answered = asyncio.get_running_loop().create_future()
         desk.open(question)
-        answer = None if channel is None else await self._answer(desk, question, channel)
+        answer = None if channel is None else await ask(desk, question, channel)
         if answer is None:
             return wording.pending(question.request, by_voice=self.asking.by_voice())
         decision, why_not = answer
@@ -114,31 +109,6 @@ class Approval:
         if verdict.decide is Decide.DENY and verdict.rule is not None:
             return self._denied(call, verdict.rule)
         return await run(call)
-
-    def _channel(self, call: ToolCall) -> Channel | None:
-        """Who asks: the session's own channel goes before that of all."""
-        policy = call.session.find(SessionPolicy)
-        return (None if policy is None else policy.channel) or self.asking.channel
-
-    async def _answer(
-        self, desk: Approvals, question: Question, channel: Channel
-    ) -> tuple[Decision, str] | None:
-        """What the channel or anybody else answers first; `None` where that comes later."""
-        assert question.answered is not None
-        asking = asyncio.get_running_loop().create_task(_by_channel(desk, question, channel))
-        waiting: set[asyncio.Future[Any]] = {asking, question.answered}
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            desk.withdraw(question)
-            raise
-        finally:
-            asking.cancel()
-            await asyncio.wait({asking}, timeout=_GRACE_SECONDS)
-        if question.answered.done():
-            return question.answered.result()
-        desk.park(question)
-        return None
 
     def _question(self, call: ToolCall, rule: Rule, digest: str) -> Question:
         session, invocation = call.session, current()
@@ -173,28 +143,9 @@ class Approval:
         )
 
 
-async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> None:
-    """Asks through the channel; one that fails has not said yes."""
-    request = question.request
-    try:
-        decision = await channel(request)
-        if decision is not None and not isinstance(decision, Decision):
-            raise TypeError(f"a channel returns a Decision or None, not {decision!r}")  # noqa: TRY301 - a fault like any other
-        if decision is not None and not _is_done(question):
-            desk.decide(request.id, decision, by=getattr(channel, "name", "channel"))
-    except Exception as error:  # noqa: BLE001 - whatever a channel raises, it is no yes
-        logger.warning("The channel for approvals raised %s", type(error).__name__)
-        if not _is_done(question):
-            desk.decide(request.id, Decision.deny(), by=FAILURE)
-
-
 def _shown(call: ToolCall) -> dict[str, Any]:
     """The arguments as they may be shown and spoken."""
     return call.redaction.arguments(call.arguments)
-
-
-def _is_done(question: Question) -> bool:
-    return question.answered is None or question.answered.done()
 
 
 def _record(call: ToolCall, decision: str, rule: Rule) -> None:

@@ -1,17 +1,16 @@
-"""Asking by voice: the model puts the question, and tells the answer by `confirm_action`."""
+"""Asking by voice: the model puts the question, and tells the answer by a tool."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from leonidas_tools.rules.engine import RuleBook
-from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.toolboxes.approval import confirm_action
+from leonidas_tools.toolboxes.approval import answer_question, confirm_action
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
-    from leonidas_tools.registry import ToolRegistry
+    from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
 
@@ -19,10 +18,11 @@ if TYPE_CHECKING:
 class VoiceApproval:
     """The channel by which a live model asks; it waits for nobody.
 
-    While anything may be asked about, the tool `confirm_action` is registered.
+    While anything may be asked about, the tool `confirm_action` is registered, and while a server
+    may want to know something, `answer_question`.
 
     Args:
-        registry: Where the tool is registered.
+        registry: Where the tools are registered.
         settings: Whose rules may ask.
     """
 
@@ -31,25 +31,35 @@ class VoiceApproval:
         self._settings = settings
         self._looked_at: tuple[int, Settings] | None = None
 
-    async def __call__(self, _: ApprovalRequest) -> None:
+    async def __call__(self, request: ApprovalRequest) -> None:
         """Has the model told to ask: the answer comes later."""
-        if CONFIRM not in self._registry:  # a rule of the session asks, or a new tool
-            self._registry.register(confirm_action, builtin=True)
+        # A rule of the session asks, or a new tool.
+        self._keep(confirm_action if request.schema is None else answer_question, needed=True)
 
     def keep_ready(self) -> None:
-        """Registers the tool if anything may be asked about, and else takes it out."""
+        """Registers the tools that answer if anything may be asked, and else takes them out."""
         looked_at = (self._registry.generation, self._settings.current)
         if looked_at == self._looked_at:
             return
-        is_there = self._registry.get(CONFIRM) is confirm_action
-        is_needed = self._may_ask()
-        if is_needed and CONFIRM not in self._registry:
-            self._registry.register(confirm_action, builtin=True)
-        elif is_there and not is_needed:
-            self._registry.unregister(CONFIRM)
+        may_ask = self._servers_may_ask()
+        self._keep(confirm_action, needed=may_ask or self._rules_may_ask())
+        self._keep(answer_question, needed=may_ask)
         self._looked_at = (self._registry.generation, self._settings.current)
 
-    def _may_ask(self) -> bool:
+    def _keep(self, tool: AnyTool, *, needed: bool) -> None:
+        if needed and tool.name not in self._registry:
+            self._registry.register(tool, builtin=True)
+        elif not needed and self._registry.get(tool.name) is tool:
+            self._registry.unregister(tool.name)
+
+    def _servers_may_ask(self) -> bool:
+        """Whether a server with tools here may ask something while one of them runs."""
+        servers = self._settings.current.mcp_servers
+        asking = {name for name, each in servers.items() if each.elicitation and each.enabled}
+        origins = (tool.origin for tool in self._registry) if asking else ()
+        return any(origin is not None and origin.server in asking for origin in origins)
+
+    def _rules_may_ask(self) -> bool:
         settings = self._settings.current
         rules = RuleBook(settings.policies.all_rules())
         return any(

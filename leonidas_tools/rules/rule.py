@@ -133,7 +133,9 @@ def _is_among(server: str | None, patterns: Sequence[str]) -> bool:
 
 
 CONFIRM = "confirm_action"
-"""The tool by which the model tells what the user has answered."""
+"""The tool by which the model tells whether the user has agreed."""
+ANSWER = "answer_question"
+"""The tool by which the model tells what the user has answered to a call that wants to know."""
 READ_ONLY = Rule(
     name="read_only",
     decide=Decide.DENY,
@@ -145,7 +147,7 @@ READ_ONLY = Rule(
 CONFIRMING = Rule(
     name="confirming",
     decide=Decide.ALLOW,
-    tools=(CONFIRM,),
+    tools=(CONFIRM, ANSWER),
     categories=("action",),
     tier=Tier.BUILTIN,
     priority=999,

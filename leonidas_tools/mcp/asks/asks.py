@@ -1,15 +1,82 @@
-"""What all servers may ask."""
+"""What servers may ask of us, and what each of them may."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.mcp.asks.calls import Calls
+from leonidas_tools.mcp.asks.sampling import GeminiSampling, SamplingModel
+
+if TYPE_CHECKING:
+    from leonidas_tools.settings.models import MCPServerSettings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asks:
-    """What servers may ask of us, besides what their settings say."""
+    """Answers what servers ask, as far as their settings allow it.
+
+    Args:
+        sampling: The model that answers servers; by default google-genai with its own key.
+    """
+
+    sampling: SamplingModel | None = None
+
+    def of(self, name: str, settings: MCPServerSettings) -> ServerAsks:
+        """What answers one server.
+
+        Args:
+            name: The server's name.
+            settings: What it may ask.
+        """
+        return ServerAsks(name, settings, self.sampling or GeminiSampling())
+
+
+class ServerAsks:
+    """Answers what one server asks.
+
+    Args:
+        name: The server's name.
+        settings: What it may ask.
+        sampling: The model that answers it.
+    """
+
+    def __init__(self, name: str, settings: MCPServerSettings, sampling: SamplingModel) -> None:
+        self.calls = Calls()
+        """Its calls under way."""
+        self.settings = settings
+        """What it may ask; where it may work can change while it is connected."""
+        self._name = name
+        self._sampling = sampling
+
+    def check(self) -> None:
+        """Looks whether it can be answered.
+
+        Raises:
+            ConfigurationError: A directory that it is told of does not exist.
+        """
+        from leonidas_tools.mcp.asks.roots import checked
+
+        checked(self.settings.roots)
 
     def client_options(self) -> dict[str, Any]:
-        """The options of an MCP client that answer what its server asks."""
-        return {}
+        """The options of an MCP client that answer the server; what it may not is not declared."""
+        from leonidas_tools.mcp.asks.elicitation import Elicitation
+        from leonidas_tools.mcp.asks.logs import ServerLog
+        from leonidas_tools.mcp.asks.roots import Roots
+        from leonidas_tools.mcp.asks.sampling_requests import SamplingRequests
+
+        name, settings = self._name, self.settings
+        options: dict[str, Any] = {}
+        if settings.elicitation:
+            options["elicitation_callback"] = Elicitation(name, self.calls)
+        if settings.sampling.enabled:
+            options["sampling_callback"] = SamplingRequests(
+                name, settings.sampling, self._sampling, self.calls
+            )
+        if settings.roots:
+            options["list_roots_callback"] = Roots(lambda: self.settings.roots)
+        if settings.log_level != "off":
+            options["logging_callback"] = ServerLog(name, settings)
+            options["log_level"] = settings.log_level
+        return options

@@ -1,0 +1,157 @@
+"""What a server asks, as a sentence that can be spoken: whose question it is stands first."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.redaction import is_secret_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_LONGEST_MESSAGE = 500
+_LONGEST_NAME = 80
+_MOST_OPTIONS = 12
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""What moves the cursor of a terminal, or colours its text."""
+_ASKS = {
+    "en": "The server {server!r} asks: {message}",
+    "pt": "O servidor {server!r} pergunta: {message}",
+    "zh": "服务器 {server!r} 询问：{message}",  # noqa: RUF001 - Chinese punctuation
+}
+_OPENS = {
+    "en": "The server {server!r} asks you to open a page at {host}: {message}",
+    "pt": "O servidor {server!r} pede que abra uma página em {host}: {message}",
+    "zh": "服务器 {server!r} 请您打开 {host} 的网页：{message}",  # noqa: RUF001 - Chinese punctuation
+}
+_SAMPLES = {
+    "en": "May the server {server!r} ask a language model this: {message}",
+    "pt": "O servidor {server!r} pode perguntar isto a um modelo de linguagem: {message}",
+    "zh": "服务器 {server!r} 可以问语言模型这个吗：{message}",  # noqa: RUF001 - Chinese punctuation
+}
+_SECRET = {
+    "en": "Careful, this is secret: {names}.",
+    "pt": "Cuidado, isto é secreto: {names}.",
+    "zh": "请注意，这是机密：{names}。",  # noqa: RUF001 - Chinese punctuation
+}
+
+
+def asks(server: str, message: str, schema: Mapping[str, Any], language: str) -> str:
+    """A question of a server, with what it wants to know.
+
+    Args:
+        server: The server's name.
+        message: What it says.
+        schema: What it wants to know.
+        language: The language of what stands around the message.
+
+    Example:
+        >>> schema = {"properties": {"size": {"enum": ["S", "M"]}, "pin": {}}, "required": ["size"]}
+        >>> asks("shop", "Which one?", schema, "en")
+        "The server 'shop' asks: Which one? (size: S, M; pin?)"
+        >>> asks("shop", "Log in", {"properties": {"password": {}}}, "en")
+        "The server 'shop' asks: Log in (password?) Careful, this is secret: password."
+    """
+    said = _in(_ASKS, language).format(server=server, message=clean(message))
+    properties = properties_of(schema)
+    fields = "; ".join(_field(name, each, schema) for name, each in properties.items())
+    secret = ", ".join(clean(name, _LONGEST_NAME) for name in properties if is_secret_name(name))
+    return " ".join(
+        filter(
+            None,
+            (said, f"({fields})" if fields else "", _warning(secret, language) if secret else ""),
+        )
+    )
+
+
+def opens(server: str, host: str, message: str, language: str) -> str:
+    """A server's wish that a page be opened.
+
+    Args:
+        server: The server's name.
+        host: Whose page.
+        message: What the server says.
+        language: The language of what stands around the message.
+    """
+    return _in(_OPENS, language).format(server=server, host=host, message=clean(message))
+
+
+def samples(server: str, message: str, language: str) -> str:
+    """A server's wish to ask a model.
+
+    Args:
+        server: The server's name.
+        message: What it wants to ask.
+        language: The language of what stands around the message.
+    """
+    return _in(_SAMPLES, language).format(server=server, message=clean(message))
+
+
+def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
+    r"""A server's text in one line, without what would move a cursor or turn its direction.
+
+    Args:
+        text: The text.
+        longest: How many characters of it are kept.
+
+    Example:
+        >>> clean("Hello\n  \x1b[31mworld")
+        'Hello world'
+    """
+    shown = "".join(
+        " " if unicodedata.category(each)[0] in "CZ" else each
+        for each in _ESCAPE.sub(" ", text[: 4 * longest])
+    )
+    line = " ".join(shown.split())
+    return line if len(line) <= longest else line[:longest] + "…"
+
+
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a schema of an answer asks for, by name."""
+    properties = schema.get("properties")
+    return dict(properties) if isinstance(properties, dict) else {}
+
+
+def options_of(schema: Any) -> Iterator[tuple[Any, str]]:
+    """What may be chosen, and what each is called.
+
+    Args:
+        schema: That of one property.
+
+    Example:
+        >>> list(options_of({"oneOf": [{"const": "r", "title": "Red"}]}))
+        [('r', 'Red')]
+    """
+    if not isinstance(schema, dict):
+        return
+    names = schema.get("enumNames")
+    values = schema.get("enum")
+    if isinstance(values, list):
+        told = names if isinstance(names, list) and len(names) == len(values) else values
+        yield from ((value, str(name)) for value, name in zip(values, told, strict=True))
+    for key in ("oneOf", "anyOf"):
+        each = schema.get(key)
+        for option in each if isinstance(each, list) else ():
+            if isinstance(option, dict) and "const" in option:
+                yield option["const"], str(option.get("title", option["const"]))
+    yield from options_of(schema.get("items"))
+
+
+def _field(name: str, schema: Any, whole: Mapping[str, Any]) -> str:
+    title = schema.get("title") if isinstance(schema, dict) else None
+    named = clean(str(title or name), _LONGEST_NAME)
+    required = whole.get("required")
+    needed = isinstance(required, list) and name in required
+    options = [clean(each, _LONGEST_NAME) for _, each in options_of(schema)]
+    shown = ", ".join(options[:_MOST_OPTIONS]) + ("…" if len(options) > _MOST_OPTIONS else "")
+    return f"{named}{'' if needed else '?'}" + (f": {shown}" if shown else "")
+
+
+def _warning(names: str, language: str) -> str:
+    return _in(_SECRET, language).format(names=names)
+
+
+def _in(sentences: Mapping[str, str], language: str) -> str:
+    return sentences.get(language.partition("-")[0].lower(), sentences["en"])

@@ -1,0 +1,141 @@
+"""What a call wants to know while it runs is asked here, outside all that counts its time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leonidas_tools.approvals import wording
+from leonidas_tools.approvals.channels import ask, channel_of
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.inquiry import CallPausedError, PausedCalls
+from leonidas_tools.approvals.question import Question
+from leonidas_tools.approvals.request import ApprovalRequest, Decision, fingerprint_of, hash_of
+from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.events import EventKind
+from leonidas_tools.invocation import current
+from leonidas_tools.rules.engine import Circumstances
+from leonidas_tools.rules.rule import Decide, Rule
+
+if TYPE_CHECKING:
+    from leonidas_tools.approvals.inquiry import Inquiry, PausedCall
+    from leonidas_tools.approvals.question import Asking
+    from leonidas_tools.calls import Run, ToolCall, ToolResult
+    from leonidas_tools.rules.engine import RuleBook, Verdict
+    from leonidas_tools.rules.rule import Mode
+    from leonidas_tools.settings.rules import ApprovalSettings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inquiries:
+    """Asks the person what a call wants to know, and lets the call go on with the answer.
+
+    While a person thinks, the call holds neither its lane nor a place, and no time of it runs: each
+    piece of the call between two questions is a run with limits of its own.
+
+    Args:
+        rules: All rules; some questions may be answered by them.
+        mode: The mode of sessions that have none of their own.
+        settings: How long a question stays open.
+        asking: How a person is asked.
+    """
+
+    rules: RuleBook
+    mode: Mode
+    settings: ApprovalSettings
+    asking: Asking
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call from question to question."""
+        result = await run(call)
+        while isinstance(result.error, CallPausedError):
+            paused = result.error.paused
+            pending = await self._answered(call, paused)
+            if pending is not None:
+                return pending
+            going_on = call.session.get(PausedCalls)
+            going_on.put(call.number, paused)
+            try:
+                result = await run(call)
+            finally:
+                going_on.drop(call.number)
+        return result
+
+    async def _answered(self, call: ToolCall, paused: PausedCall) -> ToolResult | None:
+        """Has a question answered; what the call is told where the answer comes later."""
+        inquiry = paused.inquiry
+        verdict = self._verdict(call, inquiry)
+        if verdict is not None and verdict.decide is not Decide.ASK:
+            _decide(inquiry, paused, verdict)
+            return None
+        desk, question = call.session.get(Approvals), self._question(call, paused, verdict)
+        channel = channel_of(call.session, self.asking)
+        if channel is not None:
+            question.answered = asyncio.get_running_loop().create_future()
+        desk.open(question)
+        paused.on_gone = lambda: desk.let_go(question)
+        answer = None if channel is None else await ask(desk, question, channel)
+        if answer is None:
+            return wording.pending(question.request, by_voice=self.asking.by_voice())
+        paused.answer(*answer)
+        return None
+
+    def _verdict(self, call: ToolCall, inquiry: Inquiry) -> Verdict | None:
+        if inquiry.subject is None:
+            return None
+        session, mode = call.session, self.mode
+        policy = session.find(SessionPolicy) or SessionPolicy()
+        about = Circumstances(
+            arguments=inquiry.details,
+            mode=policy.mode_or(mode),
+            user=policy.user or session.user,
+        )
+        return self.rules.for_tool(inquiry.subject).decide(about, policy.all_rules)
+
+    def _question(self, call: ToolCall, paused: PausedCall, verdict: Verdict | None) -> Question:
+        session, invocation, inquiry = call.session, current(), paused.inquiry
+        policy = session.find(SessionPolicy) or SessionPolicy()
+        rule = None if verdict is None else verdict.rule
+        rule = rule or Rule(name=inquiry.rule, decide=Decide.ASK)
+        assert call.tool is not None
+        fingerprint = fingerprint_of(call.tool.metadata)
+        now = time.time()
+        return Question(
+            request=ApprovalRequest(
+                id=secrets.token_hex(4),
+                tool=call.name if inquiry.subject is None else inquiry.subject.names[0],
+                title=inquiry.title(policy.language),
+                details=inquiry.details,
+                schema=inquiry.schema,
+                hash=hash_of(call.name, fingerprint, call.arguments),
+                created=now,
+                deadline=now + (rule.deadline_seconds or self.settings.deadline),
+                session=session.id,
+                user=policy.user or session.user,
+                call_id=call.id,
+                rule=rule.name,
+            ),
+            call=invocation.call if invocation.call.name == call.name else call,
+            fingerprint=fingerprint,
+            rule=rule,
+            validate=inquiry.validate,
+            asking=self.asking,
+            sinks=invocation.sinks,
+            place=session.get(Transcript).mark(),
+            trusts_model=self.settings.trust_model,
+            paused=paused,
+        )
+
+
+def _decide(inquiry: Inquiry, paused: PausedCall, verdict: Verdict) -> None:
+    """Answers as a rule says, without asking."""
+    allowed = verdict.decide is not Decide.DENY
+    told = verdict.decide.value if not verdict.lifted else "always"
+    about = {} if inquiry.subject is None else {"for": inquiry.subject.names[0]}
+    rule = {} if verdict.rule is None else {"rule": verdict.rule.name}
+    current().emit(EventKind.APPROVAL_ANSWER, decision=told, by="rule", **rule, **about)
+    paused.answer(Decision.approve() if allowed else Decision.deny(), "denied_by_rule")
