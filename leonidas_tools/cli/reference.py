@@ -16,10 +16,12 @@ def reference(
         str | None, typer.Argument(help="A name from the list, such as cache or approval.")
     ] = None,
 ) -> None:
-    """List the pages of the reference, or show one; as Markdown where it goes to a file.
+    """List the pages about policies, or show one.
 
     A page says what a policy does, how it is switched on, what the model hears, what can be set,
     what it costs, and what it does not do: leonidas policy reference cache
+
+    It is plain Markdown where it does not go to a terminal.
     """
     from leonidas_tools.cli import terminal
 
