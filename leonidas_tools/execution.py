@@ -162,7 +162,7 @@ class Compiler:
         most = self._max_bytes(settings)
         budget = self.guards.budgeting(tool, settings, most)
         run = self._attempt(tool, settings, max_bytes=_LONGEST_WHOLE if budget else most)
-        return compose([*policies, *budget], run)
+        return compose([*policies, *budget, *self.guards.hiding(tool)], run)
 
     def _limit(self, tool: AnyTool, settings: ToolConfiguration) -> list[Policy]:
         priority = either(settings.priority, tool.metadata.priority)

@@ -11,6 +11,7 @@ from leonidas_tools.policies.cache import Cache, ResultCache
 from leonidas_tools.policies.call_limits import CallLimits, MostCalls
 from leonidas_tools.policies.loop_guard import LoopGuard, LoopLimits
 from leonidas_tools.policies.result_budget import ResultBudget
+from leonidas_tools.policies.secret_results import SecretResults
 from leonidas_tools.settings.policy_settings import BreakerSettings
 from leonidas_tools.tool import Overflow, ToolEffect, ToolPriority
 
@@ -124,6 +125,11 @@ class Guards:
             return []
         room = max_bytes if tokens is None else min(max_bytes, 4 * tokens)
         return [ResultBudget(max_bytes=room, overflow=overflow)]
+
+    def hiding(self, tool: AnyTool) -> list[Policy]:
+        """What masks the secrets in a result."""
+        names = tool.metadata.secrets
+        return [SecretResults(names=frozenset(names))] if names else []
 
     def breakers(self) -> dict[str, str]:
         """The state of every breaker, by tool."""

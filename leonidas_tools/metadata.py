@@ -201,6 +201,8 @@ class ToolMetadata:
         filler: A sentence for the model to say then.
         repeat_after_resume: Whether a call that the model makes again after a reconnect, with
             another id, runs again.
+        secrets: Names of what is secret in its arguments and its result, however deep: it is
+            neither kept nor shown, and of a result not even the model is told.
         cpu_bound: Whether it runs in a process of its own.
         status: Whether it can be called.
         version: The tool's own version, where it has one.
@@ -233,6 +235,7 @@ class ToolMetadata:
     filler_after_seconds: float | Literal["median"] | None = None
     filler: str | None = None
     repeat_after_resume: bool = False
+    secrets: Sequence[str] = ()
     cpu_bound: bool = False
     status: ToolStatus = ToolStatus.ACTIVE
     version: str | None = None
@@ -248,6 +251,12 @@ def _filler_after(value: float | str) -> float | str:
     raise SchemaError(f"filler_after_seconds is a time in seconds or 'median', not {value!r}")
 
 
+def _names(value: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+        raise SchemaError(f"secrets is a list of names, not {value!r}")
+    return tuple(value)
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "category": partial(as_enum, ToolCategory),
     "priority": partial(as_enum, ToolPriority),
@@ -257,6 +266,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_cancel": partial(as_enum, OnCancel),
     "overflow": partial(as_enum, Overflow),
     "filler_after_seconds": _filler_after,
+    "secrets": _names,
     "status": partial(as_enum, ToolStatus),
 }
 _OPTIONS = frozenset(f.name for f in fields(ToolMetadata)) - {"parameters"} | {"undo"}

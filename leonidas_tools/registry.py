@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from leonidas_tools.errors import DuplicateToolError, ToolNotFoundError
 from leonidas_tools.names import closest, legal_names
+from leonidas_tools.redaction import described
 from leonidas_tools.tool import Tool, ToolCategory, ToolStatus, as_enum, as_tool
 
 logger = logging.getLogger(__name__)
@@ -224,8 +225,8 @@ class ToolRegistry:
         for listener in tuple(self._listeners):
             try:
                 listener()
-            except Exception:  # a listener's fault must not undo the change
-                logger.exception("A listener for changed tools failed")
+            except Exception as error:  # noqa: BLE001 - its fault must not undo the change
+                logger.warning("A listener for changed tools failed: %s", described(error))
 
     def __repr__(self) -> str:
         return f"<ToolRegistry of {len(self)} tools>"

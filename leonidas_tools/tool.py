@@ -157,8 +157,8 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def redaction(self) -> Redaction:
-        """Takes out of what its calls say what the schema marks as secret, and what looks so."""
-        return Redaction.of_schema(self.metadata.parameters)
+        """Takes out of what its calls say what is declared to be secret, and what looks so."""
+        return Redaction.of_schema(self.metadata.parameters).naming(self.metadata.secrets)
 
     @property
     def name(self) -> str:
@@ -237,6 +237,7 @@ def tool(
     filler_after_seconds: float | Literal["median"] | None = None,
     filler: str | None = None,
     repeat_after_resume: bool | None = None,
+    secrets: Sequence[str] | None = None,
     cpu_bound: bool | None = None,
     status: ToolStatus | str | None = None,
     version: str | None = None,

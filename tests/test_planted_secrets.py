@@ -13,20 +13,23 @@ from typer.testing import CliRunner
 
 from leonidas_tools import (
     AdvancedToolProcessor,
+    Approvals,
+    Decision,
     RetryableError,
+    Secret,
     Tool,
     ToolContext,
     ToolSession,
     tool,
     tool_request,
 )
-from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.approvals.request import Decision
+from leonidas_tools.approvals.log import ApprovalLog
 from leonidas_tools.cli import history
+from leonidas_tools.errors import SchemaError
 from leonidas_tools.events import EventKind
+from leonidas_tools.live.dead_air import DeadAir, Filler
 from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.mcp.wire_logs import discreet_logs
-from leonidas_tools.redaction import Secret
 from leonidas_tools.settings.models import MCPServerSettings
 from leonidas_tools.store import Store
 from tests.faults.play import call, play
@@ -216,6 +219,50 @@ async def test_what_the_environment_says_does_not_reach_the_model(config):
     assert found_in(json.dumps(heard.events)) == []
 
 
+async def test_what_a_tool_declares_secret_in_its_result_is_told_to_nobody(tmp_path):
+    @tool(
+        effect="read",
+        secrets=["iban", "code"],
+        overflow="spill",
+        max_result_tokens=100,
+        behavior="NON_BLOCKING",
+        scheduling={"progress": "SILENT"},
+    )
+    async def account(code: str, ctx: ToolContext, long: bool = False) -> dict:
+        ctx.progress("looked it up", iban=MARKED)
+        parts = [{"iban": MARKED, "balance": n} for n in range(100 if long else 1)]
+        return {"owner": "ana", "iban": FORMATTED, "empty": {"iban": None}, "accounts": parts}
+
+    file = tmp_path / "kept.db"
+    settings = {"store": {"enabled": True, "url": str(file)}}
+    tools = AdvancedToolProcessor([account], settings)
+    async with tools:
+        calls = [
+            call("account", {"code": NAMED}, id="1"),
+            call("account", {"code": NAMED, "long": True}, id="2"),
+        ]
+        heard = await play(tools, calls)
+        handle = heard.by_id["2"][-1]["result"]["handle"]
+        assert await tools.store.flush(timeout_seconds=20)
+    assert heard.by_id["1"][-1]["result"] == {
+        "owner": "ana",
+        "iban": "***",
+        "empty": {"iban": None},
+        "accounts": [{"iban": "***", "balance": 0}],
+    }
+    assert found_in(json.dumps(heard.by_id)) == []
+    assert found_in(json.dumps(heard.events)) == []
+    assert handle
+    assert found_in("\n".join(sqlite3.connect(file).iterdump())) == []
+    kept = sqlite3.connect(file).execute("SELECT content FROM results").fetchall()
+    assert found_in(kept[0][0].decode()) == []
+
+
+def test_secrets_are_a_list_of_names():
+    with pytest.raises(SchemaError, match="secrets is a list of names, not 'iban'"):
+        tool(secrets="iban")(fail)
+
+
 # --- approvals ---------------------------------------------------------------------------------
 
 
@@ -370,5 +417,17 @@ async def test_what_a_listener_raises_is_logged_without_its_words(logged):
     tools.settings.update({"tools.fine.timeout": 7})
     await tools.execute("fine", {"pin": MARKED}, session=session)
     tools.monitor.alerts()
-    for what in ("events", "alerts", "approvals", "changed settings"):
+    tools.registry.on_change(nosy)
+    tools.on_declarations_change(nosy)
+    tools.registry.register(planted())
+    session.get(ApprovalLog).on_question(nosy)
+    await tools.execute("fine", {"pin": "another"}, session=session)
+    silence = DeadAir(nosy)
+    silence.called("1", Filler(after_seconds=0.0))
+    async with asyncio.timeout(10):
+        while "was not filled" not in logged.text:
+            await asyncio.sleep(0)
+    silence.close()
+    heard_of = ["events", "alerts", "approvals", "changed settings"]
+    for what in [*heard_of, "changed tools", "changed declarations", "questions"]:
         assert f"of {what} failed" in logged.text or f"for {what} failed" in logged.text

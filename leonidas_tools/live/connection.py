@@ -11,6 +11,8 @@ from google.auth.exceptions import RefreshError, TransportError
 from google.genai import errors
 from websockets.exceptions import InvalidStatus, WebSocketException
 
+from leonidas_tools.redaction import described, redact_text
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
@@ -41,6 +43,11 @@ def code_of(error: BaseException) -> int:
     if isinstance(error, errors.APIError):
         return error.code
     return error.response.status_code if isinstance(error, InvalidStatus) else _ABNORMAL
+
+
+def said_by(error: BaseException) -> str:
+    """What an error of a connection says, without what looks like a secret."""
+    return redact_text(str(error))
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -78,7 +85,7 @@ class Connection:
                     yield message
             except (AttributeError, TypeError, ValueError) as error:
                 # A message of a kind that the client does not know, or no JSON: it is used up.
-                logger.warning("A message of the server is passed over: %s", error)
+                logger.warning("A message of the server is passed over: %s", described(error))
 
     async def arrived(self) -> None:
         """Waits until all that was sent has arrived: the pong comes after it.

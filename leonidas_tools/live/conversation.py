@@ -14,6 +14,7 @@ from leonidas_tools.live.renewal import Renewal
 from leonidas_tools.live.sending import Sending
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.processors.parts import LATE_RESULT
+from leonidas_tools.redaction import described
 
 if TYPE_CHECKING:
     from google.genai import types
@@ -113,7 +114,7 @@ class Conversation:
 
     def unsendable(self, error: Exception) -> None:
         """The last message cannot be sent at all; a call that it answered is answered otherwise."""
-        logger.error("What was to be sent cannot be: %s", error)
+        logger.error("What was to be sent cannot be: %s", described(error))
         self.state.book.unsendable(self.sent)
         self._sending.unsendable()
 
@@ -132,7 +133,7 @@ class Conversation:
     def next_setup(self) -> Setup:
         """What the next connection is to be set up with."""
         state = self.state
-        tools = state.source.declarations()
+        tools = state.declarations()
         if self._refused is not None and self._refused.tools == tools:
             tools = list(state.setup.tools)
         return Setup(tools=tools, voice=state.wanted_voice, handle=state.handle)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from leonidas_tools.redaction import described
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -133,5 +135,6 @@ class DeadAir:
         self._silent_since = self._loop.time()
         try:
             self._fill(call_id, call.filler)
-        except Exception:
-            logger.exception("The silence during the call %r was not filled", call_id)
+        except Exception as error:  # noqa: BLE001 - its fault must not be the loop's
+            told = described(error)
+            logger.warning("The silence during the call %r was not filled: %s", call_id, told)

@@ -16,6 +16,7 @@ from leonidas_tools.live.profiles import ModelProfile, named_profile, profile_fo
 from leonidas_tools.live.runner import ConversationRunner
 from leonidas_tools.live.session_setup import FixedTools
 from leonidas_tools.live.state import LiveState
+from leonidas_tools.live.tool_wishes import follow_declarations
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.speech import SpeechState
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
     from google.auth.credentials import Credentials
 
+    from leonidas_tools.calls import ToolSession
     from leonidas_tools.live.session_setup import DeclaresTools
 
 API_VERSION = "v1beta"
@@ -126,12 +128,13 @@ class GeminiLiveProcessor(Stage):
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
-        speech = stream.session().get(SpeechState)
-        talk = Conversation(self._state(speech.current.voice))
+        session = stream.session()
+        speech = session.get(SpeechState)
+        talk = Conversation(self._state(session, speech.current.voice))
         runner = ConversationRunner(self, talk)
         with contextlib.ExitStack() as stack:
             stack.callback(speech.on_change(lambda settings: talk.note_voice(settings.voice)))
-            stack.callback(self.tools.on_declarations_change(talk.note_tools))
+            stack.callback(follow_declarations(self.tools, session, talk.note_tools))
             running = processor.create_task(runner.run(content))
             try:
                 async for part in talk.state.out.parts():
@@ -140,13 +143,14 @@ class GeminiLiveProcessor(Stage):
                 running.cancel()
                 await asyncio.wait([running])
 
-    def _state(self, voice: str | None) -> LiveState:
+    def _state(self, session: ToolSession, voice: str | None) -> LiveState:
         resumption = self.config.session_resumption
         given = self.config.tools or ()
         return LiveState(
             profile=self.profile,
             adaptation=Adaptation(self.profile),
             source=self.tools,
+            session=session,
             inputs=HeldInput(self.held_audio_seconds),
             gate_seconds=self.gate_microphone_seconds,
             own_tools=[tool for tool in given if isinstance(tool, types.Tool)],

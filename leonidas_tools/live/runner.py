@@ -110,14 +110,15 @@ class ConversationRunner:
         except (TypeError, ValueError) as error:  # Google's client cannot write this setup
             if self._number > number or not self._talk.refused(setup):
                 raise
-            logger.warning("The setup cannot be sent: %s", error)
+            logger.warning("The setup cannot be sent: %s", connection.said_by(error))
 
     async def _lost(self, error: BaseException) -> None:
         announced = self._state.renewal.deadline is not None
         if self._state.now() > self._state.opened_at + _SOUND_SECONDS:
             self._failures, self._sound_at = 0, self._state.now()
         code = connection.code_of(error)
-        self._talk.lost(code, str(error))
+        said = connection.said_by(error)
+        self._talk.lost(code, said)
         if connection.ended_by_server(error) and not announced and self._state.handle is None:
             self._ended = True
             return
@@ -125,17 +126,18 @@ class ConversationRunner:
             self._ended, self._is_last = self._is_last, True
             if self._ended:
                 return
-        self._state.tell("connection_lost", code=code, reason=str(error)[:_REASON])
-        logger.warning("The connection is lost and will be renewed: %s", error)
+        self._state.tell("connection_lost", code=code, reason=said[:_REASON])
+        logger.warning("The connection is lost and will be renewed: %s", said)
         if self._failures:
             await self._wait(error)
         self._failures += 1
 
     async def _refused(self, setup: Setup, error: BaseException) -> None:
         self._failures += 1
-        self._state.tell("connection_refused", reason=str(error)[:_REASON])
+        said = connection.said_by(error)
+        self._state.tell("connection_refused", reason=said[:_REASON])
         if not connection.is_refusal(error):
-            logger.warning("There is no connection: %s", error)
+            logger.warning("There is no connection: %s", said)
             await self._wait(error)
         elif not self._talk.refused(setup):
             raise error

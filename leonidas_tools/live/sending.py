@@ -131,7 +131,7 @@ class Sending:
         if not state.tools_changed:
             return None
         state.tools_changed = False
-        tools = state.source.declarations()
+        tools = state.declarations()
         if tools == state.setup.tools:
             return None
         if not self.takes_tools:

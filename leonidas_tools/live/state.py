@@ -12,7 +12,7 @@ from leonidas_tools.live.live_events import live_event
 from leonidas_tools.live.outbox import Outbox
 from leonidas_tools.live.renewal import Renewal
 from leonidas_tools.live.session_setup import Setup
-from leonidas_tools.live.tool_wishes import may_repeat
+from leonidas_tools.live.tool_wishes import declarations_for, may_repeat
 from leonidas_tools.live.turn import Turn
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from google.genai import types
 
+    from leonidas_tools.calls import ToolSession
     from leonidas_tools.live.adaptation import Adaptation
     from leonidas_tools.live.held_input import HeldInput
     from leonidas_tools.live.profiles import ModelProfile
@@ -35,6 +36,7 @@ class LiveState:
         profile: How the model behaves.
         adaptation: What declarations and answers become for it.
         source: What declares the tools.
+        session: The conversation that they are declared in.
         inputs: What the user says.
         gate_seconds: How long the microphone may be held back while the model waits for a tool.
         own_tools: Tools of the user's configuration, which are declared besides.
@@ -50,6 +52,7 @@ class LiveState:
     own_tools: Sequence[types.Tool] = ()
     other_tools: Sequence[Any] = ()
     needs_ids: bool = True
+    session: ToolSession | None = None
     book: CallBook = field(init=False)
     out: Outbox = field(default_factory=Outbox)
     turn: Turn = field(default_factory=Turn)
@@ -68,6 +71,10 @@ class LiveState:
 
     def __post_init__(self) -> None:
         self.book = CallBook(functools.partial(may_repeat, self.source))
+
+    def declarations(self) -> list[types.Tool]:
+        """What the source declares in this conversation."""
+        return declarations_for(self.source, self.session)
 
     def now(self) -> float:
         """The time of the event loop, in seconds."""

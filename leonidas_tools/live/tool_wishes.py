@@ -10,6 +10,11 @@ from leonidas_tools.overrides import effect_of, either, repeats_after_resume
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from google.genai import types
+
+    from leonidas_tools.calls import ToolSession
     from leonidas_tools.live.session_setup import DeclaresTools
 
 MEDIAN = "median"
@@ -40,6 +45,27 @@ def filler_for(tools: AdvancedToolProcessor, declared_name: str) -> Filler | Non
         median = tools.monitor.median_seconds(tool.name)
         after = max(either(median, _UNKNOWN_MEDIAN_SECONDS), _SHORTEST_MEDIAN_SECONDS)
     return Filler(after_seconds=after, sentence=either(settings.filler, tool.metadata.filler))
+
+
+def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[types.Tool]:
+    """What is declared in a conversation.
+
+    Args:
+        tools: What declares tools; only an `AdvancedToolProcessor` knows of conversations.
+        session: The conversation.
+    """
+    if isinstance(tools, AdvancedToolProcessor):
+        return tools.declarations(session)
+    return tools.declarations()
+
+
+def follow_declarations(
+    tools: DeclaresTools, session: ToolSession, listener: Callable[[], None]
+) -> Callable[[], None]:
+    """Calls back when what is declared in a conversation has changed; returns what ends that."""
+    if isinstance(tools, AdvancedToolProcessor):
+        return tools.on_declarations_change(listener, session)
+    return tools.on_declarations_change(listener)
 
 
 def may_repeat(tools: DeclaresTools, declared_name: str, given: bool) -> bool:

@@ -169,20 +169,23 @@ class AdvancedToolProcessor(Stage):
             return self.executor.settle(call, refusal)
         return await self.executor.run(call)
 
-    def declarations(self) -> list[types.Tool]:
-        """What a Live setup declares: every tool that can be called, under its legal name."""
-        return self._declared.declarations()
+    def declarations(self, session: ToolSession | None = None) -> list[types.Tool]:
+        """What a Live setup declares: every tool that can be called in a session, by legal name."""
+        return self._declared.declarations(session)
 
     def offered(self) -> list[AnyTool]:
         """The tools that are declared: neither switched off, nor denied in every case."""
         return self._declared.tools()
 
-    def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_declarations_change(
+        self, listener: Callable[[], None], session: ToolSession | None = None
+    ) -> Callable[[], None]:
         """Calls back each time `declarations()` has become different.
 
         Args:
             listener: Called on the event loop that runs now, once for all changes of one turn of
                 it, wherever they were made. What it raises is logged.
+            session: The conversation it is about.
 
         Returns:
             A function that ends it.
@@ -190,7 +193,7 @@ class AdvancedToolProcessor(Stage):
         Raises:
             RuntimeError: No event loop is running.
         """
-        return self._declared.on_change(listener)
+        return self._declared.on_change(listener, session)
 
     def openai_tools(self) -> list[dict[str, Any]]:
         """The same as tool definitions of an OpenAI-compatible endpoint."""

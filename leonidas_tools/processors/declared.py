@@ -9,8 +9,10 @@ import logging
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.overrides import refused
 from leonidas_tools.processors.declarations import declare
+from leonidas_tools.redaction import described
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from google.genai import types
 
+    from leonidas_tools.calls import ToolSession
     from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
@@ -59,12 +62,21 @@ class DeclaredTools:
         self._made: list[types.Tool] = []
         self._schemas: WeakKeyDictionary[AnyTool, Any] = WeakKeyDictionary()
         self._made_of: tuple[int, Settings] | None = None
+        self._made_for: WeakKeyDictionary[ToolSession, tuple[object, list[types.Tool]]] = (
+            WeakKeyDictionary()
+        )
 
-    def tools(self) -> list[AnyTool]:
-        """The tools that can be called: neither switched off, nor denied in every case."""
+    def tools(self, policy: SessionPolicy | None = None) -> list[AnyTool]:
+        """The tools that can be called: neither switched off, nor denied in every case.
+
+        Args:
+            policy: That of the session which is to call them; any session, by default.
+        """
         self.prepare()
         settings = self.settings.current
-        rules, mode = RuleBook(settings.policies.all_rules()), settings.policies.mode
+        usual, of_session = settings.policies.mode, () if policy is None else policy.rules
+        mode = usual if policy is None else policy.mode_or(usual)
+        rules = RuleBook([*settings.policies.all_rules(), *of_session])
         on = [t for t in self.registry if refused(t, settings.for_tool(t.name, t.origin)) is None]
         if not rules.may_deny(mode):
             return self.choose(on)
@@ -76,8 +88,12 @@ class DeclaredTools:
         ]
         return self.choose(allowed)
 
-    def declarations(self) -> list[types.Tool]:
-        """The declarations for a Live setup; they are the caller's own."""
+    def declarations(self, session: ToolSession | None = None) -> list[types.Tool]:
+        """The declarations for a Live setup; they are the caller's own.
+
+        Args:
+            session: The conversation they are for; any, by default.
+        """
         return [
             tool.model_copy(
                 update={
@@ -86,11 +102,32 @@ class DeclaredTools:
                     ]
                 }
             )
-            for tool in self.made()
+            for tool in self.made(session)
         ]
 
-    def made(self) -> list[types.Tool]:
+    def made(self, session: ToolSession | None = None) -> list[types.Tool]:
         """The declarations as they are kept; the identical list while nothing in it changes."""
+        policy = None if session is None else session.find(SessionPolicy)
+        usual = self.settings.current.policies.mode
+        if (
+            session is None
+            or policy is None
+            or not (policy.rules or policy.mode_or(usual) is not usual)
+        ):
+            return self._made_for_all()
+        self.prepare()
+        made_of = (self.registry.generation, self.settings.current, policy.mode_or(usual))
+        key = (*made_of, tuple(map(id, policy.rules)))
+        made = self._made_for.get(session)
+        if made is None or made[0] != key:
+            settings = self.settings.current
+            own = declare(self.registry, self.tools(policy), settings, self._schemas)
+            if made is not None and made[1] == own:
+                own = made[1]
+            made = self._made_for[session] = (key, own)
+        return made[1]
+
+    def _made_for_all(self) -> list[types.Tool]:
         self.prepare()
         # Read first: what changes while they are made counts as changed afterwards.
         made_of = (self.registry.generation, self.settings.current)
@@ -101,12 +138,15 @@ class DeclaredTools:
             self._made_of = made_of
         return self._made
 
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_change(
+        self, listener: Callable[[], None], session: ToolSession | None = None
+    ) -> Callable[[], None]:
         """Calls back each time the declarations have become different.
 
         Args:
             listener: Called on the event loop that runs now, once for all changes of one turn of
                 it, wherever they were made. What it raises is logged.
+            session: The conversation they are for; any, by default.
 
         Returns:
             A function that ends it.
@@ -114,23 +154,31 @@ class DeclaredTools:
         Raises:
             RuntimeError: No event loop is running.
         """
-        return _Subscription(self, listener).end
+        return _Subscription(self, listener, session).end
 
 
 class _Subscription:
     """Tells one listener, on its event loop, of what it has not been told yet."""
 
-    def __init__(self, declared: DeclaredTools, listener: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        declared: DeclaredTools,
+        listener: Callable[[], None],
+        session: ToolSession | None,
+    ) -> None:
         self._declared = declared
+        self._session = session
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         # A task that the listener makes belongs to the subscriber, not to whoever makes a change.
         self._context = contextvars.copy_context()
-        self._told = declared.made()
+        self._told = declared.made(session)
         self._sources = [
             declared.registry.on_change(self._stir),
             declared.settings.on_change(self._stir),
         ]
+        if session is not None:
+            self._sources.append(session.get(SessionPolicy).on_change(self._stir))
 
     def end(self) -> None:
         """Tells nothing more."""
@@ -146,8 +194,8 @@ class _Subscription:
         if not self._sources:
             return
         try:
-            told, self._told = self._told, self._declared.made()
+            told, self._told = self._told, self._declared.made(self._session)
             if self._told is not told and self._told != told:
                 self._listener()
-        except Exception:  # its fault must not be the loop's
-            logger.exception("A listener for changed declarations failed")
+        except Exception as error:  # noqa: BLE001 - its fault must not be the loop's
+            logger.warning("A listener for changed declarations failed: %s", described(error))

@@ -140,7 +140,8 @@ def progress_part(event: ToolEvent) -> ProcessorPart | None:
     plan = scheduling_of(call.tool, call.settings)
     if plan is None or plan.progress is None:
         return None
-    fields = {"response": _running(dict(event.data)), "will_continue": True}
+    data = event.shown() if call.tool.metadata.secrets else event.data
+    fields = {"response": _running(dict(data)), "will_continue": True}
     return _answer(call, fields, plan, plan.progress)
 
 

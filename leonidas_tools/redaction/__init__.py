@@ -9,6 +9,7 @@ from leonidas_tools.redaction.values import (
     Redaction,
     redact,
     secrets_in,
+    without_names,
     without_texts,
 )
 
@@ -24,6 +25,7 @@ __all__ = [
     "redact_text",
     "secret_marks",
     "secrets_in",
+    "without_names",
     "without_presets",
     "without_texts",
 ]

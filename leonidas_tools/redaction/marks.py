@@ -15,9 +15,11 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 class Secret:
     """Marks a tool's parameter as secret: the tool gets it, and it is neither kept nor shown.
 
+    What is secret in a result goes by its name: `@tool(secrets=["iban"])`.
+
     Example:
         >>> from typing import Annotated
-        >>> from leonidas_tools import tool
+        >>> from leonidas_tools import Secret, tool
         >>> @tool
         ... def unlock(door: str, code: Annotated[str, Secret]) -> str:
         ...     return f"{door} is open"

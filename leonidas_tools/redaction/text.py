@@ -39,6 +39,7 @@ _LOOKS: tuple[tuple[tuple[str, ...], Callable[[str], str]], ...] = (
         _masking(r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_)(?:[\w-]{20,}|[\w-]*+…)"),
     ),
     (("xox",), _masking(r"\bxox[a-z]-(?:[\w-]{10,}|[\w-]*+…)")),
+    (("?key=", "&key="), _masking(r"(?<=[?&]key=)[^\s&#\"'<>]+")),
     (("://",), _masking(r"(?<=://)[^\s/@:?#]*+:[^\s/]*(?:@|…)", by=f"{MASK}@")),
     (
         ("earer ", "EARER "),

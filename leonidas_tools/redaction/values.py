@@ -84,6 +84,11 @@ class Redaction:
         """
         return not (self.names or self.hidden or may_hold_secret(text))
 
+    def naming(self, names: Iterable[str]) -> Redaction:
+        """This, and whatever goes by one of these names."""
+        more = self.names.union(names)
+        return self if more == self.names else replace(self, names=more)
+
     def hiding(self, arguments: Mapping[str, Any]) -> Redaction:
         """This, and the secrets among the arguments wherever they stand, such as in a result."""
         return self.hiding_texts(self._secrets(arguments, 0))
@@ -180,6 +185,23 @@ def without_texts(value: Any, texts: Iterable[str]) -> Any:
         return {key: without_texts(item, texts) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [without_texts(item, texts) for item in value]
+    return value
+
+
+def without_names(value: Any, names: Collection[str]) -> Any:
+    """A copy of plain JSON in which what goes by one of these names is masked, and nothing else.
+
+    Example:
+        >>> without_names({"owner": "ana", "accounts": [{"iban": "PT50", "balance": 7}]}, {"iban"})
+        {'owner': 'ana', 'accounts': [{'iban': '***', 'balance': 7}]}
+    """
+    if isinstance(value, Mapping):
+        return {
+            key: MASK if key in names and item is not None else without_names(item, names)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [without_names(item, names) for item in value]
     return value
 
 

@@ -8,7 +8,7 @@ import pytest
 from genai_processors.content_api import ProcessorPart
 from google.genai import errors, types
 
-from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, SessionPolicy, ToolSession, tool
 from leonidas_tools.live.simulator import (
     Call,
     FunctionCall,
@@ -211,6 +211,56 @@ async def test_tools_that_change_reach_the_running_session():
     simulator, talk = await held([only], tools, generation="3.8-live")
     assert len(simulator.setups) == 1
     assert {"event": "tools_changed", "tools": ["ping"]} in talk.events
+
+
+async def test_a_session_that_becomes_read_only_takes_its_tools_from_the_model():
+    @tool(effect="once")
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    @tool(effect="read")
+    def look() -> str:
+        """Looks."""
+        return "seen"
+
+    tools = AdvancedToolProcessor([send, look], builtin_tools=False)
+    mine = ToolSession("kitchen")
+
+    async def only(session):
+        await session.wait_for_input("audio")
+        mine.get(SessionPolicy).mode = "read_only"
+        while "send" in session._declared:
+            session._changed.clear()
+            await session._changed.wait()
+        (answer,) = await session.call(FunctionCall("look"))
+        assert answer.response["result"] == "seen"
+
+    simulator, talk = await held([only], tools, generation="3.8-live", session=mine)
+    assert len(simulator.setups) == 1
+    assert {"event": "tools_changed", "tools": ["look"]} in talk.events
+
+
+async def test_a_session_that_begins_read_only_declares_nothing_that_changes_anything():
+    @tool(effect="once")
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    @tool(effect="read")
+    def look() -> str:
+        """Looks."""
+        return "seen"
+
+    tools = AdvancedToolProcessor([send, look], builtin_tools=False)
+    mine = ToolSession("kitchen")
+    mine.put(SessionPolicy("read_only"))
+
+    async def only(session):
+        await session.wait_for_input("audio")
+        assert set(session._declared) == {"look"}
+
+    await held([only], tools, generation="2.5", session=mine)
 
 
 async def test_tools_that_change_take_another_connection_where_the_model_knows_no_other_way():

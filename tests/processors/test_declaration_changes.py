@@ -6,8 +6,17 @@ import threading
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, Tool, ToolRegistry, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    SessionPolicy,
+    Tool,
+    ToolRegistry,
+    ToolSession,
+    tool,
+)
+from leonidas_tools.approvals.session_policy import Preferred
 from leonidas_tools.discovery import discover
+from leonidas_tools.rules.rule import Decide, Mode, Rule
 from tests.faults.play import Script, call
 from tests.mcp.conftest import script
 from tests.processors.chains import ADDED, add, add_part, look_up
@@ -150,7 +159,7 @@ async def test_a_listener_that_raises_hurts_nobody(caplog):
     tools.registry.register(look_up)
     await told.until("add", "look_up")
     assert told.times == 1
-    assert [record.message for record in caplog.records] == [
+    assert [record.message.partition(": OSError at ")[0] for record in caplog.records] == [
         "A listener for changed tools failed",
         "A listener for changed declarations failed",
     ]
@@ -378,3 +387,65 @@ async def test_a_tool_taken_out_while_it_runs_still_answers():
         go_on.set()
         heard = await stream.until_answered("1")
     assert heard.by_id["1"][0]["result"] == "done"
+
+
+def names_of(declared):
+    return {each.name for tool in declared for each in tool.function_declarations}
+
+
+async def test_the_mode_of_a_session_hides_there_what_it_denies():
+    @tool(effect="once")
+    def send() -> None:
+        """Sends."""
+
+    @tool(effect="read")
+    def look() -> None:
+        """Looks."""
+
+    tools = AdvancedToolProcessor([send, look], builtin_tools=False)
+    session, other = ToolSession("kitchen"), ToolSession("hall")
+    told, told_other, changed = [], [], asyncio.Event()
+
+    def listen():
+        told.append(names_of(tools.declarations(session)))
+        changed.set()
+
+    async def change():
+        async with asyncio.timeout(10):
+            await changed.wait()
+        changed.clear()
+
+    unsubscribe = tools.on_declarations_change(listen, session)
+    tools.on_declarations_change(lambda: told_other.append(1), other)
+    policy = session.get(SessionPolicy)
+    policy.mode = "read_only"
+    await change()
+    policy.mode = "autonomous"
+    await change()
+    policy.preferred = Preferred(mode=Mode.READ_ONLY)  # the session's own mode goes before
+    policy.mode = None
+    await change()
+    assert told == [{"look"}, {"send", "look"}, {"look"}]
+    assert names_of(tools.declarations(other)) == names_of(tools.declarations()) == {"send", "look"}
+    assert tools.declarations(session) == tools.declarations(session)
+    tools.settings.update({"tools.look.enabled": False})
+    await change()
+    assert told[-1] == set()
+    unsubscribe()
+    policy.mode = "ask"
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(told) == 4
+    assert len(told_other) == 1  # of `look`, which is switched off for all
+
+
+def test_a_rule_of_a_session_hides_there_what_it_denies():
+    @tool(effect="read")
+    def look() -> None:
+        """Looks."""
+
+    tools = AdvancedToolProcessor([look], builtin_tools=False)
+    session = ToolSession("kitchen")
+    session.get(SessionPolicy).rules.append(Rule(name="no", decide=Decide.DENY, tools=["look"]))
+    assert names_of(tools.declarations(session)) == set()
+    assert names_of(tools.declarations()) == {"look"}
