@@ -29,7 +29,7 @@ from leonidas_tools.mcp.listing import list_tools
 from leonidas_tools.mcp.reasons import placed, reason_of
 from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.mcp.stdio import StdioServer
-from leonidas_tools.mcp.unreadable import MALFORMED, TOO_LONG
+from leonidas_tools.mcp.unreadable import TOO_LONG, UNREADABLE
 from leonidas_tools.mcp.wire_logs import discreet_logs
 
 if TYPE_CHECKING:
@@ -70,8 +70,9 @@ class Connection:
         self._stack = AsyncExitStack()
         self._stdio: StdioServer | None = None
         self._closed = False
+        self._connect_seconds: float | None = None
         self._health = Health(
-            self._ping, every_seconds=settings.ping_every, limit_seconds=self.limit_seconds
+            self.ping, every_seconds=settings.ping_every, limit_seconds=self.limit_seconds
         )
         self._client: Client = self._new_client()
         self._news = asyncio.Event()
@@ -80,12 +81,14 @@ class Connection:
 
     async def __aenter__(self) -> Self:
         self._asks.check()
+        begun = asyncio.get_running_loop().time()
         self._stack.enter_context(discreet_logs(self._redact))
         try:
             await self._stack.enter_async_context(self._client)
         except BaseException:
             await self._stack.aclose()
             raise
+        self._connect_seconds = asyncio.get_running_loop().time() - begun
         await ask_for_logs(self._client, self._settings.log_level)
         if self._announces_changes() and self._is_modern():
             self._watching.add(asyncio.create_task(self._listen()))
@@ -184,7 +187,12 @@ class Connection:
     def status(self) -> dict[str, Any]:
         """What can be said of an open connection, as plain JSON."""
         pid = None if self._stdio is None else self._stdio.pid
-        said = {"pid": pid, "last_ping_seconds": self._health.last_ping_seconds}
+        said = {
+            "pid": pid,
+            "protocol_version": self._client.protocol_version,
+            "connect_seconds": self._connect_seconds,
+            "last_ping_seconds": self._health.last_ping_seconds,
+        }
         return {key: value for key, value in said.items() if value is not None}
 
     @property
@@ -245,7 +253,7 @@ class Connection:
         await self._health.silence()
         self.lose(f"no answer to a ping within {self.limit_seconds:g} s")
 
-    async def _ping(self) -> None:
+    async def ping(self) -> None:
         """Asks for what costs least to answer; newer servers know no ping."""
         session = self._client.session
         with contextlib.suppress(MCPError, ValidationError):
@@ -272,7 +280,7 @@ class Connection:
     def _tool_error(self, tool: str, error: MCPError, *, once: bool) -> ToolError:
         if error.code == TOO_LONG:
             return too_long_answer(self._name, tool, error.message)
-        if error.code == MALFORMED:
+        if error.code in UNREADABLE:
             return malformed_answer(self._name, tool)
         if error.code == SESSION_GONE:
             self.lose(error.message)
@@ -294,6 +302,7 @@ class Connection:
 
 
 def _reason(error: BaseException | None) -> str:
-    if isinstance(error, MCPError) and error.code in {TOO_LONG, MALFORMED}:
-        return f"it answered with {error.message}"
+    if isinstance(error, MCPError) and error.code in UNREADABLE:
+        what = error.message if error.code == TOO_LONG else "what is no message"
+        return f"it answered with {what}"
     return reason_of(error)

@@ -151,6 +151,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Called by asyncio when a pipe ends."""
         if fd == _STDIN:
             self._writable.set()
+            self._pause_before("closed its standard input")
         elif fd == _STDOUT:
             self._pause_before("closed its standard output")
         else:

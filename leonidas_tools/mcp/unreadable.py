@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import re
 
+from mcp_types import PARSE_ERROR
+
 TOO_LONG = 41_002
 """The code of an answer made here: the server's own was longer than allowed."""
 
 MALFORMED = 41_003
 """The code of an answer made here: the server's own could not be read."""
+
+UNREADABLE = frozenset({TOO_LONG, MALFORMED, PARSE_ERROR})
+"""The codes of all answers that stand for one that could not be read, the library's own too."""
 
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _ID = rb'"id"\s*:\s*(\d{1,18})\s*'

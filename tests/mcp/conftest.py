@@ -119,15 +119,16 @@ async def serve(mark):
 class Listening:
     """A script that serves HTTP on loopback, in a process of its own."""
 
-    def __init__(self, name, transport, env, port=0):
+    def __init__(self, name, transport, env, args=(), port=0):
         self._command = [sys.executable, str(SCRIPTS / name), transport]
+        self._args = args
         self._env = {**os.environ, **env}
         self.transport = transport
         self.start(port)
 
     def start(self, port=0):
         self._process = subprocess.Popen(
-            [*self._command, str(port)],
+            [*self._command, str(port), *self._args],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=self._env,
@@ -154,8 +155,8 @@ def listen(mark):
     """Starts a script that listens: `listen("life.py", "http")`; kills it after the test."""
     listening = []
 
-    def start(name, transport):
-        listening.append(Listening(name, transport, mark))
+    def start(name, transport, *args):
+        listening.append(Listening(name, transport, mark, args))
         return listening[-1]
 
     yield start

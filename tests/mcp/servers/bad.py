@@ -1,0 +1,301 @@
+"""A server that misbehaves as it is told, without a library that would keep it from that.
+
+`bad.py MODE` speaks over stdio; `bad.py KIND PORT MODE` listens for HTTP on loopback, prints its
+port, and answers with `json`, with `gzip`ped JSON, or with `events`.
+
+It has three tools: `bad` misbehaves in its calls, `good` answers, and `pid` says which process that
+was. Some modes misbehave before any call; `well` never does, and has the tool `fine`.
+"""
+
+import gzip
+import json
+import os
+import signal
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+KIND, MODE = (sys.argv[1], sys.argv[3]) if len(sys.argv) > 3 else (None, sys.argv[1])
+HUGE = 100 * 1024 * 1024
+PIECE = b"x" * 1024 * 1024
+DEEP = b"[" * 20_000 + b"]" * 20_000
+SCHEMA = {"type": "object"}
+
+
+def result(**fields):
+    return {"content": [{"type": "text", "text": "fine"}], **fields}
+
+
+def message(id, **fields):
+    return json.dumps({"jsonrpc": "2.0", "id": id, **fields}).encode()
+
+
+def with_id(id, inside):
+    return b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (id, inside)
+
+
+def hang(wire=None, id=None, token=None):
+    threading.Event().wait()
+
+
+def die(wire=None, id=None, token=None):
+    os._exit(3)
+
+
+def garbage(wire, id, token):
+    for line in (b"Hello!", b'{"jsonrpc": 1}', b"\xff\xfe", b"[]", b"null", b"{" * 5000):
+        wire.send(line)
+    wire.send(message(id, result=result()))
+
+
+def half(wire, id, token):
+    wire.send(with_id(id, b'{"content": [{"type": "te'))
+
+
+def half_then_die(wire, id, token):
+    wire.write(with_id(id, b'{"content": [{"type": "te')[:-1])
+    die()
+
+
+def wrong_id(wire, id, token):
+    for wrong in (id + 1000, "someone", None):
+        wire.send(message(wrong, result=result()))
+
+
+def twice(wire, id, token):
+    wire.send(message(id, result=result()))
+    wire.send(message(id, result={"content": [{"type": "text", "text": "again"}]}))
+
+
+def huge(before, after):
+    def send(wire, id, token):
+        wire.write(before % id if b"%d" in before else before)
+        for _ in range(HUGE // len(PIECE)):
+            wire.write(PIECE)
+        wire.write(after % id if b"%d" in after else after)
+        wire.end()
+
+    return send
+
+
+def flood(wire, id, token):
+    log = {"level": "error", "logger": "bad", "data": "flood " * 10}
+    for number in range(5000):
+        progress = {"progressToken": token, "progress": number}
+        for method, params in (
+            ("notifications/progress", progress),
+            ("notifications/message", log),
+        ):
+            notice = {"jsonrpc": "2.0", "method": method, "params": params}
+            wire.send(json.dumps(notice).encode())
+    wire.send(message(id, result=result()))
+
+
+def flood_stderr(wire, id, token):
+    for _ in range(20):
+        os.write(2, PIECE)
+    wire.send(message(id, result=result()))
+
+
+def close_stdin(wire, id, token):
+    os.close(0)
+    hang()
+
+
+def close_stdout(wire, id, token):
+    os.close(1)
+    hang()
+
+
+def answer_with(inside):
+    return lambda wire, id, token: wire.send(with_id(id, inside))
+
+
+MISDEEDS = {
+    "garbage": garbage,
+    "half": half,
+    "half_then_die": half_then_die,
+    "wrong_id": wrong_id,
+    "twice": twice,
+    "huge": huge(b'{"jsonrpc": "2.0", "id": %d, "result": {"text": "', b'"}}'),
+    "huge_id_last": huge(b'{"result": {"text": "', b'"}, "jsonrpc": "2.0", "id": %d}'),
+    "huge_notice": huge(b'{"jsonrpc": "2.0", "method": "notifications/message", "text": "', b'"}'),
+    "huge_nobodys": huge(b'{"text": "', b'"}'),
+    "invalid_utf8": answer_with(b'{"content": [{"type": "text", "text": "\xff\xfe"}]}'),
+    "deep": answer_with(b'{"structuredContent": ' + DEEP + b', "content": []}'),
+    "no_result": answer_with(b"7"),
+    "no_content": answer_with(b'{"content": "text"}'),
+    "flood": flood,
+    "flood_stderr": flood_stderr,
+    "never": hang,
+    "dies": die,
+    "close_stdin": close_stdin,
+    "close_stdout": close_stdout,
+}
+
+
+def tools():
+    names = ("fine",) if MODE == "well" else ("bad", "good", "pid")
+    schemas = {name: {"name": name, "inputSchema": SCHEMA} for name in names}
+    if MODE == "schema_bomb":
+        schemas["bad"]["inputSchema"] = json.loads(BOMBS[sys.argv[-1]])
+    if MODE == "huge_names":
+        schemas["bad"]["description"] = "very " * 1_000_000
+        schemas["long"] = {"name": "long_" * 20_000, "inputSchema": SCHEMA}
+    if MODE == "many":
+        schemas |= {
+            f"tool_{n}": {"name": f"tool_{n}", "inputSchema": SCHEMA} for n in range(10_000)
+        }
+    return list(schemas.values())
+
+
+def nested(levels):
+    return b'{"properties": {"a": ' * levels + b"{}" + b"}}" * levels
+
+
+def doubling(levels):
+    defs = {
+        f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]}
+        for n in range(levels)
+    }
+    defs[f"d{levels}"] = {"type": "string"}
+    first = {"$ref": "#/$defs/d0"}
+    return json.dumps({"type": "object", "properties": {"a": first}, "$defs": defs}).encode()
+
+
+BOMBS = {
+    "nested": nested(40),
+    "doubling": doubling(40),
+    "endless": b'{"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}}',
+    "recursive": b'{"type": "object", "properties": {"a": {"$ref": "#"}}}',
+    "pattern": b'{"type": "object", "properties": {"a": {"type": "string",'
+    b' "pattern": "^(([a-z])+.)+[A-Z]([a-z])+$"}}}',
+    "backtracking": b'{"type": "object", "properties": {"a": {"type": "string",'
+    b' "pattern": "^(?=(a+)+$)(a|aa)+$"}}}',
+}
+
+
+def answer(request, wire):
+    id, method = request.get("id"), request.get("method")
+    if id is None:
+        return
+    if MODE in {"never_initialize"} or (MODE == "never_list" and method == "tools/list"):
+        hang()
+    if MODE == "dies_initializing" or (MODE == "dies_listing" and method == "tools/list"):
+        die()
+    if method == "initialize":
+        wire.send(
+            message(
+                id,
+                result={
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "bad", "version": "1"},
+                },
+            )
+        )
+    elif method == "ping":
+        wire.send(message(id, result={}))
+    elif method == "tools/list":
+        page = {"nextCursor": str(id)} if MODE == "endless_list" else {}
+        if MODE == "huge_list":
+            MISDEEDS["huge"](wire, id, None)
+        else:
+            wire.send(message(id, result={"tools": tools(), **page}))
+    elif method == "tools/call":
+        called = request["params"]["name"]
+        if called == "bad" and MODE in MISDEEDS:
+            MISDEEDS[MODE](wire, id, request["params"].get("_meta", {}).get("progressToken"))
+        else:
+            text = str(os.getpid()) if called == "pid" else "fine"
+            wire.send(message(id, result={"content": [{"type": "text", "text": text}]}))
+    else:
+        wire.send(message(id, error={"code": -32601, "message": "Method not found"}))
+
+
+class Pipe:
+    def send(self, line):
+        self.write(line + b"\n")
+
+    def write(self, data):
+        while data:
+            data = data[os.write(1, data) :]
+
+    def end(self):
+        self.write(b"\n")
+
+
+def speak():
+    if MODE == "ignores_sigterm":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for line in sys.stdin.buffer:
+        answer(json.loads(line), Pipe())
+    if MODE == "ignores_sigterm":
+        hang()
+    if MODE == "dies_leaving":
+        os.abort()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.begun = False
+        answer(request, self)
+        if not self.begun:
+            self.send_response(202)
+            self.send_header("content-length", "0")
+            self.end_headers()
+        else:
+            self.close_connection = True
+
+    def do_GET(self):
+        self.send_error(405)
+
+    do_DELETE = do_GET
+
+    def begin(self):
+        self.begun = True
+        self.send_response(200)
+        kind = {"json": "application/json", "gzip": "application/json"}.get(KIND)
+        self.send_header("content-type", kind or "text/event-stream")
+        if KIND == "gzip":
+            self.send_header("content-encoding", "gzip")
+        self.send_header("connection", "close")
+        self.end_headers()
+        if KIND == "gzip":
+            self.wfile = gzip.GzipFile(fileobj=self.wfile, mode="wb", compresslevel=1)
+
+    def send(self, line):
+        self.write(line)
+        self.end()
+
+    def write(self, data):
+        if not self.begun:
+            self.begin()
+            self.open = False
+        if KIND == "events" and not self.open:
+            self.open = True
+            self.wfile.write(b"data: ")
+        self.wfile.write(data)
+
+    def end(self):
+        if KIND == "events":
+            self.open = False
+            self.wfile.write(b"\n\n")
+        elif KIND == "gzip":
+            self.wfile.close()
+        self.wfile.flush() if not self.wfile.closed else None
+
+    def log_message(self, *args):
+        pass
+
+
+if __name__ == "__main__":
+    if KIND is None:
+        speak()
+    else:
+        server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
+        print(server.server_address[1], flush=True)
+        server.serve_forever()

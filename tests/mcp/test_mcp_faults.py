@@ -1,0 +1,271 @@
+"""What a server may do wrong, and the one answer each call gets."""
+
+import asyncio
+import itertools
+import tracemalloc
+
+import pytest
+
+from leonidas_tools import AdvancedToolProcessor
+from leonidas_tools.mcp.server import ServerState
+from tests.mcp.conftest import script
+
+OK = {"status": "ok", "result": "fine", "retryable": False}
+TIMEOUT = {"timeout": 0.5, "effect": "read", "retry_attempts": 0}
+
+
+def failed(message, code):
+    return {"status": "failed", "message": message, "retryable": False, "reason_code": code}
+
+
+def lost(what):
+    return {
+        "status": "unknown_outcome",
+        "message": f"The MCP server 'lab' was lost during the call: {what}. It is not known whether "
+        "the call took effect.",
+        "retryable": False,
+        "reason_code": "mcp_server_lost",
+    }
+
+
+MALFORMED = failed(
+    "The MCP server 'lab' answered with something that its own description of 'bad' does not "
+    "allow.",
+    "mcp_malformed_answer",
+)
+TOO_LONG = failed(
+    "The tool 'bad' of the MCP server 'lab' has run, but answered with a message of more than "
+    "1,000,000 bytes, which is too long to read. Ask for less of it.",
+    "mcp_answer_too_long",
+)
+TIMED_OUT = {
+    "status": "timeout",
+    "message": "The tool 'bad' did not finish within 0.5 seconds.",
+    "retryable": True,
+    "reason_code": "attempt_timeout",
+}
+
+
+class Lab:
+    """A chain with a server under test, `lab`, and one that does all well."""
+
+    def __init__(self, settings, mark):
+        settings = {"max_message_bytes": 1_000_000, **settings}
+        if "command" in settings:
+            settings["env"] = mark
+        servers = {"lab": settings, "well": script("bad.py", "well", env=mark)}
+        self.tools = AdvancedToolProcessor(config={"mcp_servers": servers}, builtin_tools=False)
+
+    async def __aenter__(self):
+        await self.tools.__aenter__()
+        assert await self.tools.ready(30), self.tools.mcp_servers.status()
+        return self
+
+    async def __aexit__(self, *error):
+        await self.tools.__aexit__(*error)
+
+    async def call(self, name, **arguments):
+        async with asyncio.timeout(60):
+            return (await self.tools.execute(name, arguments)).to_response()
+
+    async def down(self):
+        """Why the server under test is down, once it is."""
+        server = self.tools.mcp_servers._servers["lab"]
+        async with asyncio.timeout(60):
+            await server.wait_for(ServerState.DOWN)
+        return server.last_error
+
+    async def once_there(self, name):
+        """The answer once the server is there again."""
+        server = self.tools.mcp_servers._servers["lab"]
+        async with asyncio.timeout(30):
+            for number in itertools.count():
+                changed = server._changed
+                if (answer := await self.call(name, number=number))["status"] != "unavailable":
+                    return answer
+                await changed.wait()
+
+
+@pytest.fixture
+def lab(mark):
+    return lambda settings: Lab(settings, mark)
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "answer", "survives"),
+    [
+        ("garbage", OK, True),
+        ("twice", OK, True),
+        ("flood", OK, True),
+        ("flood_stderr", OK, True),
+        ("half", MALFORMED, True),
+        ("invalid_utf8", MALFORMED, True),
+        ("deep", MALFORMED, True),
+        ("no_result", MALFORMED, True),
+        ("no_content", MALFORMED, True),
+        ("huge", TOO_LONG, True),
+        ("huge_id_last", TOO_LONG, True),
+        (
+            "huge_nobodys",
+            lost(
+                "wrote a message of more than 1,000,000 bytes, and nobody knows which call it "
+                "answers"
+            ),
+            False,
+        ),
+        ("huge_notice", TIMED_OUT, True),
+        ("wrong_id", TIMED_OUT, True),
+        ("dies", lost("exited with code 3"), False),
+        ("half_then_die", lost("exited with code 3"), False),
+        ("close_stdin", lost("closed its standard input"), False),
+        ("close_stdout", lost("closed its standard output"), False),
+    ],
+)
+async def test_a_call_that_goes_wrong_over_stdio_has_one_answer_and_harms_no_other(
+    lab, misdeed, answer, survives
+):
+    settings = script("bad.py", misdeed)
+    if answer is TIMED_OUT:
+        settings["tools"] = {"bad": TIMEOUT}
+    async with lab(settings) as lab:
+        first = await lab.call("pid")
+        assert await lab.call("bad") == answer
+        assert await lab.call("fine") == OK
+        assert await lab.once_there("good") == OK
+        assert (await lab.call("pid") == first) is survives
+
+
+CUT_OFF = lost("SSE stream ended without a response")
+
+
+@pytest.mark.parametrize(
+    ("kind", "misdeed", "answer"),
+    [
+        *(
+            (kind, misdeed, answer)
+            for kind in ("json", "events")
+            for misdeed, answer in (
+                ("half", MALFORMED),
+                ("deep", MALFORMED),
+                ("no_result", MALFORMED),
+                ("no_content", MALFORMED),
+                ("huge", TOO_LONG),
+                ("huge_id_last", TOO_LONG),
+                ("huge_nobodys", TOO_LONG),
+            )
+        ),
+        ("gzip", "huge", TOO_LONG),
+        ("json", "twice", MALFORMED),
+        ("events", "twice", OK),
+        ("events", "flood", OK),
+        ("events", "huge_notice", CUT_OFF),
+        ("json", "invalid_utf8", MALFORMED),
+        ("events", "invalid_utf8", {**OK, "result": "\ufffd\ufffd"}),
+    ],
+)
+async def test_a_call_that_goes_wrong_over_http_has_one_answer_and_harms_no_other(
+    lab, listen, kind, misdeed, answer
+):
+    async with lab(listen("bad.py", kind, misdeed).settings) as lab:
+        assert await lab.call("bad") == answer
+        assert await lab.call("fine") == OK
+        assert await lab.once_there("good") == OK
+
+
+@pytest.mark.parametrize("kind", ["stdio", "json", "gzip", "events"])
+async def test_a_result_that_is_too_long_takes_no_memory(lab, listen, kind):
+    stdio = kind == "stdio"
+    settings = script("bad.py", "huge") if stdio else listen("bad.py", kind, "huge").settings
+    async with lab(settings) as lab:
+        await lab.call("bad", number=1)  # what is imported or made once is not counted
+        tracemalloc.start()
+        try:
+            assert await lab.call("bad", number=2) == TOO_LONG
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 16_000_000
+
+
+@pytest.mark.parametrize("misdeed", ["flood", "flood_stderr"])
+async def test_a_flood_takes_no_memory(lab, misdeed):
+    async with lab(script("bad.py", misdeed)) as lab:
+        await lab.call("bad", number=1)
+        tracemalloc.start()
+        try:
+            assert await lab.call("bad", number=2) == OK
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 16_000_000
+
+
+@pytest.mark.parametrize("kind", ["stdio", "json"])
+@pytest.mark.parametrize(
+    ("misdeed", "reason"),
+    [
+        ("never_initialize", "no answer in time"),
+        ("never_list", "no answer in time"),
+        ("huge_list", "it answered with a message of more than 1,000,000 bytes"),
+        ("endless_list", "lists its tools without end: 100,002 so far"),
+    ],
+)
+async def test_a_server_that_cannot_be_listed_is_down_and_harms_no_other(
+    lab, listen, kind, misdeed, reason
+):
+    stdio = kind == "stdio"
+    settings = script("bad.py", misdeed) if stdio else listen("bad.py", kind, misdeed).settings
+    if misdeed.startswith("never"):
+        settings["timeout"] = 0.5
+    place = "" if stdio else f" at {settings['url']}"
+    lab = lab(settings)
+    async with lab.tools:
+        assert await lab.down() == f"The MCP server 'lab' is down: {reason}{place}"
+        assert await lab.tools.ready(30) is False
+        assert await lab.call("fine") == OK
+
+
+@pytest.mark.parametrize("misdeed", ["dies_initializing", "dies_listing"])
+async def test_a_server_that_dies_before_it_is_there_is_down_and_harms_no_other(lab, misdeed):
+    lab = lab(script("bad.py", misdeed))
+    async with lab.tools:
+        assert await lab.down() == "The MCP server 'lab' is down: exited with code 3"
+        assert await lab.tools.ready(30) is False
+        assert await lab.call("fine") == OK
+
+
+@pytest.mark.parametrize("misdeed", ["ignores_sigterm", "dies_leaving"])
+async def test_a_server_that_does_not_leave_well_is_gone_all_the_same(lab, misdeed):
+    async with lab(script("bad.py", misdeed)) as lab:
+        assert await lab.call("good") == OK
+
+
+@pytest.mark.parametrize("bomb", ["nested", "doubling", "endless", "recursive"])
+async def test_a_tool_with_a_bomb_for_a_schema_harms_nothing(lab, bomb):
+    async with lab(script("bad.py", "schema_bomb", bomb)) as lab:
+        assert (await lab.call("bad", a="text"))["status"] in {
+            "ok",
+            "not_found",
+            "invalid_argument",
+        }
+        assert await lab.call("good") == OK
+        assert await lab.call("fine") == OK
+
+
+@pytest.mark.parametrize("bomb", ["pattern", "backtracking"])
+async def test_a_pattern_that_takes_for_ever_to_match_holds_nothing(lab, bomb):
+    async with lab(script("bad.py", "schema_bomb", bomb)) as lab:
+        assert (await lab.call("bad", a="a" * 200 + "!"))["status"] in {
+            "invalid_argument",
+            "failed",
+        }
+        assert await lab.call("fine") == OK
+
+
+async def test_huge_names_and_descriptions_harm_nothing(lab):
+    async with lab({**script("bad.py", "huge_names"), "max_message_bytes": 16_000_000}) as lab:
+        assert await lab.call("bad") == OK
+        assert await lab.call("good") == OK
+        assert await lab.call("fine") == OK
+        names = [d.name for tool in lab.tools.declarations() for d in tool.function_declarations]
+        assert max(map(len, names)) <= 64
