@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.records import record
 from leonidas_tools.redaction import PLAIN_REDACTION
 
@@ -43,6 +44,30 @@ class ResultStatus(StrEnum):
 
 
 _STATUSES: Mapping[str, ResultStatus] = {status.value: status for status in ResultStatus}
+
+
+def known_status(status: str, *more: str) -> str:
+    """The status, if there is such a one.
+
+    Args:
+        status: The status, or its name in a text.
+        more: Other words that stand for a status here.
+
+    Raises:
+        ToolValidationError: There is no such status; it knows those there are.
+
+    Example:
+        >>> known_status("timeout"), known_status("started", "started")
+        ('timeout', 'started')
+    """
+    options = [*_STATUSES, *more]
+    if status not in options:
+        raise ToolValidationError(
+            f"There is no status {status!r}; choose one of {', '.join(options)}.",
+            reason_code="unknown_status",
+            valid_options=options,
+        )
+    return str(status)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

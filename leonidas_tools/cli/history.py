@@ -57,6 +57,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
     """Show what happened: the last calls, a session over again, what was interrupted."""
     if context.invoked_subcommand is not None:
         return
+    _check_status(status)
     began, ended = _moment(since, "--since"), _moment(until, "--until")
 
     async def asked(store: "Store") -> "list[Execution]":
@@ -168,6 +169,23 @@ def paced(
         gap = 0.0 if before is None or not speed else max(event.at - before, 0.0) / speed
         before = event.at
         yield min(gap, longest_pause), event
+
+
+def _check_status(status: str | None) -> None:
+    """Refuses a status that no call has.
+
+    Raises:
+        typer.BadParameter: It is none.
+    """
+    from leonidas_tools.calls import known_status
+    from leonidas_tools.errors import ToolValidationError
+    from leonidas_tools.store.rows import INTERRUPTED, STARTED
+
+    try:
+        if status is not None:
+            known_status(status, STARTED, INTERRUPTED)
+    except ToolValidationError as error:
+        raise typer.BadParameter(f"--status: {error}") from None
 
 
 def _moment(text: str | None, option: str) -> float | None:

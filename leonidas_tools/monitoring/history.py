@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.calls import ResultStatus
+from leonidas_tools.calls import ResultStatus, known_status
 from leonidas_tools.events import EventKind, ToolEvent
 
 if TYPE_CHECKING:
@@ -101,12 +101,16 @@ class History:
             session: Only those of this conversation.
             since: Only those that ended at this time or later, in seconds since the epoch.
             limit: How many at most; `None` for all.
+
+        Raises:
+            ToolValidationError: There is no such status; it knows those there are.
         """
+        wanted = None if status is None else known_status(status)
         found = (
             _record(row)
             for row in self._newest_first()
             if (tool is None or row[0] == tool)
-            and (status is None or row[4] == status)
+            and (wanted is None or row[4] == wanted)
             and (session is None or row[2] == session)
             and (since is None or row[6] >= since)
         )

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.calls import ResultStatus, ToolResult
-from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolNotFoundError
+from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolError, ToolNotFoundError
 from leonidas_tools.plain import plain
 
 logger = logging.getLogger(__name__)
@@ -109,6 +109,8 @@ async def answered(
     except ToolNotFoundError as error:
         options = list(error.suggestions) or None
         return answer_part(request, ToolResult.not_found(str(error), valid_options=options))
+    except ToolError as error:
+        return answer_part(request, ToolResult.from_error(error))
     except (LeonidasError, TypeError, ValueError) as error:
         return answer_part(request, _refused(error))
     except Exception as error:  # noqa: BLE001 - a request never ends the stream

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Self
 
+from leonidas_tools.calls import known_status
 from leonidas_tools.errors import StoreError
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import queries
@@ -20,6 +21,7 @@ from leonidas_tools.store.recorder import Recorder
 from leonidas_tools.store.replay import replayed
 from leonidas_tools.store.results import ResultTable
 from leonidas_tools.store.retention import Retention
+from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.sessions import KeptSessions
 from leonidas_tools.store.status import StoreStatus
 from leonidas_tools.store.tasks import TaskTable
@@ -183,12 +185,14 @@ class Store:
 
         Raises:
             StoreError: They cannot be read.
+            ToolValidationError: There is no such status.
         """
+        wanted = None if status is None else known_status(status, STARTED, INTERRUPTED)
         await self._flushed()
         return await queries.find_executions(
             self._database,
             tool=tool,
-            status=status,
+            status=wanted,
             session=session,
             user=user,
             since=since,
@@ -206,9 +210,6 @@ class Store:
         Args:
             user: Only those of this user.
             limit: How many at most; `None` for all.
-
-        Raises:
-            StoreError: They cannot be read.
         """
         await self._flushed()
         return await queries.find_sessions(self._database, user=user, limit=limit)

@@ -56,6 +56,23 @@ def says(*parts):
     return user
 
 
+async def test_what_the_server_says_is_told_without_what_looks_like_a_secret(caplog):
+    secrets = ["AIzaSyA4711zebra4711zebra4711zebra", "4712-zebra", "4713-zebra"]
+    said = f"{secrets[0]}, token={secrets[1]}, wss://host/ws?key={secrets[2]}"
+
+    async def first(session):
+        await session.session_resumption("handle")
+        await session.wait_for_input("audio")
+        await session.close(1011, f"internal: {said}")
+
+    _, talk = await held([first, speaks], user=says(frame()))
+    lost = next(event for event in talk.events if event["event"] == "connection_lost")
+    told = "internal: ***, token=***, wss://host/ws?key=***"
+    assert told in lost["reason"]
+    assert f"The connection is lost and will be renewed: {lost['reason']}" in caplog.text
+    assert [each for each in secrets if each in caplog.text or each in str(talk.events)] == []
+
+
 # The end.
 
 

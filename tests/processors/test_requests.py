@@ -5,7 +5,7 @@ import json
 import pytest
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools import tool_request
+from leonidas_tools import ResultStatus, tool_request
 from tests.faults.play import audio, call, play
 from tests.processors.chains import add, add_part, envelopes, statuses
 
@@ -116,6 +116,7 @@ async def test_settings_changed_by_a_request_hold_for_the_next_call(chain_of):
         (tool_request("get_configuration", tool=["x"]), "invalid_argument"),
         (tool_request("get_metrics", tool=["x"]), "invalid_argument"),
         (tool_request("get_history", limit=-1), "invalid_argument"),
+        (tool_request("get_history", status=["ok"]), "invalid_argument"),
         (tool_request("get_health", all=True), "invalid_argument"),
     ],
 )
@@ -124,6 +125,16 @@ async def test_a_bad_request_is_answered_and_the_stream_goes_on(chain_of, reques
     assert body["status"] == status, body
     if status != "ok":
         assert body["message"]
+
+
+async def test_history_of_a_status_that_is_none_is_an_error_with_those_there_are(chain_of):
+    (body,) = await asked(chain_of(), tool_request("get_history", status="nonsense"))
+    options = [status.value for status in ResultStatus]
+    assert (body["status"], body["reason_code"]) == ("invalid_argument", "unknown_status")
+    assert "There is no status 'nonsense'" in body["message"]
+    assert body["valid_options"] == options
+    (good,) = await asked(chain_of(), tool_request("get_history", status="timeout"))
+    assert (good["status"], good["result"]) == ("ok", [])
 
 
 def json_request(text):

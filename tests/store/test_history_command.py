@@ -179,6 +179,12 @@ def test_a_time_that_is_none_is_wrong_usage(run, kept):
     assert run("--since", "soon").exit_code == 2
 
 
+def test_a_status_that_is_none_is_wrong_usage(run, kept):
+    wrong = run("--status", "nonsense")
+    assert wrong.exit_code == 2
+    assert "There is no status 'nonsense'" in wrong.stderr
+
+
 def test_sessions_are_listed(run, kept):
     lines = [json.loads(line) for line in run("sessions", "--json").stdout.splitlines()]
     assert [(line["session"], line["calls"], line["failures"]) for line in lines] == [

@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession, tool
-from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.errors import ConfigurationError, ToolValidationError
 from leonidas_tools.events import EventKind, ToolEvent
 from leonidas_tools.redaction import MASK, Secret
 from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Step, Store
@@ -348,3 +348,9 @@ async def test_many_sessions_at_once_keep_their_order(store, tell):
     for told in tellers:
         kept = await store.executions(session=told.session.id, limit=None, newest_first=False)
         assert [call.result for call in kept] == list(range(50))
+
+
+async def test_a_status_that_is_none_is_an_error_with_those_there_are(store):
+    with pytest.raises(ToolValidationError, match="no status 'nonsense'; choose one of ok, ") as no:
+        await store.executions(status="nonsense")
+    assert {"ok", "started", "interrupted"} <= set(no.value.valid_options)
