@@ -73,8 +73,8 @@ class Servers:
         async def wait():
             server = self._server(name)
             async with asyncio.timeout(_SECONDS):
-                while not holds(server):
-                    await server._changed.wait()
+                while not holds(server):  # nothing tells when a call has reached a server
+                    await asyncio.sleep(0.01)
 
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(wait(), self._loop))
 
