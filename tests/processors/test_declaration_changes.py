@@ -48,7 +48,10 @@ class Told:
 
 
 def declared(tools):
-    return {f.name: f for group in tools.declarations() for f in group.function_declarations}
+    every = {f.name: f for group in tools.declarations() for f in group.function_declarations}
+    if "answer_question" in every:  # they come and go with servers that may ask something
+        del every["answer_question"], every["confirm_action"]
+    return every
 
 
 def alone(*tools, **config):
