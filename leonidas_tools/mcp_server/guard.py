@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BODY_SECONDS = 30.0
+_HOST = re.compile(r"[\w.-]+(:\d+)?|\[[\da-fA-F:.]+\](:\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +167,9 @@ def is_loopback(name: str) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """A host without its port, and an address without its brackets."""
+    """A host without its port, and an address without its brackets; empty for what is none."""
+    if not _HOST.fullmatch(host):
+        return ""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
