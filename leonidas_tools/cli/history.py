@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Store
 
+OldestFirst = Annotated[
+    bool, typer.Option("--oldest-first", help="The oldest first; else the newest.")
+]
 _COLUMNS = ("when", "session", "tool", "status", "took", "arguments", "result")
 _WIDEST = 60
 
@@ -47,9 +50,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
         str | None, typer.Option(help="Only calls that say this in arguments or result.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
-    oldest_first: Annotated[
-        bool, typer.Option("--oldest-first", help="The oldest first; else the newest.")
-    ] = False,
+    oldest_first: OldestFirst = False,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,
