@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from mcp_types import LATEST_PROTOCOL_VERSION
 
 from leonidas_tools.cli import mcp
 
@@ -28,10 +29,12 @@ def test_each_server_is_listed_with_its_state_and_tools(run):
     finished = run("--json")
     assert finished.exit_code == 0
     time, broken, idle = json.loads(finished.stdout)
+    assert time.pop("connect_seconds") > 0
     assert time == {
         "name": "time",
         "transport": "stdio",
         "state": "ready",
+        "protocol_version": LATEST_PROTOCOL_VERSION,
         "tools": ["get_current_time", "convert_time"],
         "last_error": None,
     }

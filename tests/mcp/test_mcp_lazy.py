@@ -2,6 +2,7 @@ import asyncio
 import json
 
 import pytest
+from mcp_types import LATEST_PROTOCOL_VERSION
 
 from leonidas_tools.errors import RetryableError
 from leonidas_tools.mcp.server import ServerState
@@ -20,12 +21,15 @@ async def test_the_first_call_starts_a_lazy_server_and_the_next_finds_it_running
     server = await serve(script("life.py", start="lazy")).standby()
     first, second = await asyncio.gather(server.call("pid"), server.call("pid"))
     assert first == second
-    assert server.mcp.status() == {
+    status = server.mcp.status()
+    assert 0 < status.pop("connect_seconds") < 20
+    assert status == {
         "name": "lab",
         "transport": "stdio",
         "state": "ready",
         "calls": 0,
         "pid": int(first.result["result"]),
+        "protocol_version": LATEST_PROTOCOL_VERSION,
     }
 
 

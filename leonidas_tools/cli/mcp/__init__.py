@@ -2,13 +2,27 @@
 
 import typer
 
-from leonidas_tools.cli.mcp import list_servers, serve
+from leonidas_tools.cli.mcp import (
+    add,
+    doctor,
+    import_servers,
+    list_servers,
+    list_tools,
+    login,
+    serve,
+)
 
 
 def commands() -> typer.Typer:
     """The commands about MCP servers."""
     app = typer.Typer(help="The MCP servers of the settings.")
-    app.callback()(lambda: None)  # keeps `list` a command of its own
     app.command("list")(list_servers.list_servers)
+    app.command("tools")(list_tools.list_tools)
+    app.command("test")(doctor.examine_server)
+    app.command("add")(add.add)
+    app.command("remove")(add.remove)
+    app.command("import")(import_servers.import_servers)
+    app.command("login")(login.login)
+    app.command("logout")(login.logout)
     app.command("serve")(serve.serve)
     return app

@@ -6,14 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from leonidas_tools.cli.mcp.options import Config
 from leonidas_tools.cli.places import default_config
 
 
 def list_servers(
-    config: Annotated[
-        Path | None,
-        typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-    ] = None,
+    config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
     """Start every MCP server of the settings; show its state, tools and last error."""
@@ -26,17 +24,26 @@ def list_servers(
         terminal.write_json(servers)
         return
     console = terminal.output()
-    rows = terminal.table(console, "server", "transport", "state", "tools", "last error")
+    rows = terminal.table(
+        console, "server", "transport", "state", "protocol", "connected in", "tools", "last error"
+    )
     for server in servers:
-        good = server["state"] == "ready"
+        good = server["state"] in {"ready", "standby"}
+        seconds = server["connect_seconds"]
         rows.add_row(
             server["name"],
             server["transport"],
             Text(server["state"], "green" if good else "yellow"),
-            ", ".join(server["tools"]),
+            server["protocol_version"] or "",
+            "" if seconds is None else f"{seconds * 1000:.0f} ms",
+            _counted(server["tools"]),
             server["last_error"] or "",
         )
     console.print(rows)
+
+
+def _counted(tools: list[str]) -> str:
+    return f"{len(tools)}: {', '.join(tools)}" if tools else ""
 
 
 async def _status(config: Path) -> list[dict[str, Any]]:
@@ -50,6 +57,8 @@ async def _status(config: Path) -> list[dict[str, Any]]:
                 "name": name,
                 "transport": settings.transport,
                 "state": running[name]["state"] if name in running else "disabled",
+                "protocol_version": running.get(name, {}).get("protocol_version"),
+                "connect_seconds": running.get(name, {}).get("connect_seconds"),
                 "tools": running[name]["tools"] if name in running else [],
                 "last_error": running.get(name, {}).get("last_error"),
             }

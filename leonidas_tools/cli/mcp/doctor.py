@@ -1,0 +1,66 @@
+"""`leonidas mcp test`: whether a server works, and if not, exactly why."""
+
+import asyncio
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leonidas_tools.cli.mcp.options import Config, Name, server_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leonidas_tools.mcp.doctor.finding import Finding
+    from leonidas_tools.settings.models import MCPServerSettings
+
+_MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "failed": ("failed", "red")}
+
+
+def examine_server(
+    name: Name,
+    config: Config = None,
+    call: Annotated[
+        bool, typer.Option(help="Call a tool that only reads and needs no arguments.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Go through all that a server needs, step by step; end with 1 where it fails."""
+    from leonidas_tools.cli import terminal
+
+    settings = server_settings(config, name)
+    findings: list[Finding] = []
+    report = findings.append if as_json else _show
+    works = asyncio.run(_works(name, settings, report, call=call))
+    if as_json:
+        steps = [asdict(finding) for finding in findings]
+        terminal.write_json({"server": name, "ok": works, "steps": steps})
+    elif works:
+        terminal.output().print(f"{name} works")
+    if not works:
+        raise typer.Exit(1)
+
+
+async def _works(
+    name: str,
+    settings: "MCPServerSettings",
+    report: "Callable[[Finding], None]",
+    *,
+    call: bool,
+) -> bool:
+    from leonidas_tools.mcp.doctor import examine
+
+    return await examine(name, settings, report, call=call)
+
+
+def _show(finding: "Finding") -> None:
+    from rich.text import Text
+
+    from leonidas_tools.cli import terminal
+
+    mark, colour = _MARKS[finding.outcome]
+    took = "" if finding.seconds is None else f" ({finding.seconds * 1000:.0f} ms)"
+    console = terminal.output()
+    console.print(Text.assemble((f"{mark:<7}", colour), f"{finding.step}: {finding.message}{took}"))
+    if finding.hint is not None:
+        console.print(f"       what to do: {finding.hint}")

@@ -1,0 +1,43 @@
+"""`leonidas mcp import`: the servers of another program into the settings file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leonidas_tools.cli.mcp.options import Config, file_to_change
+from leonidas_tools.cli.mcp.writing import write_servers, written
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="Such as claude_desktop_config.json, .vscode/mcp.json, .cursor/mcp.json or "
+        ".gemini/settings.json."
+    ),
+]
+
+
+def import_servers(file: File, config: Config = None) -> None:
+    """Take over the MCP servers of another program; end with 1 if one could not be.
+
+    What could not be taken over is said, a line each.
+    """
+    from leonidas_tools.settings.foreign_servers import read_foreign
+
+    found = read_foreign(file)
+    settings = file_to_change(config)
+    before = written(settings)
+    known = {*(before.get("mcp_servers") or {}), *(before.get("mcpServers") or {})}
+    refused = dict(found.refused)
+    refused |= {
+        name: f"{settings} has a server of that name" for name in found.servers if name in known
+    }
+    taken = {name: server for name, server in found.servers.items() if name not in refused}
+    notes = [*found.notes, *(write_servers(settings, taken) if taken else [])]
+    for note in notes:
+        typer.echo(note, err=True)
+    for name, why in refused.items():
+        typer.echo(f"{name}: left out: {why}", err=True)
+    typer.echo(f"{settings}: {', '.join(taken) or 'nothing'} taken over from {file}")
+    if refused:
+        raise typer.Exit(1)

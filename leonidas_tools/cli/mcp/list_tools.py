@@ -1,0 +1,88 @@
+"""`leonidas mcp tools`: what the servers bring."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from leonidas_tools.cli.mcp.options import Config
+from leonidas_tools.cli.places import default_config
+from leonidas_tools.errors import ConfigurationError
+
+_CHARACTERS_A_TOKEN = 4
+Server = Annotated[str | None, typer.Argument(help="The tools of this server; else of all.")]
+
+
+def list_tools(
+    name: Server = None,
+    config: Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """List the tools of MCP servers, with what each takes and what its declaration costs.
+
+    The tokens are an estimate: four characters each.
+    """
+    from leonidas_tools.cli import terminal
+
+    tools = asyncio.run(_tools(config or default_config(), name))
+    if as_json:
+        terminal.write_json(tools)
+        return
+    console = terminal.output()
+    rows = terminal.table(
+        console, "tool", "server", "effect", "status", "tokens", "parameters", "description"
+    )
+    for tool in tools:
+        rows.add_row(
+            tool["name"],
+            tool["server"],
+            tool["effect"],
+            tool["status"],
+            str(tool["tokens"]),
+            ", ".join(_parameters(tool["parameters"])),
+            tool["description"].partition("\n")[0],
+        )
+    console.print(rows)
+    total = sum(tool["tokens"] for tool in tools)
+    terminal.messages().print(f"{len(tools)} tools, about {total} tokens in every session")
+
+
+async def _tools(config: Path, only: str | None) -> list[dict[str, Any]]:
+    from leonidas_tools.cli.starting import started
+    from leonidas_tools.exports import describe
+
+    async with started(config) as tools:
+        servers = {server["name"]: server for server in tools.mcp_servers.status()}
+        if only is not None and only not in servers:
+            known = ", ".join(servers) or "none"
+            raise ConfigurationError(
+                f"There is no MCP server {only!r} that is on; there are {known}"
+            )
+        found = []
+        for name, server in servers.items():
+            quarantined = {_name_of(each) for each in server.get("quarantined", ())}
+            for tool_name in server["tools"] if only in {None, name} else ():
+                told = describe(tools.registry, tools.registry[tool_name])
+                status = "quarantined" if tool_name in quarantined else told["status"]
+                found.append(_shown(name, {**told, "status": status}))
+        return found
+
+
+def _shown(server: str, told: dict[str, Any]) -> dict[str, Any]:
+    declared = [told[key] for key in ("declared_name", "description", "parameters")]
+    keys = ("name", "effect", "status", "description", "parameters")
+    shown = {key: told[key] for key in keys}
+    tokens = len(json.dumps(declared, ensure_ascii=False)) // _CHARACTERS_A_TOKEN
+    return {"server": server, **shown, "tokens": tokens}
+
+
+def _name_of(quarantined: Any) -> Any:
+    return quarantined.get("name") if isinstance(quarantined, dict) else quarantined
+
+
+def _parameters(schema: dict[str, Any]) -> list[str]:
+    """The names of the parameters; those that can be left out have a question mark."""
+    required = schema.get("required", [])
+    return [name if name in required else f"{name}?" for name in schema.get("properties", {})]

@@ -1,0 +1,174 @@
+"""The way to a server over HTTP: name, port, TLS; and whether it is another path that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp.doctor.finding import Finding
+from leonidas_tools.mcp.reasons import why
+from leonidas_tools.mcp.redaction import place
+from leonidas_tools.mcp.tls import tls_context, tls_reason
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from leonidas_tools.settings.mcp_settings import MCPServerSettings
+
+_SECONDS = 10.0
+_OTHER_PATHS = ("/mcp", "/sse", "/mcp/", "/")
+_HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "leonidas-tools", "version": "0"},
+    },
+}
+
+
+async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[Finding]:
+    """Looks up the host, connects, and speaks TLS; stops at the first that fails.
+
+    Args:
+        settings: The server's settings, with a url.
+    """
+    parts = urlsplit(str(settings.url))
+    host = str(parts.hostname)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    proxy = getproxies().get(parts.scheme)
+    if proxy and not proxy_bypass(host):
+        yield Finding(step="proxy", outcome="ok", message=f"{place(proxy)}, as the system says")
+        return
+    for look in (_name, _port):
+        finding = await look(host, port)
+        yield finding
+        if finding.outcome == "failed":
+            return
+    if parts.scheme == "https":
+        yield await _tls(settings, host, port)
+
+
+async def elsewhere(settings: MCPServerSettings) -> str | None:
+    """Another address of the same host where an MCP server answers.
+
+    Args:
+        settings: The server's settings, with a url.
+    """
+    parts = urlsplit(str(settings.url))
+    try:
+        context = await tls_context(settings)
+    except ConfigurationError:
+        return None
+    async with httpx2.AsyncClient(
+        verify=context, timeout=_SECONDS, headers=dict(settings.headers)
+    ) as client:
+        for path in _OTHER_PATHS:
+            url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+            if path != parts.path and await _speaks_mcp(client, url):
+                return place(url)
+    return None
+
+
+async def _name(host: str, port: int) -> Finding:
+    begun = time.perf_counter()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )
+    except (OSError, TimeoutError):
+        return Finding(
+            step="name",
+            outcome="failed",
+            message=f"{host!r} is not known",
+            hint="correct the host of the url; or see to the network, a VPN perhaps",
+        )
+    addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in found))
+    return Finding(
+        step="name", outcome="ok", message=addresses, seconds=time.perf_counter() - begun
+    )
+
+
+async def _port(host: str, port: int) -> Finding:
+    begun = time.perf_counter()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        return Finding(
+            step="connection",
+            outcome="failed",
+            message=f"nothing answers on port {port} within {_SECONDS:g} s",
+            hint="a firewall may be in between",
+        )
+    except OSError as error:
+        return Finding(
+            step="connection",
+            outcome="failed",
+            message=f"port {port}: {why(error)}",
+            hint="start the server, or correct the port of the url",
+        )
+    writer.close()
+    return Finding(
+        step="connection",
+        outcome="ok",
+        message=f"port {port} answers",
+        seconds=time.perf_counter() - begun,
+    )
+
+
+async def _tls(settings: MCPServerSettings, host: str, port: int) -> Finding:
+    begun = time.perf_counter()
+    try:
+        context = await tls_context(settings)
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except ConfigurationError as error:
+        return Finding(step="TLS", outcome="failed", message=error.message)
+    except ssl.SSLError as error:
+        message, _, hint = tls_reason(error).partition("; ")
+        return Finding(step="TLS", outcome="failed", message=message, hint=hint or None)
+    except (OSError, TimeoutError) as error:
+        return Finding(step="TLS", outcome="failed", message=why(error))
+    certificate = writer.get_extra_info("peercert") or {}
+    writer.close()
+    until = certificate.get("notAfter")
+    return Finding(
+        step="TLS",
+        outcome="ok",
+        message="the certificate is trusted" + (f", and good until {until}" if until else ""),
+        seconds=time.perf_counter() - begun,
+    )
+
+
+async def _speaks_mcp(client: httpx2.AsyncClient, url: str) -> bool:
+    headers = {"Accept": "application/json, text/event-stream"}
+    try:
+        if url.endswith("/sse"):
+            async with client.stream("GET", url, headers=headers) as response:
+                return _is_stream(response)
+        async with client.stream("POST", url, json=_HELLO, headers=headers) as response:
+            kind = response.headers.get("content-type", "")
+            if _is_stream(response):
+                return True
+            if not kind.startswith("application/json"):
+                return False
+            return b'"jsonrpc"' in await response.aread()
+    except httpx2.HTTPError:
+        return False
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    kind = response.headers.get("content-type", "")
+    return response.is_success and kind.startswith("text/event-stream")

@@ -1,0 +1,108 @@
+"""What can be seen of a command before it is started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leonidas_tools.mcp.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leonidas_tools.settings.mcp_settings import MCPServerSettings
+
+_NODE = "install Node.js, which brings it: https://nodejs.org"
+_UV = "install uv, which brings it: https://docs.astral.sh/uv"
+_INSTALL = {
+    "npx": _NODE,
+    "npm": _NODE,
+    "node": _NODE,
+    "uvx": _UV,
+    "uv": _UV,
+    "bunx": "install Bun, which brings it: https://bun.sh",
+    "deno": "install Deno: https://deno.com",
+    "docker": "install Docker, and see that it runs",
+    "pipx": "install it: python -m pip install pipx",
+    "python": "write python3, or ${LEONIDAS_PYTHON} for the Python that runs Leonidas",
+    "python3": "install Python, or write ${LEONIDAS_PYTHON} for the one that runs Leonidas",
+}
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".jar")
+
+
+def before_start(settings: MCPServerSettings) -> Iterator[Finding]:
+    """Looks at the directory, the command, its arguments and its variables.
+
+    Args:
+        settings: The server's settings, with a command.
+    """
+    cwd = settings.cwd
+    if cwd is not None and not Path(cwd).is_dir():
+        yield Finding(
+            step="directory",
+            outcome="failed",
+            message=f"{cwd!r} is not there" if not Path(cwd).exists() else f"{cwd!r} is a file",
+            hint="correct `cwd`; a relative path counts from where Leonidas is started",
+        )
+        return
+    yield _command(settings)
+    yield from _arguments(settings)
+    yield from _variables(settings)
+
+
+def _command(settings: MCPServerSettings) -> Finding:
+    command = str(settings.command)
+    path = settings.env.get("PATH", os.environ.get("PATH", os.defpath))
+    found = shutil.which(command, path=path)
+    if found is not None:
+        return Finding(step="command", outcome="ok", message=f"{command} is {found}")
+    if os.sep in command:
+        exists = Path(command).exists()
+        return Finding(
+            step="command",
+            outcome="failed",
+            message=f"{command!r} " + ("cannot be executed" if exists else "is not there"),
+            hint=f"make it executable: chmod +x {command}" if exists else "correct the path",
+        )
+    name = Path(command).name.lower()
+    missing = f"{command!r} is in no folder of PATH: {path}"
+    if any(character.isspace() for character in command):
+        hint = "a command is one word: put the others under `args`"
+    else:
+        hint = _INSTALL.get(name, "install it, or write its whole path")
+    return Finding(step="command", outcome="failed", message=missing, hint=hint)
+
+
+def _arguments(settings: MCPServerSettings) -> Iterator[Finding]:
+    name = Path(str(settings.command)).name.lower()
+    if name == "npx" and not {"-y", "--yes"} & set(settings.args):
+        yield Finding(
+            step="arguments",
+            outcome="note",
+            message="npx asks before it installs a package, and nobody is there to answer",
+            hint="put -y in front of the package",
+        )
+    script = next((a for a in settings.args if not a.startswith("-")), None)
+    if script is not None and script.endswith(_SCRIPTS):
+        place = Path(settings.cwd or ".") / script
+        if name.startswith(("python", "node", "bash", "sh")) and not place.exists():
+            where = Path(settings.cwd or ".").resolve()
+            yield Finding(
+                step="arguments",
+                outcome="failed",
+                message=f"there is no file {script!r} in {where}",
+                hint="write its whole path, or the folder it is in under `cwd`",
+            )
+
+
+def _variables(settings: MCPServerSettings) -> Iterator[Finding]:
+    empty = sorted(name for name, value in settings.env.items() if not value.strip())
+    if empty:
+        yield Finding(
+            step="environment",
+            outcome="note",
+            message=f"{', '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty",
+            hint="set it where Leonidas is started, or in .env",
+        )

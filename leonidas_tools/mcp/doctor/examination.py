@@ -1,0 +1,199 @@
+"""All that a server needs, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.mcp.connection import Connection
+from leonidas_tools.mcp.definitions import Definitions
+from leonidas_tools.mcp.doctor.address import elsewhere, on_the_way
+from leonidas_tools.mcp.doctor.command import before_start
+from leonidas_tools.mcp.doctor.finding import Finding
+from leonidas_tools.mcp.doctor.hints import hint_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import mcp_types
+
+    from leonidas_tools.settings.mcp_settings import MCPServerSettings
+
+_ELSEWHERE = ("HTTP 404", "HTTP 405", "HTTP 400", "a web page", "does not follow the protocol")
+
+
+Report: TypeAlias = "Callable[[Finding], None]"
+
+
+async def examine(
+    name: str, settings: MCPServerSettings, report: Report, *, call: bool = True
+) -> bool:
+    """Looks at all that a server needs, in the order it is needed; ends with what fails.
+
+    Args:
+        name: The server's name.
+        settings: Its settings.
+        report: Told each finding, as it is found.
+        call: Whether to call one of its tools, one that only reads and needs no arguments.
+
+    Returns:
+        Whether the server works.
+    """
+    if not settings.enabled:
+        report(
+            Finding(
+                step="settings",
+                outcome="note",
+                message="it is switched off",
+                hint="set `enabled: true` to have it used",
+            )
+        )
+    async for finding in _before(settings):
+        report(finding)
+        if finding.outcome == "failed":
+            return False
+    return await _Patient(name, settings, report).works(call=call)
+
+
+async def _before(settings: MCPServerSettings) -> AsyncIterator[Finding]:
+    if settings.command is None:
+        async for finding in on_the_way(settings):
+            yield finding
+    else:
+        for finding in before_start(settings):
+            yield finding
+
+
+class _Patient:
+    """A server that is connected to, once."""
+
+    def __init__(self, name: str, settings: MCPServerSettings, report: Report) -> None:
+        self._name = name
+        self._settings = settings
+        self._report = report
+        self._connection = Connection(name, settings)
+        self._step = "start" if settings.command is not None else "protocol"
+
+    async def works(self, *, call: bool) -> bool:
+        connection = self._connection
+        try:
+            async with asyncio.timeout(connection.limit_seconds) as guard, connection:
+                self._report(self._connected())
+                self._step = "tools"
+                tools = await connection.tools()
+                await self._list(tools)
+                self._step = "ping"
+                self._report(await self._ping())
+                guard.reschedule(None)
+                if not call:
+                    return True
+                answered = await self._called(tools)
+                self._report(answered)
+                return answered.outcome != "failed"
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what is to be told
+            failure = error
+        self._report(await self._failed(failure))
+        return False
+
+    def _connected(self) -> Finding:
+        status = self._connection.status
+        version = status["protocol_version"]
+        era = "without sessions" if version in MODERN_PROTOCOL_VERSIONS else "with a session"
+        return Finding(
+            step=self._step,
+            outcome="ok",
+            message=f"it speaks MCP {version}, {era}",
+            seconds=status["connect_seconds"],
+        )
+
+    async def _list(self, tools: list[mcp_types.Tool]) -> None:
+        warnings = _Warnings()
+        logger = logging.getLogger("leonidas_tools.mcp")
+        logger.addHandler(warnings)
+        try:
+            usable = await Definitions(self._name, _never_called).read(tools)
+        finally:
+            logger.removeHandler(warnings)
+        names = ", ".join(tool.name for tool in tools)
+        message = f"{len(usable)} can be used: {names}" if usable else "it has none"
+        self._report(Finding(step="tools", outcome="ok" if usable else "note", message=message))
+        for text in warnings.texts:
+            self._report(Finding(step="tools", outcome="note", message=text))
+
+    async def _ping(self) -> Finding:
+        begun = time.perf_counter()
+        await self._connection.ping()
+        return Finding(
+            step="ping", outcome="ok", message="it answers", seconds=time.perf_counter() - begun
+        )
+
+    async def _called(self, tools: list[mcp_types.Tool]) -> Finding:
+        tool = next((each for each in tools if _is_harmless(each)), None)
+        if tool is None:
+            return Finding(
+                step="call",
+                outcome="ok",
+                message="none was made: no tool says that it only reads, and needs no arguments",
+            )
+        begun = time.perf_counter()
+        seconds = self._connection.limit_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._connection.call(
+                    tool.name, {}, _no_progress, once=False, seconds=seconds
+                )
+        except ToolError as error:
+            return Finding(step="call", outcome="failed", message=f"{tool.name}: {error.message}")
+        except TimeoutError:
+            message = f"{tool.name} gave no answer within {seconds:g} s"
+            return Finding(step="call", outcome="failed", message=message)
+        refused = " with a refusal" if answer.is_error else ""
+        return Finding(
+            step="call",
+            outcome="note" if answer.is_error else "ok",
+            message=f"{tool.name} answers{refused}",
+            seconds=time.perf_counter() - begun,
+        )
+
+    async def _failed(self, error: Exception) -> Finding:
+        reason, words = self._connection.why(error), self._connection.last_words
+        if self._settings.command is not None:
+            hint = hint_for(self._settings, words, reason)
+            return Finding(step=self._step, outcome="failed", message=reason + words, hint=hint)
+        message, _, hint = reason.partition("; ")
+        if any(text in reason for text in _ELSEWHERE):
+            other = await elsewhere(self._settings)
+            if other is not None:
+                hint = f"an MCP server answers at {other}: set that url"
+        if "needs a login" in message:
+            message, _, hint = message.partition(": ")
+        return Finding(step=self._step, outcome="failed", message=message, hint=hint or None)
+
+
+class _Warnings(logging.Handler):
+    """Keeps what is warned of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+def _is_harmless(tool: mcp_types.Tool) -> bool:
+    reads = tool.annotations is not None and bool(tool.annotations.read_only_hint)
+    return reads and not tool.input_schema.get("required")
+
+
+async def _no_progress(progress: float, total: float | None, message: str | None) -> None:
+    """Nobody is told."""
+
+
+async def _never_called(*_: Any) -> Any:
+    raise AssertionError

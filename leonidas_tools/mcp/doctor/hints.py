@@ -1,0 +1,91 @@
+"""What a server writes when it does not start → what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leonidas_tools.settings.mcp_settings import MCPServerSettings
+
+_VARIABLE = r"\b(?!ERR_)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b"
+_MISSING = r"(?i)required|missing|not set|must be|environ|provide|undefined|unset"
+_KNOWN = [
+    (
+        r"cannot import name .* from .mcp|No module named .mcp\.|module .mcp.* has no attribute",
+        (
+            "it was written for another version of the package `mcp`: install it in an "
+            "environment of its own, as `uvx PACKAGE` does"
+        ),
+    ),
+    (
+        r"No module named ['\"]?([\w.]+)",
+        "the Python that runs it lacks {0!r}: install it there, or let `uvx PACKAGE` run it",
+    ),
+    (
+        r"E404|404 Not Found - GET|is not in (?:this|the npm) registry",
+        "there is no such package: correct its name",
+    ),
+    (
+        r"not found in the package registry|No solution found when resolving",
+        "there is no such package, or none for this Python: correct its name",
+    ),
+    (
+        r"could not determine executable to run",
+        "the package has no program of its own: name it with npx -p PACKAGE PROGRAM",
+    ),
+    (
+        r"ENOTFOUND|EAI_AGAIN|Temporary failure in name resolution|error sending request",
+        (
+            "the registry of its package cannot be reached: install the package once, or see to "
+            "the network"
+        ),
+    ),
+    (
+        r"Cannot find (?:module|package) '([^']+)'",
+        "{0!r} is not there: install it, or correct the path",
+    ),
+    (
+        r"can't open file|ENOENT|No such file or directory",
+        "a path is wrong; write it in full, or set `cwd`",
+    ),
+    (r"EACCES|Permission denied", "it may not read or run something: see the lines above"),
+    (r"EADDRINUSE|[Aa]ddress already in use", "a port is taken: end the other program"),
+    (r"(?im)^\s*usage:", "it wants other arguments: see its usage above"),
+]
+_OLD = r"SyntaxError: Unexpected|requires? (?:a )?(?:newer )?[Nn]ode|Unsupported engine|EBADENGINE"
+
+
+def hint_for(settings: MCPServerSettings, words: str, reason: str) -> str | None:
+    """What to do about a server over stdio that does not start, if that can be told.
+
+    Args:
+        settings: Its settings.
+        words: What it wrote.
+        reason: Why it is down.
+
+    Example:
+        >>> from leonidas_tools.settings.models import MCPServerSettings
+        >>> hint_for(MCPServerSettings(command="x"), "Error: BRAVE_API_KEY is required", "ended")
+        'set BRAVE_API_KEY under `env`: `BRAVE_API_KEY: ${BRAVE_API_KEY}`'
+    """
+    if "no MCP message" in words:
+        return (
+            "what it prints on standard output must be messages of the protocol: have it print all "
+            "else on standard error; or it is no MCP server"
+        )
+    if re.search(_OLD, words):
+        return "it needs a newer Node.js: https://nodejs.org"
+    variable = re.search(_VARIABLE, words)
+    if variable is not None and re.search(_MISSING, words) is not None:
+        return f"set {variable[0]} under `env`: `{variable[0]}: ${{{variable[0]}}}`"
+    for pattern, hint in _KNOWN:
+        if (found := re.search(pattern, words)) is not None:
+            return hint.format(*found.groups())
+    if "no answer in time" in reason:
+        waits = settings.command is not None and settings.command.rpartition("/")[2] == "npx"
+        more = "; npx may wait for an answer: put -y in front" if waits else ""
+        return f"is it a server that speaks MCP over stdio? If it is slow, raise `timeout`{more}"
+    if "code 0" in reason or reason.endswith("ended"):
+        return "it ended by itself: it may want an argument, such as `stdio`"
+    return None

@@ -1,0 +1,145 @@
+"""`leonidas mcp add`, `remove`, `import`: servers into the settings file and out."""
+
+import json
+
+import pytest
+import yaml
+
+from leonidas_tools.cli import mcp
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp.places import data_file
+
+OWN = """\
+version: 1  # the format
+
+# What Leonidas may use.
+mcp_servers:
+  time:          # the clock
+    command: uvx
+    args: [mcp-server-time]
+"""
+
+
+@pytest.fixture
+def run(invoke, settings):
+    settings.write_text(OWN)
+    return lambda *arguments: invoke(mcp.commands(), *arguments, "--config", settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "server"),
+    [
+        (
+            ["--", "npx", "-y", "server-files", "--root", "/work"],
+            {"command": "npx", "args": ["-y", "server-files", "--root", "/work"]},
+        ),
+        (
+            ["--env", "A=b=c", "--cwd", "/work", "--", "run"],
+            {"command": "run", "env": {"A": "b=c"}, "cwd": "/work"},
+        ),
+        (
+            ["https://host/mcp", "-H", "X-A: b:c", "--transport", "sse", "--login"],
+            {
+                "url": "https://host/mcp",
+                "headers": {"X-A": "b:c"},
+                "transport": "sse",
+                "auth": {"grant": "authorization_code"},
+            },
+        ),
+    ],
+)
+def test_a_server_is_added_behind_the_others_and_every_comment_stays(
+    invoke, settings, arguments, server
+):
+    settings.write_text(OWN)
+    finished = invoke(mcp.commands(), "add", "new", "--config", settings, *arguments)
+    assert finished.exit_code == 0
+    assert settings.read_text().startswith(OWN)
+    assert yaml.safe_load(settings.read_text())["mcp_servers"]["new"] == server
+    assert "new was added" in finished.stdout
+
+
+def test_a_secret_is_better_a_variable_and_one_that_is_not_set_breaks_nothing(run, settings):
+    finished = run("add", "a", "http://host/mcp", "-H", "X-Api-Key: s3cret")
+    assert finished.stderr == (
+        "a: headers.X-Api-Key holds a secret as plain text; better set an environment variable "
+        "and write ${A_X_API_KEY}\n"
+    )
+    finished = run("add", "b", "http://host/mcp", "-H", "X-Api-Key: ${NO_SUCH_VARIABLE}")
+    assert finished.stderr == (
+        "set the environment variable NO_SUCH_VARIABLE, or write it to .env: it is empty\n"
+    )
+    assert "${NO_SUCH_VARIABLE:-}" in settings.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["add", "time", "http://host/mcp"], "There is an MCP server 'time' already"),
+        (["add", "new", "http://"], "url must name a host"),
+        (["remove", "tiem"], "There is no MCP server 'tiem'"),
+        (["login", "tiem"], "There is no MCP server 'tiem' in the settings; did you mean 'time'?"),
+        (["login", "time"], "The MCP server 'time' is a command: nobody logs in to it"),
+        (["test", "other"], "There is no MCP server 'other' in the settings; there are time"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(run, settings, arguments, message):
+    with pytest.raises(ConfigurationError) as error:
+        run(*arguments)
+    assert message in str(error.value)
+    assert settings.read_text() == OWN
+
+
+@pytest.mark.parametrize(
+    "arguments", [["http://host/mcp", "more"], ["http://host/mcp", "-H", "no colon"], []]
+)
+def test_wrong_usage_is_told(run, settings, arguments):
+    assert run("add", "new", *arguments).exit_code == 2
+    assert settings.read_text() == OWN
+
+
+def test_a_server_is_removed_with_its_tokens(run, settings):
+    run("add", "new", "http://host/mcp")
+    tokens = data_file("new", "tokens")
+    tokens.parent.mkdir(parents=True)
+    tokens.write_text("{}")
+    assert run("remove", "new").exit_code == 0
+    assert settings.read_text() == OWN
+    assert not tokens.exists()
+
+
+def test_without_a_file_one_is_made(invoke, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert invoke(mcp.commands(), "add", "new", "http://host/mcp").exit_code == 0
+    made = yaml.safe_load((tmp_path / "config" / "tools.yaml").read_text())
+    assert made == {"version": 1, "mcp_servers": {"new": {"url": "http://host/mcp"}}}
+
+
+def test_the_servers_of_another_program_are_taken_over(run, settings, tmp_path):
+    theirs = tmp_path / "mcp.json"
+    servers = {
+        "notes": {"httpUrl": "https://notes.example/x", "headers": {"X-Key": "${env:NO_SUCH_KEY}"}},
+        "time": {"command": "python"},
+        "odd": {"command": "${command:pick}"},
+        "off": {"command": "uvx", "disabled": True, "trust": True},
+    }
+    theirs.write_text(json.dumps({"mcpServers": servers}))
+    finished = run("import", theirs)
+    assert finished.exit_code == 1
+    assert finished.stderr.splitlines() == [
+        "off: `trust` is not taken over: say under `policies.rules` which calls need no approval",
+        "set the environment variable NO_SUCH_KEY, or write it to .env: it is empty",
+        ("odd: left out: ${command:pick} means nothing here: write what it stands for, or ${NAME}"),
+        f"time: left out: {settings} has a server of that name",
+    ]
+    assert finished.stdout == f"{settings}: notes, off taken over from {theirs}\n"
+    assert settings.read_text().startswith(OWN)
+    written = yaml.safe_load(settings.read_text())["mcp_servers"]
+    assert (written["notes"], written["off"]) == (
+        {
+            "url": "https://notes.example/x",
+            "transport": "http",
+            "headers": {"X-Key": "${NO_SUCH_KEY:-}"},
+        },
+        {"command": "uvx", "enabled": False},
+    )
