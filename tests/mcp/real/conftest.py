@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor
+from leonidas_tools.approvals.request import Decision
 from tests.mcp.conftest import MARK, SCRIPTS
 from tests.mcp.real import everything, node_servers, python_servers
 from tests.mcp.real.installing import NotInstalledError, node_server
-from tests.mcp.real.tables import Place, Table
+from tests.mcp.real.tables import Place
 
 SERVERS = {
     "time": python_servers.time,
@@ -120,17 +121,25 @@ async def table(request, place, over_http):
     """Each server in turn."""
     if request.param in SERVERS:
         return SERVERS[request.param](place)
-    return Table(settings=await over_http(request.param), rows=everything.rows())
+    return everything.everything(place, **await over_http(request.param))
+
+
+async def _ada(request):
+    """A person who gives her name, and opens what page she is sent to."""
+    return Decision.approve() if request.schema is None else Decision.edit({"name": "Ada"})
 
 
 @pytest.fixture
-async def tools(table, mark):
-    """The chain with the tools of one server, ready, and not asking anybody."""
+async def tools(table, mark, monkeypatch):
+    """The chain with the tools of one server, ready, which run unasked."""
+    for key in ("GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(key, raising=False)
     settings = dict(table.settings)
     if "command" in settings:
         settings["env"] = {**settings.get("env", {}), **mark}
     config = {"mcp_servers": {"real": settings}, "policies": {"mode": "autonomous"}}
-    async with AdvancedToolProcessor(config=config, builtin_tools=False) as tools:
+    chain = AdvancedToolProcessor(config=config, builtin_tools=False, approval=_ada)
+    async with chain as tools:
         assert await tools.ready(60), tools.mcp_servers.status()
         yield tools
 

@@ -7,14 +7,17 @@ _PNG = "image/png"
 _CITIES = ["New York", "Chicago", "Los Angeles"]
 
 
-def everything(place):
-    return Table(
-        settings={"command": "node", "args": [node_server("everything"), "stdio"]}, rows=rows()
-    )
+def everything(place, **reached):
+    """Over standard input and output, unless it says how else it is reached."""
+    by_command = {"command": "node", "args": [node_server("everything"), "stdio"]}
+    may_ask = {
+        "roots": [str(place.folder)],
+        "sampling": {"enabled": True, "model": "gemini-of-nobody"},
+    }
+    return Table(settings={**(reached or by_command), **may_ask}, rows=_rows(place))
 
 
-def rows():
-    """The same over every transport."""
+def _rows(place):
     poem = {"data": "data:text/plain,Roses%20are%20red"}
     return [
         ok("echo", {"message": "hello"}, "Echo: hello"),
@@ -33,6 +36,7 @@ def rows():
         ok("toggle-simulated-logging", {}, Like("Started simulated, random-leveled logging .*")),
         ok("toggle-subscriber-updates", {}, Like("Started simulated resource updated .*")),
         *_pictures_and_resources(poem),
+        *_asking(place),
         failed(
             "get-resource-reference",
             {"resourceId": -1},
@@ -55,6 +59,34 @@ def rows():
             "not_an_option",
             _CITIES,
             "Choose one of valid_options.",
+        ),
+    ]
+
+
+def _asking(place):
+    """What asks us while it is called: the person, a model, and where it may work."""
+    page = {"url": "https://example.org/roses", "elicitationId": "roses"}
+    return [
+        ok(
+            "trigger-elicitation-request",
+            {},
+            Like(".*User provided the requested information!\nUser inputs:\n- Name: Ada\n.*"),
+        ),
+        ok(
+            "trigger-url-elicitation",
+            page,
+            Like(r".*completed the URL elicitation flow.\nElicitation ID: roses\n.*accept.*"),
+        ),
+        ok(
+            "get-roots-list",
+            {},
+            Like(rf"Current MCP Roots \(1 total\):\n\n1. .*\n   URI: file://{place.folder}\n.*"),
+        ),
+        # There is no key for a model; the server learns only that it has failed.
+        failed(
+            "trigger-sampling-request",
+            {"prompt": "Roses are"},
+            "MCP error -32603: The model has failed.",
         ),
     ]
 
