@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.mcp.asks import Asks
-from leonidas_tools.mcp.asks.logs import ask_for_logs
 from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.errors import malformed_answer, server_down, server_lost, too_long_answer
 from leonidas_tools.mcp.health import Health
@@ -26,6 +25,7 @@ from leonidas_tools.mcp.http import HTTPServer
 from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
 from leonidas_tools.mcp.identity import client_info
 from leonidas_tools.mcp.listing import list_tools
+from leonidas_tools.mcp.offers import Offers
 from leonidas_tools.mcp.reasons import placed, reason_of
 from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.mcp.stdio import StdioServer
@@ -66,6 +66,7 @@ class Connection:
         self._name = name
         self._settings = settings
         self._asks = asks or Asks().of(name, settings)
+        self._offers = Offers(name, settings)
         self._redact = Redaction(settings)
         self._stack = AsyncExitStack()
         self._stdio: StdioServer | None = None
@@ -89,7 +90,7 @@ class Connection:
             await self._stack.aclose()
             raise
         self._connect_seconds = asyncio.get_running_loop().time() - begun
-        await ask_for_logs(self._client, self._settings.log_level)
+        await self._asks.opened(self._client)
         if self._announces_changes() and self._is_modern():
             self._watching.add(asyncio.create_task(self._listen()))
         self._watching.add(asyncio.create_task(self._watch()))
@@ -102,7 +103,7 @@ class Connection:
         traceback: TracebackType | None,
     ) -> bool:
         self._closed = True
-        self._asks.calls.close()
+        self._asks.closed()
         tasks: set[asyncio.Task[Any]] = {*self._calls, *self._watching}
         for task in self._watching:
             task.cancel()
@@ -131,7 +132,8 @@ class Connection:
         Raises:
             ConfigurationError: The pages never end.
         """
-        return await list_tools(self._client)
+        own = await list_tools(self._client)
+        return [*own, *self._offers.tools(self._client.server_capabilities)]
 
     async def call(
         self,
@@ -159,7 +161,9 @@ class Connection:
             raise server_down(self._name, self._gone)
         # In a task of its own: telling a server that hangs of a cancellation may take the client
         # seconds, which must not hold the caller.
-        call = self._client.call_tool(tool, dict(arguments), progress_callback=on_progress)
+        call = self._offers.request(self._client, tool, arguments) or self._client.call_tool(
+            tool, dict(arguments), progress_callback=on_progress
+        )
         task = asyncio.create_task(call)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)

@@ -110,6 +110,10 @@ class MCPServer:
         owner.cancel()
         await asyncio.wait({owner})
 
+    def apply(self, settings: MCPServerSettings) -> None:
+        """Applies settings that need no other connection: where the server may work."""
+        self._asks.apply(settings)
+
     async def wait_for(self, *states: ServerState) -> ServerState:
         """Waits until the server is in one of these states."""
         while self.state not in states:

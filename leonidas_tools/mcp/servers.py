@@ -90,6 +90,7 @@ class MCPServers:
         for name, settings in wanted.items():
             server = self._servers.get(name)
             if server is not None and _connects_alike(server.settings, settings):
+                server.apply(settings)
                 continue
             if server is not None:
                 self._end(server)
@@ -206,6 +207,11 @@ class _ServerTools:
 
 
 def _connects_alike(one: MCPServerSettings, other: MCPServerSettings) -> bool:
-    """Whether two settings mean the same server; settings of its tools are looked up per call."""
+    """Whether two settings mean the same server.
+
+    Settings of its tools are looked up per call, and of other directories it is told.
+    """
     plain: dict[str, Any] = {"tools": {}}
+    if one.roots and other.roots:
+        plain["roots"] = ()
     return one.model_copy(update=plain) == other.model_copy(update=plain)

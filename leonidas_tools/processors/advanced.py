@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.errors import RegistryError
     from leonidas_tools.event_stream import EventStream
+    from leonidas_tools.mcp.asks import Asks
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.store import Store
@@ -68,6 +69,7 @@ class AdvancedToolProcessor(Stage):
         builtin_tools: Whether the agent's own tools (think, set_speech_rate, …) are there too.
         policies: Policies of the user, put around every call outside all others.
         approval: Asks a person where the rules say so; by default the model asks, by voice.
+        asks: Answers what MCP servers ask of a model.
 
     Raises:
         ConfigurationError: The settings are wrong.
@@ -82,7 +84,7 @@ class AdvancedToolProcessor(Stage):
         {'status': 'ok', 'result': 3, 'retryable': False}
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
         self,
         tools: Iterable[AnyTool | Callable[..., Any]] = (),
         config: str | Path | Mapping[str, Any] | Settings | WatchedSettings | None = None,
@@ -91,6 +93,7 @@ class AdvancedToolProcessor(Stage):
         *,
         policies: Sequence[Policy] = (),
         approval: Channel | None = None,
+        asks: Asks | None = None,
     ) -> None:
         self.settings = config if isinstance(config, WatchedSettings) else WatchedSettings(config)
         self.registry = ToolRegistry() if registry is None else registry
@@ -110,7 +113,7 @@ class AdvancedToolProcessor(Stage):
         self._register(tools, builtin_tools=builtin_tools)
         ready = ReadyTools(self.registry, self.settings, None if approval else voice.keep_ready)
         self._declared = DeclaredTools(self.registry, self.settings, ready, ready.choose)
-        self.mcp_servers = MCPServers(self.registry, self.settings.current.mcp_servers)
+        self.mcp_servers = MCPServers(self.registry, self.settings.current.mcp_servers, asks)
         self._stages = self._made_stages()
         self._shared = SharedHold(self._hold)
         self._toolboxes = Toolboxes(self.registry)

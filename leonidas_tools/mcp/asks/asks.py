@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from leonidas_tools.mcp.asks.calls import Calls
 from leonidas_tools.mcp.asks.sampling import GeminiSampling, SamplingModel
 
 if TYPE_CHECKING:
+    from mcp.client.client import Client
+
     from leonidas_tools.settings.models import MCPServerSettings
 
 
@@ -44,8 +47,9 @@ class ServerAsks:
     def __init__(self, name: str, settings: MCPServerSettings, sampling: SamplingModel) -> None:
         self.calls = Calls()
         """Its calls under way."""
-        self.settings = settings
-        """What it may ask; where it may work can change while it is connected."""
+        self._settings = settings
+        self._client: Client | None = None
+        self._telling: set[asyncio.Task[None]] = set()
         self._name = name
         self._sampling = sampling
 
@@ -57,7 +61,37 @@ class ServerAsks:
         """
         from leonidas_tools.mcp.asks.roots import checked
 
-        checked(self.settings.roots)
+        checked(self._settings.roots)
+
+    async def opened(self, client: Client) -> None:
+        """Asks a server for its log, as far as it is wanted.
+
+        Args:
+            client: Is connected to it.
+        """
+        from leonidas_tools.mcp.asks.logs import ask_for_logs
+
+        self._client = client
+        await ask_for_logs(client, self._settings.log_level)
+
+    def closed(self) -> None:
+        """Takes back what is asked: the connection is gone, and no answer would arrive."""
+        self._client = None
+        self.calls.close()
+
+    def apply(self, settings: MCPServerSettings) -> None:
+        """Applies settings that need no other connection: where the server may work.
+
+        Args:
+            settings: All its settings.
+        """
+        from leonidas_tools.mcp.asks.roots import tell_change
+
+        before, self._settings = self._settings, settings
+        if before.roots != settings.roots and self._client is not None:
+            telling = asyncio.create_task(tell_change(self._client, settings.roots))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
 
     def client_options(self) -> dict[str, Any]:
         """The options of an MCP client that answer the server; what it may not is not declared."""
@@ -66,7 +100,7 @@ class ServerAsks:
         from leonidas_tools.mcp.asks.roots import Roots
         from leonidas_tools.mcp.asks.sampling_requests import SamplingRequests
 
-        name, settings = self._name, self.settings
+        name, settings = self._name, self._settings
         options: dict[str, Any] = {}
         if settings.elicitation:
             options["elicitation_callback"] = Elicitation(name, self.calls)
@@ -75,7 +109,7 @@ class ServerAsks:
                 name, settings.sampling, self._sampling, self.calls
             )
         if settings.roots:
-            options["list_roots_callback"] = Roots(lambda: self.settings.roots)
+            options["list_roots_callback"] = Roots(lambda: self._settings.roots)
         if settings.log_level != "off":
             options["logging_callback"] = ServerLog(name, settings)
             options["log_level"] = settings.log_level

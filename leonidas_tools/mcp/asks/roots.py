@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mcp_types
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from mcp.client.client import Client
     from mcp.client.session import ClientRequestContext
+
+
+logger = logging.getLogger(__name__)
 
 
 class Roots:
@@ -34,6 +41,25 @@ class Roots:
                 for path in directories
             ]
         )
+
+
+async def tell_change(client: Client, directories: Sequence[str]) -> None:
+    """Tells a server that where it may work has changed; newer ones ask each time.
+
+    Args:
+        client: Is connected to it.
+        directories: What there is now.
+    """
+    try:
+        checked(directories)
+    except ConfigurationError as error:
+        logger.warning("In the settings of an MCP server, %s", error)
+    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return
+    try:
+        await client.session.send_notification(mcp_types.RootsListChangedNotification())
+    except MCPError as error:
+        logger.debug("A server was not told of its roots: error %s", error.code)
 
 
 def checked(directories: Iterable[str]) -> None:
