@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_TOOLS = 100_000
+_MOST_PAGES = 1_000
 _KIND = "tools"
 _REACHED_BY = {"command", "args", "cwd", "url", "transport"}
 
@@ -47,7 +48,7 @@ async def list_tools(client: Client) -> list[mcp_types.Tool]:
             return tools
         if cursor in seen:
             raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")
-        if len(seen) > _MOST_TOOLS or len(tools) > _MOST_TOOLS:
+        if len(seen) >= _MOST_PAGES or len(tools) > _MOST_TOOLS:
             raise ConfigurationError(f"lists its tools without end: {len(tools):,} so far")
         seen.add(cursor)
 

@@ -181,7 +181,8 @@ class MCPServer:
                 try:
                     await self._list(connection)
                 finally:
-                    guard.reschedule(None)
+                    if not guard.expired():
+                        guard.reschedule(None)
                 if not self._wanted.is_set():
                     self._set(ServerState.STANDBY)
                     return

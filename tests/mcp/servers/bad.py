@@ -26,89 +26,89 @@ def result(**fields):
     return {"content": [{"type": "text", "text": "fine"}], **fields}
 
 
-def message(id, **fields):
-    return json.dumps({"jsonrpc": "2.0", "id": id, **fields}).encode()
+def message(number, **fields):
+    return json.dumps({"jsonrpc": "2.0", "id": number, **fields}).encode()
 
 
-def with_id(id, inside):
-    return b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (id, inside)
+def with_id(number, inside):
+    return b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (number, inside)
 
 
-def hang(wire=None, id=None, token=None):
+def hang(wire=None, number=None, token=None):
     threading.Event().wait()
 
 
-def die(wire=None, id=None, token=None):
+def die(wire=None, number=None, token=None):
     os._exit(3)
 
 
-def garbage(wire, id, token):
+def garbage(wire, number, token):
     for line in (b"Hello!", b'{"jsonrpc": 1}', b"\xff\xfe", b"[]", b"null", b"{" * 5000):
         wire.send(line)
-    wire.send(message(id, result=result()))
+    wire.send(message(number, result=result()))
 
 
-def half(wire, id, token):
-    wire.send(with_id(id, b'{"content": [{"type": "te'))
+def half(wire, number, token):
+    wire.send(with_id(number, b'{"content": [{"type": "te'))
 
 
-def half_then_die(wire, id, token):
-    wire.write(with_id(id, b'{"content": [{"type": "te')[:-1])
+def half_then_die(wire, number, token):
+    wire.write(with_id(number, b'{"content": [{"type": "te')[:-1])
     die()
 
 
-def wrong_id(wire, id, token):
-    for wrong in (id + 1000, "someone", None):
+def wrong_id(wire, number, token):
+    for wrong in (number + 1000, "someone", None):
         wire.send(message(wrong, result=result()))
 
 
-def twice(wire, id, token):
-    wire.send(message(id, result=result()))
-    wire.send(message(id, result={"content": [{"type": "text", "text": "again"}]}))
+def twice(wire, number, token):
+    wire.send(message(number, result=result()))
+    wire.send(message(number, result={"content": [{"type": "text", "text": "again"}]}))
 
 
 def huge(before, after):
-    def send(wire, id, token):
-        wire.write(before % id if b"%d" in before else before)
+    def send(wire, number, token):
+        wire.write(before % number if b"%d" in before else before)
         for _ in range(HUGE // len(PIECE)):
             wire.write(PIECE)
-        wire.write(after % id if b"%d" in after else after)
+        wire.write(after % number if b"%d" in after else after)
         wire.end()
 
     return send
 
 
-def flood(wire, id, token):
+def flood(wire, number, token):
     log = {"level": "error", "logger": "bad", "data": "flood " * 10}
-    for number in range(5000):
-        progress = {"progressToken": token, "progress": number}
+    for step in range(5000):
+        progress = {"progressToken": token, "progress": step}
         for method, params in (
             ("notifications/progress", progress),
             ("notifications/message", log),
         ):
             notice = {"jsonrpc": "2.0", "method": method, "params": params}
             wire.send(json.dumps(notice).encode())
-    wire.send(message(id, result=result()))
+    wire.send(message(number, result=result()))
 
 
-def flood_stderr(wire, id, token):
+def flood_stderr(wire, number, token):
     for _ in range(20):
         os.write(2, PIECE)
-    wire.send(message(id, result=result()))
+    wire.send(message(number, result=result()))
 
 
-def close_stdin(wire, id, token):
+def close_stdin(wire, number, token):
     os.close(0)
     hang()
 
 
-def close_stdout(wire, id, token):
+def close_stdout(wire, number, token):
     os.close(1)
     hang()
 
 
 def answer_with(inside):
-    return lambda wire, id, token: wire.send(with_id(id, inside))
+    return lambda wire, number, token: wire.send(with_id(number, inside))
 
 
 MISDEEDS = {
@@ -150,7 +150,8 @@ def tools():
 
 
 def nested(levels):
-    return b'{"properties": {"a": ' * levels + b"{}" + b"}}" * levels
+    level = b'{"type": "object", "properties": {"a": '
+    return level * levels + b"{}" + b"}}" * levels
 
 
 def doubling(levels):
@@ -176,8 +177,8 @@ BOMBS = {
 
 
 def answer(request, wire):
-    id, method = request.get("id"), request.get("method")
-    if id is None:
+    number, method = request.get("id"), request.get("method")
+    if number is None:
         return
     if MODE in {"never_initialize"} or (MODE == "never_list" and method == "tools/list"):
         hang()
@@ -186,7 +187,7 @@ def answer(request, wire):
     if method == "initialize":
         wire.send(
             message(
-                id,
+                number,
                 result={
                     "protocolVersion": "2025-06-18",
                     "capabilities": {"tools": {}},
@@ -195,22 +196,22 @@ def answer(request, wire):
             )
         )
     elif method == "ping":
-        wire.send(message(id, result={}))
+        wire.send(message(number, result={}))
     elif method == "tools/list":
-        page = {"nextCursor": str(id)} if MODE == "endless_list" else {}
+        page = {"nextCursor": str(number)} if MODE == "endless_list" else {}
         if MODE == "huge_list":
-            MISDEEDS["huge"](wire, id, None)
+            MISDEEDS["huge"](wire, number, None)
         else:
-            wire.send(message(id, result={"tools": tools(), **page}))
+            wire.send(message(number, result={"tools": tools(), **page}))
     elif method == "tools/call":
         called = request["params"]["name"]
         if called == "bad" and MODE in MISDEEDS:
-            MISDEEDS[MODE](wire, id, request["params"].get("_meta", {}).get("progressToken"))
+            MISDEEDS[MODE](wire, number, request["params"].get("_meta", {}).get("progressToken"))
         else:
             text = str(os.getpid()) if called == "pid" else "fine"
-            wire.send(message(id, result={"content": [{"type": "text", "text": text}]}))
+            wire.send(message(number, result={"content": [{"type": "text", "text": text}]}))
     else:
-        wire.send(message(id, error={"code": -32601, "message": "Method not found"}))
+        wire.send(message(number, error={"code": -32601, "message": "Method not found"}))
 
 
 class Pipe:
@@ -253,7 +254,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_error(405)
 
-    do_DELETE = do_GET
+    do_DELETE = do_GET  # noqa: N815 - the name that http.server looks for
 
     def begin(self):
         self.begun = True
