@@ -109,7 +109,7 @@ class Guard:
             self._app = CORSMiddleware(
                 self._app,
                 allow_origins=access.origins,
-                allow_methods=("GET", "POST", "DELETE"),
+                allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
                 allow_headers=("*",),
                 expose_headers=("Mcp-Session-Id",),
             )

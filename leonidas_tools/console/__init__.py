@@ -1,0 +1,6 @@
+"""What a web page can ask of the tools and tell them."""
+
+from leonidas_tools.console.preferences import preferences_app
+from leonidas_tools.mcp_server import HTTPAccess
+
+__all__ = ["HTTPAccess", "preferences_app"]

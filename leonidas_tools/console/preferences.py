@@ -1,0 +1,121 @@
+"""The preferences of users over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.routing import Route, Router
+
+from leonidas_tools.errors import ConfigurationError, StaleVersionError, StoreError
+from leonidas_tools.mcp_server.guard import Guard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+    from leonidas_tools.mcp_server import HTTPAccess
+    from leonidas_tools.store import Preferences
+    from leonidas_tools.store.preferences import PreferenceTable
+
+_MOST_BYTES = 1 << 20
+
+
+def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp:
+    """An ASGI app by which preferences are read and written: `tools.store.preferences` over HTTP.
+
+    `GET /preferences/USER` answers `{"user", "values", "version", "updated"}`. `PUT` replaces the
+    values, `PATCH` changes some as RFC 7396 has it (`null` takes one away); both answer as `GET`
+    does. `If-Match` with the version that was read refuses (412) what would undo the change of
+    another. Values that the library could not read are refused (422). What is written holds at
+    once in the sessions of the tools that have this store.
+
+    Args:
+        preferences: Where they are kept.
+        access: Who may speak to the app. Whoever has the token may say how much the agent does by
+            itself, for every user: so there has to be one.
+
+    Raises:
+        ConfigurationError: There is no token.
+
+    Example:
+        >>> from leonidas_tools.console import HTTPAccess
+        >>> from leonidas_tools.store import Store
+        >>> app = preferences_app(Store("kept.db").preferences, HTTPAccess(token="s3cret"))
+    """
+    if access.token is None:
+        raise ConfigurationError("Preferences are served only with a token: give one")
+    endpoint = _Preferences(preferences)
+    route = Route("/preferences/{user}", endpoint.answer, methods=["GET", "PUT", "PATCH"])
+    return Guard(_Spoken(Router([route])), access)
+
+
+class _Preferences:
+    def __init__(self, preferences: PreferenceTable) -> None:
+        self._preferences = preferences
+
+    async def answer(self, request: Request) -> Response:
+        """Answers one request."""
+        try:
+            found = await self._asked(request)
+        except StaleVersionError as error:
+            raise HTTPException(412, str(error)) from error
+        except StoreError as error:  # its words name the place of the store
+            raise HTTPException(503, "The store cannot be used now: try again later") from error
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from error
+        return JSONResponse(found.to_json(), headers={"ETag": f'"{found.version}"'})
+
+    async def _asked(self, request: Request) -> Preferences:
+        user = request.path_params["user"]
+        if request.method in ("GET", "HEAD"):
+            return await self._preferences.read(user)
+        version, values = _version(request), await _body(request)
+        if request.method == "PUT":
+            return await self._preferences.write(user, values, version=version)
+        return await self._preferences.patch(user, values, version=version)
+
+
+class _Spoken:
+    """Says what is wrong as JSON."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except HTTPException as error:
+            told = JSONResponse({"error": error.detail}, error.status_code, error.headers)
+            await told(scope, receive, send)
+
+
+def _version(request: Request) -> int | None:
+    said = request.headers.get("if-match")
+    if said is None or said.strip() == "*":
+        return None
+    text = said.strip().removeprefix("W/").strip('"')
+    if not (text.isascii() and text.isdecimal()):
+        raise HTTPException(400, 'If-Match is the version that was read, such as "3"')
+    return int(text)
+
+
+async def _body(request: Request) -> Mapping[str, Any]:
+    """What is to be written, of bounded length."""
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > _MOST_BYTES:
+            raise HTTPException(413, f"Preferences are at most {_MOST_BYTES} bytes")
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The body is no JSON") from None
+    if not isinstance(values, dict):
+        raise HTTPException(400, "The body is a JSON object: preferences by name")
+    return values
