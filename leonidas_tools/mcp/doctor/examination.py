@@ -151,7 +151,7 @@ class _Patient:
             return Finding(step="call", outcome="failed", message=f"{tool.name}: {error.message}")
         except TimeoutError:
             message = f"{tool.name} gave no answer within {seconds:g} s"
-            return Finding(step="call", outcome="failed", message=message)
+            return Finding(step="call", outcome="note", message=message)
         refused = " with a refusal" if answer.is_error else ""
         return Finding(
             step="call",

@@ -74,6 +74,10 @@ def hint_for(settings: MCPServerSettings, words: str, reason: str) -> str | None
             "what it prints on standard output must be messages of the protocol: have it print all "
             "else on standard error; or it is no MCP server"
         )
+    return _of_words(words) or _of_ending(settings, reason)
+
+
+def _of_words(words: str) -> str | None:
     if re.search(_OLD, words):
         return "it needs a newer Node.js: https://nodejs.org"
     variable = re.search(_VARIABLE, words)
@@ -82,10 +86,14 @@ def hint_for(settings: MCPServerSettings, words: str, reason: str) -> str | None
     for pattern, hint in _KNOWN:
         if (found := re.search(pattern, words)) is not None:
             return hint.format(*found.groups())
+    return None
+
+
+def _of_ending(settings: MCPServerSettings, reason: str) -> str | None:
     if "no answer in time" in reason:
-        waits = settings.command is not None and settings.command.rpartition("/")[2] == "npx"
+        waits = str(settings.command).rpartition("/")[2] == "npx"
         more = "; npx may wait for an answer: put -y in front" if waits else ""
         return f"is it a server that speaks MCP over stdio? If it is slow, raise `timeout`{more}"
-    if "code 0" in reason or reason.endswith("ended"):
+    if "code 0" in reason:
         return "it ended by itself: it may want an argument, such as `stdio`"
     return None

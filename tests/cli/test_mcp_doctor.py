@@ -1,0 +1,292 @@
+"""`leonidas mcp test`: exactly why a server does not work, and what to do about it."""
+
+import asyncio
+import json
+import shutil
+import socket
+import sys
+import textwrap
+
+import pytest
+import yaml
+from mcp.server.mcpserver import MCPServer
+
+from leonidas_tools.cli import mcp
+from tests.mcp.certificates import Authority
+from tests.mcp.logins import Guarded, Listener, browse
+
+SH = shutil.which("sh")
+
+
+@pytest.fixture
+def examine(invoke, settings):
+    """Examines a server: its exit code, and the steps by outcome, message and hint."""
+
+    def run(server, *options):
+        settings.write_text(yaml.safe_dump({"version": 1, "mcp_servers": {"it": server}}))
+        finished = invoke(mcp.commands(), "test", "it", "--json", "--config", settings, *options)
+        told = json.loads(finished.stdout)
+        assert told["server"] == "it"
+        assert told["ok"] == (finished.exit_code == 0)
+        return finished.exit_code, told["steps"]
+
+    return run
+
+
+def speaking(text):
+    """A server over stdio that is this text of Python."""
+    return {"command": sys.executable, "args": ["-c", textwrap.dedent(text)], "timeout": 30}
+
+
+WORKING = """
+    import mcp_types
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("working")
+
+    @server.tool(annotations=mcp_types.ToolAnnotations(read_only_hint=True))
+    async def look() -> str:
+        return "seen"
+
+    @server.tool()
+    async def change(what: str) -> str:
+        raise SystemExit
+
+    server.run()
+"""
+
+
+def test_a_server_that_works_is_followed_to_a_call(examine):
+    code, steps = examine(speaking(WORKING))
+    assert (code, [(step["step"], step["outcome"]) for step in steps]) == (
+        0,
+        [(name, "ok") for name in ("command", "start", "tools", "ping", "call")],
+    )
+    assert steps[2]["message"] == "2 can be used: look, change"
+    assert steps[4]["message"] == "look answers"
+    assert all(steps[index]["seconds"] > 0 for index in (1, 3, 4))
+
+
+def test_no_tool_is_called_where_that_is_not_wanted(examine):
+    code, steps = examine(speaking(WORKING), "--no-call")
+    assert (code, steps[-1]["step"]) == (0, "ping")
+
+
+def test_a_tool_that_cannot_be_used_is_told(examine, mark_of_listing):
+    code, steps = examine(mark_of_listing)
+    notes = [step["message"] for step in steps if step["outcome"] == "note"]
+    assert code == 0
+    assert any("the tool 'broken' is left out" in note for note in notes)
+
+
+@pytest.fixture
+def mark_of_listing(tmp_path):
+    from tests.mcp.conftest import script
+
+    tools = tmp_path / "tools"
+    tools.write_text('good\nbroken {"type": "object", "properties": {"a": {"type": "text"}}}')
+    return script("listing.py", tools)
+
+
+def sh(text, **more):
+    return {"command": SH, "args": ["-c", text], "timeout": 20, **more}
+
+
+FAILING = {
+    "the command is missing": (
+        {"command": "no-such-command"},
+        "command",
+        "'no-such-command' is in no folder of PATH: ",
+        "install it, or write its whole path",
+    ),
+    "Node is missing": (
+        {"command": "npx", "args": ["-y", "x"], "env": {"PATH": "/nowhere"}},
+        "command",
+        "'npx' is in no folder of PATH: /nowhere",
+        "install Node.js, which brings it: https://nodejs.org",
+    ),
+    "uv is missing": (
+        {"command": "uvx", "args": ["x"], "env": {"PATH": "/nowhere"}},
+        "command",
+        "'uvx' is in no folder of PATH: /nowhere",
+        "install uv, which brings it: https://docs.astral.sh/uv",
+    ),
+    "the command holds its arguments": (
+        {"command": "python -m mcp_server_time"},
+        "command",
+        "'python -m mcp_server_time' is in no folder of PATH: ",
+        "a command is one word: put the others under `args`",
+    ),
+    "the directory is missing": (
+        {"command": SH, "cwd": "/no/such"},
+        "directory",
+        "'/no/such' is not there",
+        "correct `cwd`; a relative path counts from where Leonidas is started",
+    ),
+    "the script is missing": (
+        {"command": "python3", "args": ["server.py"]},
+        "arguments",
+        "there is no file 'server.py' in ",
+        "write its whole path, or the folder it is in under `cwd`",
+    ),
+    "a module is missing": (
+        {"command": sys.executable, "args": ["-m", "no_such_module"]},
+        "start",
+        "exited with code 1; it last wrote: ",
+        (
+            "the Python that runs it lacks 'no_such_module': install it there, or let `uvx "
+            "PACKAGE` run it"
+        ),
+    ),
+    "it is for another version of mcp": (
+        {"command": sys.executable, "args": ["-c", "from mcp.types import NoSuchThing"]},
+        "start",
+        "exited with code 1; it last wrote: ",
+        (
+            "it was written for another version of the package `mcp`: install it in an "
+            "environment of its own, as `uvx PACKAGE` does"
+        ),
+    ),
+    "a variable is missing": (
+        sh("echo 'Error: BRAVE_API_KEY environment variable is required' >&2; exit 1"),
+        "start",
+        "exited with code 1; it last wrote: ",
+        "set BRAVE_API_KEY under `env`: `BRAVE_API_KEY: ${BRAVE_API_KEY}`",
+    ),
+    "the package is missing": (
+        sh("echo 'npm error code E404' >&2; exit 1"),
+        "start",
+        "exited with code 1; it last wrote: npm error code E404",
+        "there is no such package: correct its name",
+    ),
+    "it prints on standard output": (
+        sh("echo 'Server is running'"),
+        "start",
+        "exited with code 0; it printed 'Server is running', which is no MCP message",
+        (
+            "what it prints on standard output must be messages of the protocol: have it print "
+            "all else on standard error; or it is no MCP server"
+        ),
+    ),
+    "it ends": (
+        sh("exit 0"),
+        "start",
+        "exited with code 0",
+        "it ended by itself: it may want an argument, such as `stdio`",
+    ),
+    "it says nothing": (
+        sh("exec cat > /dev/null", timeout=0.5),
+        "start",
+        "no answer in time",
+        "is it a server that speaks MCP over stdio? If it is slow, raise `timeout`",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_a_command_that_is_no_server_is_told_why(examine, case):
+    server, step, message, hint = FAILING[case]
+    code, steps = examine(server)
+    assert code == 1
+    assert (steps[-1]["step"], steps[-1]["outcome"], steps[-1]["hint"]) == (step, "failed", hint)
+    assert steps[-1]["message"].startswith(message)
+
+
+def test_what_may_go_wrong_is_told_before(examine, tmp_path):
+    npx = tmp_path / "npx"
+    npx.write_text("#!/bin/sh\nexit 0\n")
+    npx.chmod(0o755)
+    _, steps = examine({"command": str(npx), "args": ["x"], "env": {"KEY": ""}, "enabled": False})
+    assert [(step["step"], step["outcome"]) for step in steps] == [
+        ("settings", "note"),
+        ("command", "ok"),
+        ("arguments", "note"),
+        ("environment", "note"),
+        ("start", "failed"),
+    ]
+    assert steps[2]["hint"] == "put -y in front of the package"
+
+
+@pytest.fixture
+def listening():
+    running = []
+
+    def start(**options):
+        listener, server = Listener("https" if options else "http"), MCPServer("web")
+        listener.serve(server.streamable_http_app(), **options)
+        running.append(listener)
+        return listener.url
+
+    yield start
+    for listener in running:
+        listener.close()
+
+
+def test_an_address_is_followed_from_its_name_to_the_protocol(examine, listening, tmp_path):
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server")
+    url = listening(ssl_certfile=str(certificate), ssl_keyfile=str(key))
+    code, steps = examine({"url": f"{url}/mcp", "ca_file": str(authority.file)})
+    assert (code, [step["step"] for step in steps]) == (
+        0,
+        ["name", "connection", "TLS", "protocol", "tools", "ping", "call"],
+    )
+    code, steps = examine({"url": f"{url}/mcp"})
+    assert (code, steps[-1]["step"], steps[-1]["hint"]) == (
+        1,
+        "TLS",
+        "name the signer's in `ca_file`",
+    )
+
+
+def test_a_wrong_path_is_told_with_the_right_one(examine, listening):
+    url = listening()
+    code, steps = examine({"url": f"{url}/api"})
+    assert (code, steps[-1]["step"], steps[-1]["hint"]) == (
+        1,
+        "protocol",
+        f"an MCP server answers at {url}/mcp: set that url",
+    )
+
+
+def test_an_address_that_leads_nowhere_is_told(examine):
+    _, steps = examine({"url": "http://no-such-host.invalid/mcp"})
+    assert (steps[-1]["step"], steps[-1]["message"]) == (
+        "name",
+        "'no-such-host.invalid' is not known",
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    _, steps = examine({"url": f"http://127.0.0.1:{port}/mcp"})
+    assert steps[-1]["message"] == f"port {port}: connection refused"
+
+
+def test_a_login_is_told_and_made_from_the_command_line(examine, invoke, settings, monkeypatch):
+    guarded = Guarded()
+    try:
+        server = guarded.settings()
+        _, steps = examine(server)
+        assert (steps[-1]["message"], steps[-1]["hint"]) == (
+            "needs a login",
+            "run `leonidas mcp login it`",
+        )
+        monkeypatch.setattr("webbrowser.open", lambda url: asyncio.run(browse(url)))
+        finished = invoke(mcp.commands(), "login", "it", "--config", settings)
+        assert finished.stdout == "it: logged in\n"
+        assert finished.stderr.startswith("Log in with the browser: http://127.0.0.1:")
+        code, steps = examine(server, "--no-call")
+        assert (code, steps[-1]["step"]) == (0, "ping")
+        finished = invoke(mcp.commands(), "logout", "it", "--config", settings)
+        assert finished.stdout == "it: logged out\n"
+    finally:
+        guarded.close()
+
+
+def test_people_read_the_same_in_words(invoke, settings):
+    settings.write_text(
+        yaml.safe_dump({"version": 1, "mcp_servers": {"it": {"command": "no-such-command"}}})
+    )
+    finished = invoke(mcp.commands(), "test", "it", "--config", settings)
+    assert finished.exit_code == 1
+    assert finished.stdout.startswith("failed command: 'no-such-command' is in no folder of PATH")
+    assert "what to do: install it, or write its whole path" in finished.stdout
