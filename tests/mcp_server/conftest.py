@@ -23,6 +23,7 @@ class Serving:
         self.tools = None
         self.url = None
         self.task = None
+        self._leaving = {}
 
     async def start(self, *tools, config=None, **options):
         self.tools = AdvancedToolProcessor(tools=tools, config=config)
@@ -54,10 +55,18 @@ class Serving:
             done.set()
             await asyncio.wait({task})
 
+        self._leaving[connected] = leave
+
         task = asyncio.create_task(hold())
         self._stack.push_async_callback(leave)
         await asyncio.wait({connected, task}, return_when=asyncio.FIRST_COMPLETED, timeout=SECONDS)
         return connected.result() if connected.done() else task.result()
+
+    async def leave(self, client):
+        """Closes a client's connection."""
+        for connected, leave in self._leaving.items():
+            if connected.result() is client:
+                await leave()
 
     async def post(self, body, **headers):
         """One raw request."""

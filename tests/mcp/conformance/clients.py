@@ -16,8 +16,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import httpx2
+
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.approvals.request import Decision
+from leonidas_tools.mcp.login import log_in
+from leonidas_tools.settings.models import MCPServerSettings
 
 _SECONDS = 60
 _SET_FLAGS, _UP = 0x8914, 0x1
@@ -34,6 +38,8 @@ async def played(scenario, url, told):
     """Calls every tool of the server once, the way a voice agent would."""
     name = scenario.replace("/", "-")
     server = {"url": url, "pin": "off", **_login(scenario, told)}
+    if server.get("auth", {}).get("grant") == "authorization_code":
+        await log_in(name, MCPServerSettings(**server), _browse)
     tools = AdvancedToolProcessor(
         config={"mcp_servers": {name: server}}, builtin_tools=False, approval=_yes
     )
@@ -45,6 +51,12 @@ async def played(scenario, url, told):
             if not result.ok:
                 return f"{tool.name}: {result.to_response()}"
     return ""
+
+
+async def _browse(url):
+    """A person's browser: goes where it is sent."""
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(url)
 
 
 async def _yes(_request):
