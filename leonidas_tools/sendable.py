@@ -11,7 +11,7 @@ from leonidas_tools.plain import NotPlainError, plain
 
 _LONGEST_TEXT = 4096
 _LONGEST_OPTIONS = 16_384
-_MOST_MEDIA_BYTES = 700_000
+MOST_MEDIA_BYTES = 700_000
 """As Base64 still less than the 1 MiB that a message of a Live session may hold."""
 
 
@@ -96,7 +96,7 @@ def _listed(values: Any) -> list[Any] | None:
 def _bounded_media(values: Any) -> tuple[Media, ...]:
     """As many of the pictures and sounds as a message holds."""
     kept: list[Media] = []
-    room = _MOST_MEDIA_BYTES
+    room = MOST_MEDIA_BYTES
     for media in _listed(values) or ():
         if isinstance(media, Media) and type(media.data) is bytes and len(media.data) <= room:
             room -= len(media.data)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 import mcp_types
 from mcp.client.client import Client
-from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError, ToolError
+from leonidas_tools.mcp import errors
 from leonidas_tools.mcp.asks import Asks
-from leonidas_tools.mcp.backoff import delay_seconds
-from leonidas_tools.mcp.errors import malformed_answer, server_down, server_lost, too_long_answer
+from leonidas_tools.mcp.changes import keep_subscribed
 from leonidas_tools.mcp.health import Health
 from leonidas_tools.mcp.http import HTTPServer
 from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
 from leonidas_tools.mcp.identity import client_info
 from leonidas_tools.mcp.listing import list_tools
+from leonidas_tools.mcp.news import News
 from leonidas_tools.mcp.offers import Offers
 from leonidas_tools.mcp.reasons import placed, reason_of
 from leonidas_tools.mcp.redaction import Redaction
@@ -76,7 +75,7 @@ class Connection:
             self.ping, every_seconds=settings.ping_every, limit_seconds=self.limit_seconds
         )
         self._client: Client = self._new_client()
-        self._news = asyncio.Event()
+        self._news = News()
         self._calls: set[asyncio.Task[mcp_types.CallToolResult]] = set()
         self._watching: set[asyncio.Task[None]] = set()
 
@@ -92,7 +91,7 @@ class Connection:
         self._connect_seconds = asyncio.get_running_loop().time() - begun
         await self._asks.opened(self._client)
         if self._announces_changes() and self._is_modern():
-            self._watching.add(asyncio.create_task(self._listen()))
+            self._watching.add(asyncio.create_task(keep_subscribed(self._client, self._doubt)))
         self._watching.add(asyncio.create_task(self._watch()))
         return self
 
@@ -122,9 +121,12 @@ class Connection:
 
     async def news(self) -> bool:
         """Waits until the tools should be listed again: `False` says that the server is gone."""
-        await self._news.wait()
-        self._news.clear()
+        await self._news.wait(lambda: self.lost is not None)
         return self.lost is None
+
+    def relist(self) -> None:
+        """Has `news` say that the tools should be listed again."""
+        self._news.set()
 
     async def tools(self) -> list[mcp_types.Tool]:
         """The server's tools, from all pages.
@@ -158,7 +160,7 @@ class Connection:
             ToolError: The server is gone, and something may have happened; or it refused.
         """
         if self._gone is not None:
-            raise server_down(self._name, self._gone)
+            raise errors.server_down(self._name, self._gone)
         # In a task of its own: telling a server that hangs of a cancellation may take the client
         # seconds, which must not hold the caller.
         call = self._offers.request(self._client, tool, arguments) or self._client.call_tool(
@@ -177,7 +179,7 @@ class Connection:
             raise self._tool_error(tool, error, once=once) from error
         except (RuntimeError, ValidationError) as error:
             logger.warning("MCP server %r: an answer of %r is malformed", self._name, tool)
-            raise malformed_answer(self._name, tool) from error
+            raise errors.malformed_answer(self._name, tool, once=once) from error
 
     def why(self, error: BaseException | None) -> str:
         """Why the connection could not be opened or has ended, in a few words without secrets."""
@@ -266,36 +268,21 @@ class Connection:
             else:
                 await session.send_ping()
 
-    async def _listen(self) -> None:
-        """Asks for news of the tools, which newer servers send only then (`_on_message`)."""
-        for attempt in itertools.count():
-            try:
-                async with self._client.listen(tools_list_changed=True) as changes:
-                    async for _ in changes:
-                        pass
-            except SubscriptionLost:
-                pass
-            except MCPError as error:
-                if error.code == mcp_types.METHOD_NOT_FOUND:
-                    return
-            self._doubt("the stream of changes has ended")
-            await asyncio.sleep(delay_seconds(attempt))
-
     def _tool_error(self, tool: str, error: MCPError, *, once: bool) -> ToolError:
         if error.code == TOO_LONG:
-            return too_long_answer(self._name, tool, error.message)
+            return errors.too_long_answer(self._name, tool, error.message)
         if error.code in UNREADABLE:
-            return malformed_answer(self._name, tool)
+            return errors.malformed_answer(self._name, tool, once=once)
         if error.code == SESSION_GONE:
             self.lose(error.message)
         if error.code in {NOT_SENT, SESSION_GONE}:
-            return server_down(self._name, error.message)
+            return errors.server_down(self._name, error.message)
         # Over HTTP one request may be cut off while the others go on.
         cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
         if self._gone is None and not cut_off:
             return ToolError(self._redact(error.message), reason_code="mcp_error")
         self._doubt(error.message)
-        return server_lost(self._name, self._gone or self._redact(error.message), once=once)
+        return errors.server_lost(self._name, self._gone or self._redact(error.message), once=once)
 
     @property
     def _gone(self) -> str | None:

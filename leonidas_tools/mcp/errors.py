@@ -39,18 +39,25 @@ def server_lost(name: str, reason: str, *, once: bool) -> ToolError:
     )
 
 
-def malformed_answer(name: str, tool: str) -> ToolError:
+def malformed_answer(name: str, tool: str, *, once: bool) -> ToolError:
     """The answer to a call cannot be read, or is not what the tool's description says.
 
     Args:
         name: The server's name.
         tool: The tool's name.
+        once: Whether the call may change what must not change twice.
     """
-    return ToolError(
-        f"The MCP server {name!r} answered with something that its own description of {tool!r} "
-        "does not allow.",
-        reason_code="mcp_malformed_answer",
+    said = (
+        f"The tool {tool!r} of the MCP server {name!r} has run, but answered with something that "
+        "its own description does not allow."
     )
+    if once:
+        return ToolError(
+            f"{said} It is not known what it has done.",
+            status="unknown_outcome",
+            reason_code="mcp_malformed_answer",
+        )
+    return ToolError(said, reason_code="mcp_malformed_answer")
 
 
 def too_long_answer(name: str, tool: str, what: str) -> ToolError:

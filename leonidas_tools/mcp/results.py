@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import Media, ToolResult
 from leonidas_tools.errors import ToolError
+from leonidas_tools.sendable import MOST_MEDIA_BYTES
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
 _SHOWN = ("image/", "audio/")
+_LONGEST_BLOB = 8192
 
 
 def to_result(answer: CallToolResult) -> ToolResult:
     """Turns an answer into a result.
 
     Structured content is the result if there is any, else the text. Pictures and sounds become
-    media; links and embedded resources stand under `resources`.
+    media, as many as can be sent; links and embedded resources stand under `resources`. What is
+    meant for programs (`_meta`) goes nowhere.
 
     Args:
         answer: What the server answered.
@@ -37,9 +40,11 @@ def to_result(answer: CallToolResult) -> ToolResult:
     if answer.is_error:
         message = text or "The tool failed and did not say why."
         return ToolResult.failed(message, result=answer.structured_content)
-    media = tuple(_media(answer.content))
+    media, too_long = _media(answer.content)
     value = answer.structured_content if answer.structured_content is not None else text
-    return ToolResult(result=_with_resources(value, _resources(answer.content)), media=media)
+    return ToolResult(
+        result=_with_resources(value, _resources(answer.content)), media=media, message=too_long
+    )
 
 
 def _text(content: Iterable[ContentBlock]) -> str | None:
@@ -57,13 +62,17 @@ def _with_resources(value: Any, resources: list[dict[str, Any]]) -> Any:
 
 
 def _resources(content: Iterable[ContentBlock]) -> list[dict[str, Any]]:
-    return [
-        block.model_dump(
-            mode="json", by_alias=True, exclude_none=True, exclude=_hidden_fields(block)
-        )
-        for block in content
-        if block.type in {"resource_link", "resource"}
-    ]
+    return [_resource(block) for block in content if block.type in {"resource_link", "resource"}]
+
+
+def _resource(block: ContentBlock) -> dict[str, Any]:
+    hidden = _hidden_fields(block)
+    said = block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=hidden)
+    blob = said.get("resource", {}).get("blob", "")
+    if len(blob) > _LONGEST_BLOB:  # a part of it would be of no use to anybody
+        del said["resource"]["blob"]
+        said["resource"]["size"] = len(blob) * 3 // 4
+    return said
 
 
 def _hidden_fields(block: ContentBlock) -> dict[str, Any]:
@@ -80,13 +89,33 @@ def _is_shown(block: ContentBlock) -> bool:
     return hasattr(resource, "blob") and (resource.mime_type or "").startswith(_SHOWN)
 
 
-def _media(content: Iterable[ContentBlock]) -> Iterable[Media]:
+def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | None]:
+    """The pictures and sounds, as many as can be sent, and what to say of the others."""
+    shown: list[Media] = []
+    left_out: list[str] = []
+    room = MOST_MEDIA_BYTES
+    for mime_type, data in _encoded(content):
+        if len(data) * 3 // 4 > room:  # decoding what is not sent would hold the loop
+            left_out.append(f"{mime_type} of {len(data) * 3 // 4:,} bytes")
+            continue
+        shown.append(_decoded(mime_type, data))
+        room -= len(shown[-1].data)
+    if not left_out:
+        return tuple(shown), None
+    said = (
+        f"The tool has run, but {', '.join(left_out)} is left out: all pictures and sounds of one "
+        f"answer may have {MOST_MEDIA_BYTES:,} bytes. Ask for a smaller one, or for less."
+    )
+    return tuple(shown), said
+
+
+def _encoded(content: Iterable[ContentBlock]) -> Iterator[tuple[str, str]]:
     for block in content:
         if block.type in {"image", "audio"}:
-            yield _decoded(block.mime_type, block.data)
+            yield block.mime_type, block.data
         elif block.type == "resource" and _is_shown(block):
             resource: Any = block.resource
-            yield _decoded(resource.mime_type, resource.blob)
+            yield resource.mime_type, resource.blob
 
 
 def _decoded(mime_type: str, data: str) -> Media:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.call_terms import may_repeat, seconds_of
 from leonidas_tools.mcp.definitions import AnyTool, Definitions
 from leonidas_tools.mcp.errors import server_down
+from leonidas_tools.mcp.loading import load
 from leonidas_tools.mcp.results import to_result
 
 if TYPE_CHECKING:
@@ -73,8 +72,9 @@ class MCPServer:
         self._reason = "it has not been started"
         self._on_tools = on_tools
         self._asks = (asks or Asks()).of(name, settings)
-        self._definitions = Definitions(name, self._call)
+        self._definitions = Definitions(name, settings, self._call)
         self._listed: list[mcp_types.Tool] | None = None
+        self._publishing = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._connection: Connection | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -110,15 +110,34 @@ class MCPServer:
         owner.cancel()
         await asyncio.wait({owner})
 
-    def apply(self, settings: MCPServerSettings) -> None:
-        """Applies settings that need no other connection: where the server may work."""
-        self._asks.apply(settings)
-
     async def wait_for(self, *states: ServerState) -> ServerState:
         """Waits until the server is in one of these states."""
         while self.state not in states:
             await self._changed.wait()
         return self.state
+
+    def apply(self, settings: MCPServerSettings) -> None:
+        """Applies settings that mean the same server: what is used of it, where it may work.
+
+        Args:
+            settings: The settings.
+        """
+        self._asks.apply(settings)
+        self.settings = self._definitions.settings = settings
+        if self._connection is not None:
+            self._connection.relist()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether settings, or what a person trusts, are others than when the tools were read."""
+        return self._definitions.are_stale
+
+    async def reread(self) -> None:
+        """Reads the tools anew, from the server if it is connected."""
+        if self._connection is not None:
+            self._connection.relist()
+        elif self._listed is not None:
+            await self._publish(None)
 
     def status(self) -> dict[str, Any]:
         """How the server does, as plain JSON."""
@@ -127,6 +146,7 @@ class MCPServer:
             "transport": self.settings.transport,
             "state": self.state.value,
             "calls": self._calls,
+            **self._definitions.report.status(),
         }
         if self._connection is not None:
             status |= self._connection.status
@@ -135,7 +155,7 @@ class MCPServer:
     async def _own(self) -> None:
         """Keeps the server connected until cancelled."""
         try:
-            await _load(_CONNECTION)
+            await load(_CONNECTION)
         except ImportError as error:
             self._went_down(f"the package {error.name!r} is not installed", "")
             return
@@ -211,19 +231,11 @@ class MCPServer:
             await asyncio.to_thread(KeptListing(self.name, self.settings).keep, tools)
         await self._publish(tools)
 
-    async def _publish(self, listed: list[mcp_types.Tool]) -> None:
-        self._listed = listed
-        tools = await self._definitions.read(listed)
-        most = self.settings.max_tools
-        if most is not None and len(tools) > most:
-            logger.warning(
-                "MCP server %r has %d tools, of which the first %d are used: see its max_tools",
-                self.name,
-                len(tools),
-                most,
-            )
-            tools = tools[:most]
-        self._on_tools(tools)
+    async def _publish(self, listed: list[mcp_types.Tool] | None) -> None:
+        """Tells of the tools in a listing; of those in the last one for `None`."""
+        async with self._publishing:
+            self._listed = self._listed if listed is None else listed
+            self._on_tools(await self._definitions.read(self._listed or []))
 
     async def _connected(self) -> Connection:
         """The open connection, which the first call of a lazy server opens.
@@ -285,13 +297,3 @@ class MCPServer:
         """Wakes whoever waits for the server to change."""
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-async def _load(module: str) -> None:
-    """Imports a module without holding the loop: the client library takes half a second."""
-    # Also where it seems loaded: another server may be at it, and its lock would hold the loop.
-    worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-import")
-    try:
-        await asyncio.get_running_loop().run_in_executor(worker, importlib.import_module, module)
-    finally:
-        worker.shutdown(wait=False)

@@ -7,6 +7,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
+from leonidas_tools.mcp.server_tools import ServerTools
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SEPARATOR = "__"
+_LOOK_SECONDS = 0.5
+_USES = frozenset({"tools", "prefix", "include", "exclude", "max_tools", "pin"})
+"""Settings that say what is used of a server, and not how it is reached."""
 
 
 class MCPServers:
@@ -47,7 +51,9 @@ class MCPServers:
         self.registry = registry
         self._asks = asks
         self._servers: dict[str, MCPServer] = {}
-        self._tools: dict[str, _ServerTools] = {}
+        self._tools: dict[str, ServerTools] = {}
+        self._order: list[str] = []
+        self._watching: asyncio.Task[None] | None = None
         self._users = 0
         self._stopping: set[asyncio.Task[None]] = set()
         self.configure(servers)
@@ -60,6 +66,7 @@ class MCPServers:
     async def __aenter__(self) -> Self:
         self._users += 1
         if self._users == 1:
+            self._watching = asyncio.create_task(self._watch())
             for server in self._servers.values():
                 server.start()
         return self
@@ -68,6 +75,8 @@ class MCPServers:
         self._users -= 1
         if self._users:
             return
+        if self._watching is not None:
+            self._watching.cancel()
         stopping = self._stopping
         stopping |= {asyncio.create_task(server.stop()) for server in self._servers.values()}
         if stopping:
@@ -77,6 +86,8 @@ class MCPServers:
     def configure(self, servers: Mapping[str, MCPServerSettings]) -> None:
         """Applies other settings: what is new starts, what has changed starts anew, the rest ends.
 
+        Where only what is used of a server has changed, its tools are listed anew.
+
         The calls under way at a server that ends may finish; its tools are gone at once, and
         those of one that has changed answer `unavailable` until it is back.
 
@@ -84,13 +95,16 @@ class MCPServers:
             servers: Settings by server name.
         """
         wanted = {name: settings for name, settings in servers.items() if settings.enabled}
+        self._order = list(wanted)
         for name in self._servers.keys() - wanted.keys():
             self._end(self._servers.pop(name))
             self._tools.pop(name).clear()
         for name, settings in wanted.items():
             server = self._servers.get(name)
             if server is not None and _connects_alike(server.settings, settings):
-                server.apply(settings)
+                if server.settings != settings:
+                    self._tools[name].settings = settings
+                    server.apply(settings)
                 continue
             if server is not None:
                 self._end(server)
@@ -125,7 +139,11 @@ class MCPServers:
     def _begin(self, name: str, settings: MCPServerSettings) -> None:
         from leonidas_tools.mcp.server import MCPServer
 
-        tools = self._tools.setdefault(name, _ServerTools(name, self.registry))
+        tools = self._tools.get(name)
+        if tools is None:
+            tools = ServerTools(name, self.registry, settings, self._is_reserved)
+        self._tools[name] = tools
+        tools.settings = settings
 
         def on_tools(listed: list[AnyTool]) -> None:
             if self._servers.get(name) is server:
@@ -135,6 +153,22 @@ class MCPServers:
         if self._users:
             server.start()
 
+    def _is_reserved(self, server: str, name: str) -> bool:
+        """Whether a server that goes before this one is about to bring a tool of that name.
+
+        Without it the name would go to whichever server is faster, each time anew.
+        """
+        before = self._order[: self._order.index(server)] if server in self._order else ()
+        return any(self._tools[each].expects(name) for each in before if each in self._tools)
+
+    async def _watch(self) -> None:
+        """Has tools read anew once settings are others, or a person may have trusted some."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for server in list(self._servers.values()):
+                if server.is_stale:
+                    await server.reread()
+
     def _end(self, server: MCPServer) -> None:
         if self._users:
             task = asyncio.create_task(server.stop(drain=True))
@@ -142,76 +176,11 @@ class MCPServers:
             task.add_done_callback(self._stopping.discard)
 
 
-class _ServerTools:
-    """The tools of one server in the registry, by the names the server gives them."""
-
-    def __init__(self, server: str, registry: ToolRegistry) -> None:
-        self._server = server
-        self._registry = registry
-        self._names: dict[str, str] = {}
-        self._listed: dict[str, AnyTool] = {}
-
-    def registered(self) -> list[AnyTool]:
-        """The tools as they stand in the registry."""
-        tools = (self._registry.get(self._names[name]) for name in self._listed)
-        return [tool for tool in tools if tool is not None]
-
-    def update(self, tools: list[AnyTool]) -> None:
-        """Puts new and changed tools into the registry, and takes out those that are gone."""
-        listed = {tool.name: tool for tool in tools}
-        for gone in self._listed.keys() - listed.keys():
-            self._take_out(gone)
-        for name, tool in listed.items():
-            if self._listed.get(name) is not tool:
-                self._put(name, tool)
-        self._listed = listed
-
-    def clear(self) -> None:
-        """Takes all tools out."""
-        self.update([])
-
-    def _put(self, name: str, tool: AnyTool) -> None:
-        if self._is_ours(name):
-            self._registry.replace(tool.with_options(name=self._names[name]))
-            return
-        chosen = self._names[name] = self._free_name(name)
-        if chosen != name:
-            logger.info(
-                "The tool %r of the MCP server %r is named %r here: its name is taken",
-                name,
-                self._server,
-                chosen,
-            )
-        self._registry.register(tool.with_options(name=chosen))
-
-    def _take_out(self, name: str) -> None:
-        if self._is_ours(name):
-            self._registry.unregister(self._names[name])
-
-    def _is_ours(self, name: str) -> bool:
-        """Whether the registry holds this tool; whoever may have changed its options."""
-        before = self._listed.get(name)
-        now = self._registry.get(self._names.get(name, name))
-        return before is not None and now is not None and now.function is before.function
-
-    def _free_name(self, name: str) -> str:
-        """The name it had, else its own, else one with the server's name before it."""
-        long = f"{self._server}{_SEPARATOR}{name}"
-        number = 1
-        for candidate in (self._names.get(name, name), name, long):
-            if candidate not in self._registry:
-                return candidate
-        while f"{long}_{number}" in self._registry:
-            number += 1
-        return f"{long}_{number}"
-
-
 def _connects_alike(one: MCPServerSettings, other: MCPServerSettings) -> bool:
-    """Whether two settings mean the same server.
+    """Whether two settings mean the same server, whatever is used of it.
 
-    Settings of its tools are looked up per call, and of other directories it is told.
+    Of other directories it is told.
     """
-    plain: dict[str, Any] = {"tools": {}}
-    if one.roots and other.roots:
-        plain["roots"] = ()
-    return one.model_copy(update=plain) == other.model_copy(update=plain)
+    told = {"roots"} if one.roots and other.roots else set[str]()
+    kept = {*_USES, *told}
+    return one.model_dump(exclude=kept) == other.model_dump(exclude=kept)

@@ -91,8 +91,9 @@ class MCPToolConfiguration(ToolConfiguration):
     """The settings of one tool of a server.
 
     Args:
-        name: What the tool is called here, instead of what the server calls it.
-        arguments: Arguments that are always these; the model neither sees nor sets them.
+        name: What the tool is called here, exactly so, instead of what the server calls it.
+        arguments: Arguments that are always these; the model neither sees nor sets them. A tool
+            that does not have them is left out.
     """
 
     name: Name | None = None
@@ -126,13 +127,14 @@ class MCPServerSettings(Model):
         ping_every: How often a server that says nothing is asked whether it is still there.
         max_message_bytes: How long one message of the server may be; a longer one fails its call.
         max_tools: How many tools are taken from it.
-        prefix: What stands before the names of all its tools, with `__` between; without it only a
-            name that is taken gets the server's name there.
+        prefix: What stands before the names of all its tools that are not named under `tools`, with
+            `__` between; without it only a name that is taken gets the server's name there.
         include: The tools that are used, by the server's names for them or by patterns such as
             `read_*`; all when left out.
         exclude: The tools that are not.
         pin: What happens to a tool whose name, description or schema is no longer what it was when
             first used: `quarantine` refuses its calls until a person trusts it, `warn` only tells.
+            A tool that comes later is used, and told of; `include` keeps it out.
         resources: Whether its resources can be listed and read as tools.
         prompts: Whether its prompts can be listed and used as tools.
         roots: The directories it is told it may work in.

@@ -43,22 +43,64 @@ EXPECTED = {
         },
         media=(Media(mime_type="image/png", data=b"more"),),
     ),
+    "large": ToolResult(
+        result="see",
+        media=(Media(mime_type="audio/wav", data=b"samples"),),
+        message="The tool has run, but image/png of 20,000,001 bytes is left out: all pictures and "
+        "sounds of one answer may have 700,000 bytes. Ask for a smaller one, or for less.",
+    ),
+    "large_blob": ToolResult(
+        result={
+            "resources": [
+                {
+                    "type": "resource",
+                    "resource": {
+                        "uri": "zip://2",
+                        "mimeType": "application/zip",
+                        "size": 20_000_001,
+                    },
+                }
+            ]
+        }
+    ),
+    "for_programs": ToolResult(
+        result={
+            "text": "see",
+            "resources": [
+                {"type": "resource_link", "name": "log", "uri": "file:///log.txt"},
+                {"type": "resource", "resource": {"uri": "n://1", "text": "n"}},
+            ],
+        }
+    ),
+    "many": ToolResult(result="\n".join("x" * 500)),
+    "failed_unstructured": ToolResult(status=ResultStatus.FAILED, message="Closed."),
     "error": ToolResult(status=ResultStatus.FAILED, message="The shop is closed."),
     "silent_error": ToolResult(
         status=ResultStatus.FAILED, message="The tool failed and did not say why."
     ),
 }
+MALFORMED = (
+    "The tool {!r} of the MCP server 'lab' has run, but answered with something that its own "
+    "description does not allow."
+)
 REFUSED = {
-    "refusal": "Not on a Sunday.",
-    "broken_picture": "The tool has run, but the image/png it answered with cannot be decoded.",
-    "malformed": "The MCP server 'lab' answered with something that its own description of "
-    "'malformed' does not allow.",
+    "refusal": ("failed", "Not on a Sunday."),
+    "broken_picture": (
+        "failed",
+        "The tool has run, but the image/png it answered with cannot be decoded.",
+    ),
+    "malformed": ("failed", MALFORMED.format("malformed")),
+    "unstructured": ("failed", MALFORMED.format("unstructured")),
+    "malformed_once": (
+        "unknown_outcome",
+        MALFORMED.format("malformed_once") + " It is not known what it has done.",
+    ),
 }
 
 
 @pytest.fixture
 async def server(serve):
-    return await serve(script("content.py")).ready()
+    return await serve(script("content.py", max_message_bytes=50_000_000)).ready()
 
 
 async def test_every_kind_of_content_arrives(server):
@@ -69,5 +111,5 @@ async def test_every_kind_of_content_arrives(server):
 async def test_what_is_no_answer_is_a_failure_that_says_so(server, tool):
     with pytest.raises(ToolError) as refused:
         await server.call(tool)
-    assert (refused.value.message, refused.value.status) == (REFUSED[tool], "failed")
+    assert (refused.value.status, refused.value.message) == REFUSED[tool]
     assert not refused.value.retryable

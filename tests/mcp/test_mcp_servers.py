@@ -6,6 +6,7 @@ from leonidas_tools.calls import ToolCall
 from leonidas_tools.executor import Executor
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.registry import ToolRegistry
+from leonidas_tools.settings.mcp_settings import MCPToolConfiguration
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.conftest import script
 
@@ -164,7 +165,7 @@ async def test_tools_that_vanish_from_a_listing_are_unregistered(lab):
 
 
 async def test_a_tool_whose_schema_changes_is_replaced_under_its_name(lab):
-    lab.servers.configure({"a": lab.settings("a", "announce", "one")})
+    lab.servers.configure({"a": lab.settings("a", "announce", "one", pin="off")})
     async with lab.servers:
         await lab.ready()
         lab.settings("a", "announce", 'one {"type": "object", "required": ["x"]}', "new")
@@ -192,7 +193,9 @@ async def test_settings_are_applied_while_running_and_leave_the_unchanged_alone(
         off = settings["gone"].model_copy(update={"enabled": False})
         lab.servers.configure(
             {
-                "kept": settings["kept"].model_copy(update={"tools": {"kept_tool": {}}}),
+                "kept": settings["kept"].model_copy(
+                    update={"tools": {"kept_tool": MCPToolConfiguration()}}
+                ),
                 "changed": lab.settings("changed", "changed_tool", timeout=7),
                 "added": lab.settings("added", "added_tool"),
                 "gone": off,

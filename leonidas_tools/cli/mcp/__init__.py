@@ -10,6 +10,7 @@ from leonidas_tools.cli.mcp import (
     list_tools,
     login,
     serve,
+    trust,
 )
 
 
@@ -25,4 +26,5 @@ def commands() -> typer.Typer:
     app.command("login")(login.login)
     app.command("logout")(login.logout)
     app.command("serve")(serve.serve)
+    app.command("trust")(trust.trust)
     return app

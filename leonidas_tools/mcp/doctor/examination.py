@@ -112,11 +112,13 @@ class _Patient:
         )
 
     async def _list(self, tools: list[mcp_types.Tool]) -> None:
+        # To look at what a server lists is not to use it: nothing is trusted by that.
+        unpinned = self._settings.model_copy(update={"pin": "off"})
         warnings = _Warnings()
         logger = logging.getLogger("leonidas_tools.mcp")
         logger.addHandler(warnings)
         try:
-            usable = await Definitions(self._name, _never_called).read(tools)
+            usable = await Definitions(self._name, unpinned, _never_called).read(tools)
         finally:
             logger.removeHandler(warnings)
         names = ", ".join(tool.name for tool in tools)

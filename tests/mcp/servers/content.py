@@ -5,9 +5,10 @@ import base64
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from serving import run
+from serving import read_only, run
 
 PICTURE = types.ImageContent(data=base64.b64encode(b"pixels").decode(), mime_type="image/png")
+LARGE = base64.b64encode(bytes(20_000_000)).decode()
 SOUND = types.AudioContent(data=base64.b64encode(b"samples").decode(), mime_type="audio/wav")
 LINK = types.ResourceLink(name="log", uri="file:///log.txt", mime_type="text/plain", size=3)
 TEXT = types.EmbeddedResource(
@@ -45,9 +46,37 @@ ANSWERS = {
     "broken_picture": types.CallToolResult(
         content=[types.ImageContent(data="!", mime_type="image/png")]
     ),
+    "large": types.CallToolResult(
+        content=[*text("see"), types.ImageContent(data=LARGE, mime_type="image/png"), SOUND]
+    ),
+    "large_blob": types.CallToolResult(
+        content=[
+            types.EmbeddedResource(
+                resource=types.BlobResourceContents(
+                    uri="zip://2", blob=LARGE, mime_type="application/zip"
+                )
+            )
+        ]
+    ),
+    "for_programs": types.CallToolResult(
+        content=[
+            types.TextContent(text="see", _meta={"secret": 1}),
+            types.ResourceLink(name="log", uri="file:///log.txt", _meta={"secret": 1}),
+            types.EmbeddedResource(
+                resource=types.TextResourceContents(uri="n://1", text="n", _meta={"secret": 1}),
+                _meta={"secret": 1},
+            ),
+        ],
+        _meta={"secret": 1},
+    ),
+    "many": types.CallToolResult(content=text(*["x"] * 500)),
+    "unstructured": types.CallToolResult(content=text("21")),
+    "malformed_once": types.CallToolResult(content=[], structured_content={"celsius": "warm"}),
+    "failed_unstructured": types.CallToolResult(content=text("Closed."), is_error=True),
     "malformed": types.CallToolResult(content=[], structured_content={"celsius": "warm"}),
     "refusal": None,
 }
+CHECKED = {"malformed", "malformed_once", "unstructured", "failed_unstructured"}
 CELSIUS = {"type": "object", "properties": {"celsius": {"type": "integer"}}}
 
 
@@ -57,7 +86,8 @@ async def list_tools(context, params):
             types.Tool(
                 name=name,
                 input_schema={"type": "object"},
-                output_schema=CELSIUS if name == "malformed" else None,
+                output_schema=CELSIUS if name in CHECKED else None,
+                annotations=None if name == "malformed_once" else read_only(),
             )
             for name in ANSWERS
         ]

@@ -1,0 +1,287 @@
+"""What the tools of MCP servers are called here, which are used, and which arguments are fixed."""
+
+import logging
+
+import pytest
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp.fixed_arguments import fix
+from leonidas_tools.mcp.selection import check_server
+from leonidas_tools.mcp.tool_names import name_for
+from leonidas_tools.settings.models import MCPServerSettings
+from tests.mcp.bench import described
+
+
+def settings(**more):
+    return MCPServerSettings(command="x", **more)
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "taken", "had", "name"),
+    [
+        ({}, (), None, "find"),
+        ({}, ("find",), None, "web__find"),
+        ({}, ("find", "web__find"), None, "web__find_2"),
+        ({}, ("find", "web__find", "web__find_2"), None, "web__find_3"),
+        ({}, (), "web__find", "web__find"),
+        ({}, ("web__find",), "web__find", "find"),
+        ({"prefix": "w"}, (), None, "w__find"),
+        ({"prefix": "w"}, (), "find", "w__find"),
+        ({"prefix": "w"}, ("w__find",), None, "web__find"),
+        ({"tools": {"find": {"name": "look"}}}, (), "find", "look"),
+        ({"tools": {"find": {"name": "look"}}, "prefix": "w"}, (), None, "look"),
+        ({"tools": {"find": {"name": "look"}}}, ("look",), None, "web__find"),
+        ({"tools": {"find": {"name": "confirm_action"}}}, (), None, "web__find"),
+    ],
+)
+def test_a_tool_is_called_what_the_settings_say_or_else_by_the_first_free_name(
+    said, taken, had, name
+):
+    found = name_for("web", "find", settings(**said), is_taken=taken.__contains__, had=had)
+    assert found == name
+
+
+@pytest.mark.parametrize("ours", ["confirm_action", "read_result", "find_tools"])
+def test_no_server_takes_the_name_of_a_tool_of_ours_that_may_yet_come(ours):
+    assert name_for("web", ours, settings(), is_taken=lambda name: False) == f"web__{ours}"
+
+
+async def test_tools_are_prefixed_renamed_and_described_as_the_settings_say(bench):
+    more = {"find": {"name": "look", "description": "Looks."}, "get": {"description": "Gets it."}}
+    bench.server("a", "find", "get", prefix="my", tools=more).server("b", "find", "get")
+    async with bench.processor(tools={"my__get": {"description": "Gets mine."}}):
+        await bench.ready()
+        assert bench.names() == ["find", "get", "look", "my__get"]
+        texts = {name: function.description for name, function in bench.declared().items()}
+        assert texts["look"] == "Looks."
+        assert texts["my__get"] == "Gets mine."
+        assert (texts["find"], texts["get"]) == ("Does it.", "Does it.")
+        assert await bench.call("look", a=1) == {"a": 1}
+
+
+async def test_settings_of_a_servers_tool_reach_no_other_of_that_name(bench):
+    def find() -> str:
+        return "mine"
+
+    bench.server("a", "find", tools={"find": {"enabled": False}}).server("b", "find")
+    tools = bench.processor()
+    tools.registry.register(find)
+    async with tools:
+        await bench.ready()
+        assert {"find", "b__find"} <= bench.declared().keys()
+        assert "a__find" not in bench.declared()
+        assert (await tools.execute("a__find")).status == "disabled"
+        assert (await tools.execute("find")).result == "mine"
+
+
+async def test_names_are_kept_for_the_server_that_comes_first_in_the_settings(bench):
+    bench.server("slow", "find").server("fast", "find")
+    slow, fast = (bench.settings["mcp_servers"][name] for name in ("slow", "fast"))
+    config = {"mcp_servers": {"slow": slow, "fast": fast}}
+    async with bench.processor():
+        await bench.ready()
+    down = {**slow, "command": "no-such-command"}
+    async with bench.processor(mcp_servers={**config["mcp_servers"], "slow": down}):
+        await bench.until(bench.names)
+        assert bench.names() == ["fast__find"]
+
+
+async def test_other_settings_of_names_and_choice_reach_a_server_that_runs(bench):
+    bench.server("a", "find", "get", "drop")
+    tools = bench.processor()
+    async with tools:
+        await bench.ready()
+        key = "mcp_servers.a."
+        tools.settings.update({f"{key}prefix": "x", f"{key}exclude": ["drop"]})
+        await bench.until(lambda: bench.names() == ["x__find", "x__get"])
+        assert await bench.call("x__find", b=2) == {"b": 2}
+        tools.settings.update({f"{key}prefix": None, f"{key}tools.find.arguments": {}})
+        await bench.until(lambda: bench.names() == ["find", "get"])
+        assert bench.status("a")["state"] == "ready"
+
+
+# --- which are used --------------------------------------------------------------------------
+
+
+async def test_what_is_included_and_not_excluded_is_used(bench):
+    names = ("read_one", "read_all", "write")
+    bench.server("a", *names, include=["read_*"], exclude=["*_all"])
+    async with bench.processor():
+        await bench.ready()
+        assert bench.names() == ["read_one"]
+
+
+@pytest.mark.parametrize(
+    ("said", "findings"),
+    [
+        ({"include": ["find", "get*"]}, []),
+        (
+            {"include": ["finds"]},
+            ["include: the server has no tool 'finds'; did you mean 'find'?"],
+        ),
+        ({"exclude": ["zzz"]}, ["exclude: the server has no tool 'zzz': remove it"]),
+        (
+            {"tools": {"fnid": {}}},
+            ["tools.fnid: the server has no tool 'fnid'; did you mean 'find'?"],
+        ),
+        (
+            {"exclude": ["find"], "tools": {"find": {}}},
+            ["tools.find: the tool is not used: include it, or remove this"],
+        ),
+    ],
+)
+def test_what_names_no_tool_of_the_server_is_found(said, findings):
+    found = check_server("a", settings(**said), ["find", "get_all"])
+    assert [str(each) for each in found] == [f"warning: mcp_servers.a.{each}" for each in findings]
+
+
+async def test_a_misspelt_name_is_told_once_the_server_has_listed(bench, caplog):
+    bench.server("a", "find", include=["find", "gte"], tools={"fnid": {"timeout": 1}})
+    async with bench.processor():
+        await bench.ready()
+        problems = bench.status("a")["problems"]
+    assert problems == [
+        "warning: mcp_servers.a.include: the server has no tool 'gte': remove it",
+        "warning: mcp_servers.a.tools.fnid: the server has no tool 'fnid'; did you mean 'find'?",
+    ]
+    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert [w for w in warnings if "mcp_servers.a" in w] == [
+        f"In the settings, {problem}" for problem in problems
+    ]
+
+
+# --- arguments that are fixed ----------------------------------------------------------------
+
+PLAIN = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "depth": {"type": "integer"}},
+    "required": ["path", "depth"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "fixed", "rest", "values"),
+    [
+        (
+            PLAIN,
+            {"path": "/a"},
+            {**PLAIN, "properties": {"depth": {"type": "integer"}}, "required": ["depth"]},
+            {"path": "/a"},
+        ),
+        (
+            PLAIN,
+            {"path": "/a", "depth": "3"},
+            {"type": "object", "properties": {}, "additionalProperties": False},
+            {"path": "/a", "depth": 3},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"key": {"$ref": "#/$defs/Key"}, "n": {"$ref": "#/$defs/N"}},
+                "$defs": {"Key": {"$ref": "#/$defs/Word"}, "Word": {"enum": ["k"]}, "N": {}},
+            },
+            {"key": "k"},
+            {
+                "type": "object",
+                "properties": {"n": {"$ref": "#/$defs/N"}},
+                "$defs": {"N": {}},
+            },
+            {"key": "k"},
+        ),
+        (
+            {
+                "type": "object",
+                "$ref": "#/definitions/Args",
+                "definitions": {"Args": {"properties": {"a": {}, "b": {}}, "required": ["a"]}},
+            },
+            {"a": 1},
+            {"type": "object", "properties": {"b": {}}},
+            {"a": 1},
+        ),
+        (
+            {
+                "type": "object",
+                "anyOf": [
+                    {"properties": {"kind": {"const": "cat"}, "lives": {}}, "required": ["kind"]},
+                    {"properties": {"kind": {"const": "dog"}, "tricks": {}}},
+                ],
+            },
+            {"kind": "dog"},
+            {"type": "object", "anyOf": [{"properties": {"tricks": {}}}]},
+            {"kind": "dog"},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {}, "b": {}},
+                "anyOf": [{"required": ["a"]}, {"required": ["a", "b"]}],
+                "dependentRequired": {"a": ["b"], "b": ["a"]},
+            },
+            {"a": 1},
+            {
+                "type": "object",
+                "properties": {"b": {}},
+                "anyOf": [{}, {"required": ["b"]}],
+                "dependentRequired": {"b": []},
+                "allOf": [{"required": ["b"]}],
+            },
+            {"a": 1},
+        ),
+    ],
+    ids=["one", "all", "definitions", "reference", "alternatives", "dependent"],
+)
+def test_a_fixed_argument_is_taken_out_of_the_schema(schema, fixed, rest, values):
+    assert fix({"type": "object", **schema}, fixed) == (rest, values)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "message"),
+    [
+        (
+            {"pth": "/a"},
+            "the tool has no argument 'pth', and is left out: it has ['depth', 'path']",
+        ),
+        ({"depth": "deep"}, "the tool does not take what is fixed for ['depth'], and is left out"),
+        ({"path": None}, "the tool does not take what is fixed for ['path'], and is left out"),
+    ],
+)
+def test_what_the_schema_does_not_know_or_take_is_refused(fixed, message):
+    with pytest.raises(ConfigurationError) as refused:
+        fix(PLAIN, fixed)
+    assert refused.value.message == message
+
+
+async def test_the_model_neither_sees_nor_sets_a_fixed_argument(bench):
+    open_schema = {**PLAIN, "additionalProperties": True}
+    tools = {name: {"arguments": {"path": "/safe"}} for name in ("strict", "open")}
+    bench.server(
+        "a",
+        described("strict", inputSchema=PLAIN),
+        described("open", inputSchema=open_schema),
+        tools=tools,
+    )
+    async with bench.processor():
+        await bench.ready()
+        assert "path" not in str(bench.declared())
+        assert await bench.call("strict", depth=1) == {"depth": 1, "path": "/safe"}
+        refused = await bench.call("strict", depth=1, path="/etc")
+        assert refused.status == "invalid_argument"
+        assert await bench.call("open", depth=1, path="/etc") == {"depth": 1, "path": "/safe"}
+
+
+async def test_a_tool_whose_fixed_argument_is_unknown_is_left_out_and_told_of(bench, caplog):
+    bench.server("a", described("find", inputSchema=PLAIN), tools={"find": {"arguments": {"q": 1}}})
+    async with bench.processor():
+        await bench.ready()
+        assert bench.names() == []
+        (problem,) = bench.status("a")["problems"]
+    assert problem == (
+        "error: mcp_servers.a.tools.find.arguments: the tool has no argument 'q', and is left "
+        "out: it has ['depth', 'path']"
+    )
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == [f"In the settings, {problem}"]
