@@ -17,22 +17,24 @@ logger = logging.getLogger(__name__)
 MARK = "LEONIDAS_MCP_SERVER"
 """The environment variable by which a server's processes are known, whatever group they join."""
 
+_SHELL = "/bin/sh"
 _SCRIPT = """
 group=
 while read -r line; do group=$line; done
 pause() {
     rounds=0
-    while kill -0 -- "-$group" && [ $rounds -lt 40 ]; do sleep 0.05; rounds=$((rounds + 1)); done
+    while kill -0 "-$group" && [ $rounds -lt 40 ]; do sleep 0.05; rounds=$((rounds + 1)); done
 }
 if [ -n "$group" ]; then
-    pause; kill -TERM -- "-$group" && pause
-    kill -KILL -- "-$group"
+    pause; kill -TERM "-$group" && pause
+    kill -KILL "-$group"
 fi
 rounds=0
-while files=$(grep -lsxzF -e "$1" /proc/[0-9]*/environ) && [ $rounds -lt 40 ]; do
+while files=$(grep -lsxzF -e "$1" /proc/[0-9]*/environ); [ -n "$files" ] && [ $rounds -lt 40 ]; do
     for file in $files; do process=${file#/proc/}; kill -KILL "${process%/environ}"; done
     sleep 0.05; rounds=$((rounds + 1))
 done
+exit 0
 """
 _GONE_SECONDS = 2.0
 _POLL_SECONDS = 0.01
@@ -57,7 +59,7 @@ class Watchdog:
     async def __aenter__(self) -> Self:
         try:
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - no thread waits for this one; the script is the one above
-                ["/bin/sh", "-c", _SCRIPT, "sh", f"{MARK}={self._mark}"],
+                [_SHELL, "-c", _SCRIPT, "sh", f"{MARK}={self._mark}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

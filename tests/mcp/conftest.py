@@ -12,8 +12,7 @@ import pytest
 from leonidas_tools.calls import ToolCall
 from leonidas_tools.context import ToolContext
 from leonidas_tools.mcp.server import MCPServer, ServerState
-from leonidas_tools.settings.models import MCPServerSettings
-from tests.mcp.bench import Bench
+from leonidas_tools.settings.models import MCPServerSettings, ToolConfiguration
 
 SCRIPTS = Path(__file__).parent / "servers"
 MARK = "LEONIDAS_TEST_MARK"
@@ -57,15 +56,23 @@ class RunningServer:
     async def back(self):
         async with asyncio.timeout(20):
             await self.mcp.wait_for(ServerState.READY)
+        return self
 
     async def down(self):
         async with asyncio.timeout(20):
             await self.mcp.wait_for(ServerState.DOWN)
         return self.mcp.last_error
 
-    async def call(self, tool, **arguments):
+    async def pinged(self):
+        """Waits until it has answered a ping."""
+        async with asyncio.timeout(20):
+            while "last_ping_seconds" not in self.mcp.status():
+                await asyncio.sleep(0.01)
+
+    async def call(self, tool, *, seconds=None, **arguments):
         tool = self.tools[tool]
-        call = ToolCall(name=tool.name, arguments=arguments, tool=tool)
+        settings = None if seconds is None else ToolConfiguration(timeout=seconds)
+        call = ToolCall(name=tool.name, arguments=arguments, tool=tool, settings=settings)
         context = ToolContext(call, self.events.put_nowait)
         async with asyncio.timeout(20):
             return await tool.function(context, **arguments)
@@ -136,6 +143,9 @@ class Listening:
         )
         self.port = int(self._process.stdout.readline())
 
+    def signal(self, number):
+        self._process.send_signal(number)
+
     def kill(self):
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
@@ -163,9 +173,3 @@ def listen(mark):
     yield start
     for server in listening:
         server.kill()
-
-
-@pytest.fixture
-def bench(tmp_path, mark):
-    """Servers whose tools the test describes."""
-    return Bench(tmp_path, mark)

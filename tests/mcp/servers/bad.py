@@ -13,7 +13,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 KIND, MODE = (sys.argv[1], sys.argv[3]) if len(sys.argv) > 3 else (None, sys.argv[1])
 HUGE = 100 * 1024 * 1024
@@ -38,7 +40,15 @@ def hang(wire=None, number=None, token=None):
     threading.Event().wait()
 
 
+def slow(wire, number, token):
+    time.sleep(5)
+    wire.send(message(number, result=result()))
+
+
 def die(wire=None, number=None, token=None):
+    if "DEATHS" in os.environ:
+        with Path(os.environ["DEATHS"]).open("ab") as deaths:
+            deaths.write(b".")
     os._exit(3)
 
 
@@ -129,6 +139,7 @@ MISDEEDS = {
     "flood_stderr": flood_stderr,
     "never": hang,
     "dies": die,
+    "slow": slow,
     "close_stdin": close_stdin,
     "close_stdout": close_stdout,
 }
