@@ -1,0 +1,45 @@
+"""`leonidas mcp tools`: what the servers bring."""
+
+import json
+
+import pytest
+import yaml
+
+from leonidas_tools.cli import mcp
+from leonidas_tools.errors import ConfigurationError
+from tests.mcp.conftest import script
+
+
+@pytest.fixture
+def run(invoke, settings, tmp_path):
+    tools = tmp_path / "listed"
+    tools.write_text("one\ntwo")
+    servers = {"life": script("life.py"), "listing": script("listing.py", tools)}
+    settings.write_text(yaml.safe_dump({"version": 1, "mcp_servers": servers}))
+    return lambda *arguments: invoke(mcp.commands(), "tools", *arguments, "--config", settings)
+
+
+def test_the_tools_of_a_server_are_listed_with_what_each_takes_and_costs(run):
+    tools = {tool["name"]: tool for tool in json.loads(run("life", "--json").stdout)}
+    add = tools["add"]
+    assert {key: add[key] for key in ("server", "effect", "status", "description")} == {
+        "server": "life",
+        "effect": "read",
+        "status": "active",
+        "description": "Adds two numbers.",
+    }
+    assert list(add["parameters"]["properties"]) == ["a", "b"]
+    assert tools["wait"]["effect"] == "once"
+    assert 10 < add["tokens"] < 100
+
+
+def test_people_read_the_same_of_all_servers_and_what_it_comes_to(run):
+    finished = run()
+    rows = {tuple(line.split()[:2]) for line in finished.stdout.splitlines()}
+    assert {("add", "life"), ("one", "listing"), ("two", "listing")} <= rows
+    assert "tools, about " in finished.stderr
+
+
+def test_an_unknown_server_is_an_error_with_those_there_are(run):
+    with pytest.raises(ConfigurationError, match="'lief' that is on; there are life, listing"):
+        run("lief")
