@@ -13,7 +13,8 @@ PACKAGE = "@modelcontextprotocol/conformance"
 VERSION = "0.1.16"
 CACHE = Path(__file__).parents[3] / ".cache" / "mcp"
 _INSTALL_SECONDS = 240
-_LINE = re.compile(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed(?:, (\d+) warnings)?$", re.MULTILINE)
+_LINE = re.compile(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed(?:, (\d+) warnings)?$")
+_CHECK = re.compile(r"^    - (.+?): ")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,19 +24,22 @@ class Outcome:
     passed: int
     failed: int
     warnings: int = 0
-
-    @property
-    def good(self):
-        return not self.failed and not self.warnings
+    failures: list[str] = dataclasses.field(default_factory=list)
+    """The names of the checks that failed, where the suite was asked to be verbose."""
 
 
 def outcomes(said):
     """What became of each scenario, read from the summary of a run."""
-    summary = said.rpartition("SUMMARY ===")[2]
-    return {
-        name: Outcome(passed=int(passed), failed=int(failed), warnings=int(warnings or 0))
-        for name, passed, failed, warnings in _LINE.findall(summary)
-    }
+    found = {}
+    for line in said.rpartition("SUMMARY ===")[2].splitlines():
+        if scenario := _LINE.match(line):
+            name, passed, failed, warnings = scenario.groups()
+            found[name] = outcome = Outcome(
+                passed=int(passed), failed=int(failed), warnings=int(warnings or 0)
+            )
+        elif check := _CHECK.match(line):
+            outcome.failures.append(check[1])
+    return found
 
 
 def node():
