@@ -173,3 +173,9 @@ def listen(mark):
     yield start
     for server in listening:
         server.kill()
+
+
+@pytest.fixture
+def bench(tmp_path, mark):
+    """Servers whose tools the test describes."""
+    return Bench(tmp_path, mark)
