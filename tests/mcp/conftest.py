@@ -13,6 +13,7 @@ from leonidas_tools.calls import ToolCall
 from leonidas_tools.context import ToolContext
 from leonidas_tools.mcp.server import MCPServer, ServerState
 from leonidas_tools.settings.models import MCPServerSettings, ToolConfiguration
+from tests.mcp.bench import Bench
 
 SCRIPTS = Path(__file__).parent / "servers"
 MARK = "LEONIDAS_TEST_MARK"
