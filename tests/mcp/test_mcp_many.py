@@ -1,0 +1,44 @@
+"""Many servers at once, and a server of many tools."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from leonidas_tools import AdvancedToolProcessor
+from tests.mcp.conftest import script
+
+
+def children():
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+async def test_fifty_servers_start_answer_and_leave_nothing(mark):
+    tasks, running = asyncio.all_tasks(), children()
+    servers = {f"s{number}": script("bad.py", "none", env=mark) for number in range(50)}
+    for settings in servers.values():
+        settings["timeout"] = 60
+    tools = AdvancedToolProcessor(config={"mcp_servers": servers}, builtin_tools=False)
+    async with tools:
+        assert await tools.ready(90), tools.mcp_servers.status()
+        pids = [tool.name for tool in tools.registry if tool.name.endswith("pid")]
+        answers = await asyncio.gather(*(tools.execute(name) for name in pids))
+        assert len({answer.result for answer in answers}) == 50
+        said = {str(server["pid"]) for server in tools.mcp_servers.status()}
+        assert said == {answer.result for answer in answers}
+    assert asyncio.all_tasks() == tasks
+    assert children() <= running
+
+
+async def test_ten_thousand_tools_are_listed_and_can_be_called(serve):
+    server = await serve(script("bad.py", "many")).ready()
+    assert len(server.tools) == 10_003
+    assert (await server.call("tool_9999")).result == "fine"
+
+
+async def test_no_more_tools_are_taken_than_asked_for(serve, caplog):
+    server = await serve(script("bad.py", "many", max_tools=100)).ready()
+    assert len(server.tools) == 100
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [
+        "MCP server 'lab' has 10003 tools, of which the first 100 are used: see its max_tools"
+    ]
