@@ -88,6 +88,12 @@ class Definitions:
             name = definition.name
             if name in listed:
                 logger.warning("MCP server %r lists %r twice; the first counts", self._server, name)
+            elif definition.execution and definition.execution.task_support == "required":
+                logger.info(
+                    "MCP server %r: %r is left out: it can be called only as a task",
+                    self._server,
+                    name,
+                )
             else:
                 listed[name] = definition
         return listed

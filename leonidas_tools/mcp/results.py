@@ -22,8 +22,8 @@ def to_result(answer: CallToolResult) -> ToolResult:
     """Turns an answer into a result.
 
     Structured content is the result if there is any, else the text. Pictures and sounds become
-    media, as many as can be sent; links and embedded resources stand under `resources`. What is
-    meant for programs (`_meta`) goes nowhere.
+    media, as many as can be sent, and are not repeated in the result; links and embedded resources
+    stand under `resources`. What is meant for programs (`_meta`) goes nowhere.
 
     Args:
         answer: What the server answered.
@@ -41,7 +41,8 @@ def to_result(answer: CallToolResult) -> ToolResult:
         message = text or "The tool failed and did not say why."
         return ToolResult.failed(message, result=answer.structured_content)
     media, too_long = _media(answer.content)
-    value = answer.structured_content if answer.structured_content is not None else text
+    structured = answer.structured_content
+    value = text if structured is None else _without_data(structured, _data(answer.content))
     return ToolResult(
         result=_with_resources(value, _resources(answer.content)), media=media, message=too_long
     )
@@ -50,6 +51,25 @@ def to_result(answer: CallToolResult) -> ToolResult:
 def _text(content: Iterable[ContentBlock]) -> str | None:
     texts = [block.text for block in content if block.type == "text"]
     return "\n".join(texts) if texts else None
+
+
+def _data(content: Iterable[ContentBlock]) -> frozenset[str]:
+    """What pictures, sounds and embedded resources consist of, encoded."""
+    blobs = (getattr(getattr(block, "resource", None), "blob", None) for block in content)
+    return frozenset([data for _, data in _encoded(content)]) | frozenset(filter(None, blobs))
+
+
+def _without_data(value: Any, data: frozenset[str]) -> Any:
+    """Structured content without what it repeats of the other content: the model has that."""
+    if not data:
+        return value
+    if isinstance(value, Mapping):
+        return {
+            key: _without_data(each, data)
+            for key, each in value.items()
+            if not (isinstance(each, str) and each in data)
+        }
+    return [_without_data(each, data) for each in value] if isinstance(value, list) else value
 
 
 def _with_resources(value: Any, resources: list[dict[str, Any]]) -> Any:

@@ -42,13 +42,6 @@ def _rows(place):
             {"resourceId": -1},
             "Invalid resourceId: -1. Must be a finite positive integer.",
         ),
-        # Its calls are tasks, which belong to no release of the protocol that we speak.
-        failed(
-            "simulate-research-query",
-            {"topic": "roses"},
-            "MCP error -32601: Tool simulate-research-query requires task augmentation "
-            "(taskSupport: 'required')",
-        ),
         refused(
             "get-sum", {"a": "two", "b": 3}, "'a' must be a number, not \"two\".", "wrong_type"
         ),

@@ -24,14 +24,8 @@ def filesystem(place):
     (root / "data.bin").write_bytes(b"\0\1\2")
     here, poem, note = str(root), str(root / "poem.txt"), str(root / "notes" / "poem.txt")
     date = r"\w{3} \w{3} \d\d \d{4} [\d:]+ GMT[^\n]*"
-    data = {
-        "type": "resource",
-        "resource": {
-            "uri": f"file://{root}/data.bin",
-            "mimeType": "application/octet-stream",
-            "blob": "AAEC",
-        },
-    }
+    about = {"uri": f"file://{root}/data.bin", "mimeType": "application/octet-stream"}
+    data = {"type": "resource", "resource": {**about, "blob": "AAEC"}}
 
     def said(tool, arguments, text):
         return ok(tool, arguments, {"content": text})
@@ -86,13 +80,13 @@ def filesystem(place):
             ok(
                 "read_media_file",
                 {"path": str(root / "picture.png")},
-                {"content": [{"type": "image", "mimeType": _PNG, "data": "cGl4ZWxz"}]},
+                {"content": [{"type": "image", "mimeType": _PNG}]},
                 _PNG,
             ),
             ok(
                 "read_media_file",
                 {"path": str(root / "data.bin")},
-                {"content": [data], "resources": [data]},
+                {"content": [{"type": "resource", "resource": about}], "resources": [data]},
             ),
             failed(
                 "read_text_file",
