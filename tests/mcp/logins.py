@@ -24,7 +24,7 @@ from mcp.server.auth.provider import (
     TokenError,
     construct_redirect_uri,
 )
-from mcp.server.auth.routes import create_auth_routes
+from mcp.server.auth.routes import build_metadata, create_auth_routes
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthToken
@@ -48,6 +48,7 @@ class Logins:
         self.answer = "code"  # what a person answers: "code" or an error
         self.lifetime_seconds = 3600
         self.ill = False
+        self.asks_for_form = False
 
     def _new(self):
         self.said.append(secrets.token_urlsafe(24))
@@ -123,6 +124,11 @@ class Logins:
             refresh_token=refresh if renewable else None,
         )
 
+    async def metadata(self, request):
+        if self.asks_for_form:
+            self.described.token_endpoint_auth_methods_supported = ["client_secret_post"]
+        return JSONResponse(self.described.model_dump(mode="json", exclude_none=True))
+
     async def token(self, request):
         form = await request.form()
         if self.ill:
@@ -131,8 +137,9 @@ class Logins:
             return await TokenHandler(self, ClientAuthenticator(self)).handle(request)
         self.asked.append("account")
         given = request.headers.get("authorization", "").removeprefix("Basic ")
-        parts = base64.b64decode(given).decode().split(":")
-        if tuple(map(urllib.parse.unquote, parts)) != ACCOUNT:
+        parts = map(urllib.parse.unquote, base64.b64decode(given).decode().split(":"))
+        in_form = (form.get("client_id"), form.get("client_secret"))
+        if (in_form if self.asks_for_form else tuple(parts)) != ACCOUNT:
             return JSONResponse({"error": "invalid_client"}, status_code=401)
         tokens = self._tokens(ACCOUNT[0], [SCOPE], form.get("resource"), renewable=False)
         return JSONResponse(tokens.model_dump(exclude_none=True))
@@ -169,16 +176,22 @@ class Guarded:
         self.url = self._here.url + path
         self.logins = Logins(self.url)
         issuer = AnyHttpUrl(self._there.url)
+        registration = ClientRegistrationOptions(
+            enabled=True, valid_scopes=[SCOPE], default_scopes=[SCOPE]
+        )
+        revocation = RevocationOptions(enabled=True)
+        self.logins.described = build_metadata(issuer, None, registration, revocation)
+        own = [
+            Route("/token", self.logins.token, methods=["POST"]),
+            Route("/.well-known/oauth-authorization-server", self.logins.metadata),
+        ]
         routes = create_auth_routes(
             self.logins,
             issuer,
-            client_registration_options=ClientRegistrationOptions(
-                enabled=True, valid_scopes=[SCOPE], default_scopes=[SCOPE]
-            ),
-            revocation_options=RevocationOptions(enabled=True),
+            client_registration_options=registration,
+            revocation_options=revocation,
         )
-        token = Route("/token", self.logins.token, methods=["POST"])
-        self._there.serve(Starlette(routes=[token, *routes]))
+        self._there.serve(Starlette(routes=[*own, *routes]))
         self.issuer = str(issuer)
         server = self._mcp_server(issuer)
         app = (
@@ -192,7 +205,7 @@ class Guarded:
     def _recorded(self, app):
         async def recorded(scope, receive, send):
             if scope["type"] == "http":
-                self.headers.append({name: value for name, value in scope["headers"]})
+                self.headers.append(dict(scope["headers"]))
             await app(scope, receive, send)
 
         return recorded

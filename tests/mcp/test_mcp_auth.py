@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.errors import ConfigurationError, RetryableError
 from leonidas_tools.mcp.login import log_in, log_out
 from leonidas_tools.mcp.places import data_file
 from leonidas_tools.settings.models import MCPServerSettings
@@ -202,14 +202,32 @@ async def test_a_port_that_is_taken_is_named(guard):
     assert guarded.logins.clients == {}
 
 
-async def test_an_account_of_our_own_needs_no_person(serve, guard):
+@pytest.mark.parametrize("asks_for_form", [False, True])
+async def test_an_account_of_our_own_needs_no_person(serve, guard, asks_for_form):
     guarded = guard()
+    guarded.logins.asks_for_form = asks_for_form
     name, secret = ACCOUNT
     auth = {"grant": "client_credentials", "client_id": name, "client_secret": secret}
     server = await serve(guarded.settings(**auth, issuer=guarded.issuer)).ready()
     guarded.logins.access.clear()
     assert (await server.call("add", a=1, b=2)).result == {"result": 3}
     assert guarded.logins.asked == ["account", "account"]
+
+
+async def test_more_scopes_than_were_granted_need_another_login(serve, guard):
+    guarded = guard()
+    await logged_in(guarded)
+    server = await serve(guarded.settings()).ready()
+    for token in guarded.logins.access.values():
+        token.scopes = ["other"]
+    with pytest.raises(RetryableError) as refused:
+        await server.call("add", a=1, b=2)
+    assert refused.value.message == (
+        "The MCP server 'lab' is not available: needs a login: run `leonidas mcp login lab`."
+    )
+    assert await logged_in(guarded) == "logged in"
+    await server.back()
+    assert (await server.call("add", a=1, b=2)).result == {"result": 3}
 
 
 async def test_a_secret_goes_to_no_other_login_server_than_its_own(serve, guard):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.auth.tokens import TokenFile
 
 _HEADER = "Authorization"
+_IN_HEADER, _IN_FORM = "client_secret_basic", "client_secret_post"
 _ROUNDS = 3
 """With the token at hand, with a renewed one, after a login."""
 
@@ -101,6 +102,7 @@ class Renewing(OAuthClientProvider):
         kept = await self._file.get_tokens()
         if kept is not None and kept.refresh_token is not None:
             self.context.current_tokens = kept
+        self._send_secret_as_asked()
         return await super()._refresh_token()
 
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
@@ -118,7 +120,17 @@ class Renewing(OAuthClientProvider):
     async def _perform_authorization(self) -> httpx2.Request:
         context = self.context
         await self._file.set_servers(context.oauth_metadata, context.protected_resource_metadata)
+        self._send_secret_as_asked()
         return await super()._perform_authorization()
+
+    def _send_secret_as_asked(self) -> None:
+        """In the form, where a login server takes no secret in the header."""
+        metadata, client = self.context.oauth_metadata, self.context.client_info
+        offered = None if metadata is None else metadata.token_endpoint_auth_methods_supported
+        if client is None or client.token_endpoint_auth_method != _IN_HEADER or offered is None:
+            return
+        if _IN_HEADER not in offered and _IN_FORM in offered:
+            client.token_endpoint_auth_method = _IN_FORM
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
         await response.aread()
