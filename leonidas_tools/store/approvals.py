@@ -107,7 +107,7 @@ class ApprovalTable:
         fingerprint: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> Approval:
-        """Keeps the question whether a call may run.
+        """Keeps the question whether a call may run, for whoever answers it, in any process.
 
         Args:
             call: The call.
@@ -131,7 +131,6 @@ class ApprovalTable:
             "message": message,
             "requested": now,
             "expires": None if expires_in_seconds is None else now + expires_in_seconds,
-            "run": self._recorder.run,
         }
         async with self._database.writing() as connection:
             await connection.execute(insert(approvals).values(row))
