@@ -34,7 +34,7 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
 
     Example:
         >>> [tool.name for tool in discover("leonidas_tools.toolboxes.demo")]
-        ['get_weather', 'roll_dice', 'search_flights', 'offer_coin', 'send_money']
+        ['get_weather', 'roll_dice', 'search_flights', 'offer_coin', 'read_log', 'send_money']
     """
     root = _import(module) if isinstance(module, str) else module
     found: dict[int, AnyTool] = {}
