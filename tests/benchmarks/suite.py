@@ -22,6 +22,7 @@ NAMES = (
     "live_call",
     "live_memory",
     "speech",
+    "mcp",
 )
 
 
