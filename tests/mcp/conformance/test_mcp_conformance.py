@@ -92,7 +92,7 @@ CLIENT_SCENARIOS = {
     "auth/client-credentials-basic",
 }
 WARNED = {
-    "auth/basic-cimd": "a client is registered with each server, not described by a web page of ours",
+    "auth/basic-cimd": "a client registers with each server; no web page of ours describes it",
     "sse-retry": "on a busy machine we come back some tenths of a second late",
 }
 """Scenarios that may pass with a warning, with the reason."""
