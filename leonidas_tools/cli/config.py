@@ -45,7 +45,8 @@ def check(
     """Say all that is wrong in a settings file.
 
     Each finding has its line, and what to write instead where that is known; ends with 1 on errors.
-    MCP servers are not started: a name that only they could bring is a warning.
+    MCP servers are not started: a name that only they could bring is a warning. What is said of
+    the tools of one server is checked against what it has listed last.
     """
     from leonidas_tools.cli import terminal
 
@@ -94,6 +95,8 @@ def _findings(path: Path) -> Iterator[Found]:
 def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
     """What is well-formed, and does nothing for the tools there are."""
     from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.mcp.listed_names import ListedNames
+    from leonidas_tools.mcp.selection import check_server
     from leonidas_tools.settings.check import check_against
 
     try:
@@ -104,7 +107,11 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
         )
         return
     lines = _lines(path)
-    for finding in check_against(settings, {tool.name: tool for tool in registry}):
+    findings = check_against(settings, {tool.name: tool for tool in registry})
+    for name, server in settings.mcp_servers.items():
+        listed = ListedNames(name).names()  # by an earlier session, if there was one
+        findings += check_server(name, server, listed) if listed and server.enabled else []
+    for finding in findings:
         yield Found(
             severity=finding.severity,
             file=str(path),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
 
 _SEPARATOR = "__"
-_OURS = frozenset({"confirm_action", "find_tools", "read_result"})
+_OURS = frozenset({"answer_question", "confirm_action", "find_tools", "read_result"})
 """Tools of the library that come and go as they are needed: a server must not be taken for them."""
 
 

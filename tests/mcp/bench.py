@@ -64,8 +64,8 @@ class Bench:
             stop()
 
     def names(self):
-        """What the tools are called here, but those by which tests tell servers something."""
-        names = [tool.name for tool in self.tools.registry]
+        """What tools of servers are called here, but those by which tests tell them something."""
+        names = [tool.name for tool in self.tools.registry if tool.origin is not None]
         return sorted(name for name in names if "announce" not in name)
 
     def declared(self):

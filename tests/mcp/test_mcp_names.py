@@ -1,9 +1,12 @@
 """What the tools of MCP servers are called here, which are used, and which arguments are fixed."""
 
+import json
 import logging
 
 import pytest
+from typer.testing import CliRunner
 
+from leonidas_tools.cli.app import program
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.fixed_arguments import fix
 from leonidas_tools.mcp.selection import check_server
@@ -44,7 +47,7 @@ def test_a_tool_is_called_what_the_settings_say_or_else_by_the_first_free_name(
     assert found == name
 
 
-@pytest.mark.parametrize("ours", ["confirm_action", "read_result", "find_tools"])
+@pytest.mark.parametrize("ours", ["answer_question", "confirm_action", "find_tools", "read_result"])
 def test_no_server_takes_the_name_of_a_tool_of_ours_that_may_yet_come(ours):
     assert name_for("web", ours, settings(), is_taken=lambda name: False) == f"web__{ours}"
 
@@ -151,6 +154,22 @@ async def test_a_misspelt_name_is_told_once_the_server_has_listed(bench, caplog)
     assert [w for w in warnings if "mcp_servers.a" in w] == [
         f"In the settings, {problem}" for problem in problems
     ]
+
+
+async def test_the_check_of_a_file_knows_what_a_server_has_listed(bench, tmp_path):
+    bench.server("a", "find", include=["gte"])
+    config = tmp_path / "tools.yaml"
+    config.write_text(json.dumps(bench.settings))  # JSON is YAML as well
+
+    def checked():
+        done = CliRunner().invoke(program(), ["config", "check", str(config)])
+        return [line for line in done.output.splitlines() if "mcp_servers" in line]
+
+    assert checked() == []
+    async with bench.processor():
+        await bench.ready()
+    (line,) = checked()
+    assert line.endswith("mcp_servers.a.include: the server has no tool 'gte': remove it")
 
 
 # --- arguments that are fixed ----------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""Tools of MCP servers that come, go and change reach what runs."""
+
+import asyncio
+
+import pytest
+
+from leonidas_tools.live.simulator import FunctionCall
+from tests.live.talking import held
+from tests.mcp.bench import described
+
+pytestmark = pytest.mark.timeout(180)
+
+CHANGED = described(
+    "look", "Looks anew.", inputSchema={"type": "object", "properties": {"at": {"type": "string"}}}
+)
+
+
+async def until(session, holds):
+    """Waits until something holds of what is declared to the model."""
+    while not holds(session._declared):
+        session._changed.clear()
+        await session._changed.wait()
+
+
+async def answered(session, name, **arguments):
+    (answer,) = await session.call(FunctionCall(name, arguments))
+    return answer.response
+
+
+async def test_tools_that_come_go_and_change_reach_a_live_session(bench):
+    bench.server("eye", "look", "blink", pin="off")
+
+    async def only(session):
+        await until(session, lambda declared: {"look", "blink", "announce"} <= set(declared))
+        assert (await answered(session, "look"))["result"] == "{}"
+        bench.lists("eye", CHANGED, "wink")
+        assert (await answered(session, "announce"))["status"] == "ok"
+        await until(session, lambda declared: "wink" in declared and "blink" not in declared)
+        assert (await answered(session, "look", at="you"))["result"] == '{"at": "you"}'
+        assert (await answered(session, "wink"))["result"] == "{}"
+
+    tools = bench.processor(policies={"mode": "autonomous"})
+    simulator, talk = await held([only], tools, generation="3.8-live")
+    assert len(simulator.setups) == 1
+    *_, last = (e["tools"] for e in talk.events if e["event"] == "tools_changed")
+    assert {"announce", "look", "wink"} == set(last) & {"announce", "blink", "look", "wink"}
+    assert bench.declared()["look"].description == "Looks anew."
+
+
+async def test_a_live_session_never_reads_what_a_tool_has_become(bench):
+    bench.server("eye", "look")
+
+    async def only(session):
+        await until(session, lambda declared: "look" in declared)
+        bench.lists("eye", CHANGED, "wink")
+        assert (await answered(session, "announce"))["status"] == "ok"
+        await until(session, lambda declared: "wink" in declared)
+        assert (await answered(session, "look"))["status"] == "denied"
+
+    tools = bench.processor(policies={"mode": "autonomous"})
+    simulator, _ = await held([only], tools, generation="3.8-live")
+    assert "Looks anew" not in str(simulator.setups)
+    assert bench.declared()["look"].description == "Does it."
+
+
+async def test_a_burst_of_changes_is_few_listings(bench):
+    bench.server("eye", "look")
+    async with bench.processor():
+        await bench.ready()
+        first = await bench.call("announce")
+        bench.lists("eye", "look", "wink")
+        await bench.call("announce", times=1000)
+        await bench.until(lambda: bench.names() == ["look", "wink"])
+        last = await bench.call("announce")
+    assert last - first < 100
+
+
+async def test_a_call_under_way_ends_although_its_tool_has_gone(bench):
+    bench.server("eye", "look")
+    async with bench.processor():
+        await bench.ready()
+        bench.lists("eye", "wink")
+        calls = [bench.call("announce"), *(bench.call("look") for _ in range(3))]
+        answers = await asyncio.gather(*calls)
+        assert not [each for each in answers if getattr(each, "status", None) == "cancelled"]
+        await bench.until(lambda: bench.names() == ["wink"])
+        assert (await bench.call("look")).status == "not_found"
