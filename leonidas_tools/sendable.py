@@ -42,11 +42,13 @@ def sendable(value: Any, max_bytes: int, *, tool: str) -> ToolResult:
         message = said if message is None else f"{message} {said}"
     if own is None:
         return ToolResult(result=body, message=message)
-    return replace(own, result=body, message=message)
+    return own.with_value(body, message)
 
 
 def _checked(result: ToolResult) -> ToolResult:
     """The result with every field of the type that it says."""
+    if _says_little(result):
+        return result
     media = _bounded_media(result.media)
     message = _text(result.message)
     if len(media) < len(_listed(result.media) or ()):
@@ -61,6 +63,22 @@ def _checked(result: ToolResult) -> ToolResult:
         valid_options=_options(result.valid_options),
         media=media,
         speech=_text(result.speech),
+    )
+
+
+def _says_little(result: ToolResult) -> bool:
+    """Whether all beside its value is left as it was made: most results are so."""
+    status: Any = result.status
+    retryable: Any = result.retryable
+    return (
+        type(status) is ResultStatus
+        and type(retryable) is bool
+        and result.media == ()
+        and result.message is None
+        and result.retry_hint is None
+        and result.reason_code is None
+        and result.valid_options is None
+        and result.speech is None
     )
 
 

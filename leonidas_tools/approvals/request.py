@@ -169,5 +169,8 @@ def hash_of(tool: str, fingerprint: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+# Made once: `json.dumps` makes an encoder for each call.
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode

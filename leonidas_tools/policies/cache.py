@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cachetools import LRUCache
@@ -15,17 +14,17 @@ from leonidas_tools.approvals.request import hash_of
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.cutting import length
-from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import Invocation, OnEnd, current
+from leonidas_tools.invocation import Invocation, current
 from leonidas_tools.plain import snapshot
+from leonidas_tools.records import record
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leonidas_tools.events import ToolEvent
 
-Key: TypeAlias = tuple[str, str | None, str]
-"""A tool's name, a user, and what stands for the tool and the arguments."""
-
-Keep: TypeAlias = Callable[[ToolResult], None]
+Key: TypeAlias = tuple[Hashable, ...]
+"""A tool's name, a user, and what stands for the tool and for the arguments."""
 
 _FAILURES = frozenset({ResultStatus.FAILED, ResultStatus.TIMEOUT, ResultStatus.UNAVAILABLE})
 _NOT_OF_THE_TOOL = frozenset(
@@ -39,24 +38,22 @@ _NOT_OF_THE_TOOL = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class _Entry:
-    """A result that may be used again."""
+    """A result that may be used again: of another's, a copy of what can be changed."""
 
     arguments: Mapping[str, Any]
     result: ToolResult
+    body: Any
     size: int
     at: float
-    fresh_until: float
-    stale_until: float
 
     def again(self, said: str | None = None) -> ToolResult:
         """The result once more; it shares nothing with what others were given."""
-        body = snapshot(self.result.result)
         message = self.result.message
         if said is not None:
             message = f"{message} {said}" if message else said
-        return replace(self.result, result=body, message=message, cached=True)
+        return replace(self.result, result=snapshot(self.body), message=message, cached=True)
 
 
 class ResultCache:
@@ -125,7 +122,9 @@ class ResultCache:
 
     def count(self, tool: str, what: str) -> None:
         """Counts a `hit`, a `miss`, a call that was `shared`, or a `stale` result."""
-        self._counts.setdefault(tool, Counter())[what] += 1
+        if tool not in self._counts:
+            self._counts[tool] = Counter()
+        self._counts[tool][what] += 1
 
     def keep(self, key: Key, entry: _Entry) -> None:
         """Keeps a result, if it is not longer than all may be together."""
@@ -136,62 +135,61 @@ class ResultCache:
         while len(self._entries) > self.max_entries:
             self._entries.popitem()
 
-    def flight(self, key: Key, call: ToolCall, run: Run, keep: Keep) -> tuple[_Flight, bool]:
-        """The call under way for this key, and whether it begins here."""
-        known = self._flights.get(key)
-        if known is not None:
-            return known, False
-        flight = self._flights[key] = _Flight(call.arguments)
+    def flight(self, key: Key) -> _Flight | None:
+        """The call under way for this key."""
+        return self._flights.get(key)
 
-        def landed(_: Invocation, result: ToolResult) -> None:
-            if self._flights.get(key) is flight:  # else it was invalidated, or nobody waits
-                del self._flights[key]
-                keep(result)
-            flight.land(result)
+    def begin(self, key: Key, call: ToolCall) -> _Flight:
+        """The call that others who make it meanwhile can wait for."""
+        flight = self._flights[key] = _Flight(call.arguments, current())
+        return flight
 
-        flight.begin(call, run, landed)
-        return flight, True
-
-    def leave(self, key: Key, flight: _Flight) -> None:
-        """A waiter has what it wants, or wants it no more; the last one stops the call."""
-        flight.waiting.remove(current())
-        if not flight.waiting and not flight.ended.done():
-            if self._flights.get(key) is flight:
-                del self._flights[key]
-            flight.stop()
+    def land(self, key: Key, flight: _Flight, result: ToolResult | None) -> bool:
+        """The call has ended; says whether its result may be kept: it was not invalidated."""
+        flight.land(result)
+        if self._flights.get(key) is not flight:
+            return False
+        del self._flights[key]
+        return True
 
 
 class _Flight:
-    """One call under way that several wait for."""
+    """One call under way that several may wait for.
 
-    __slots__ = ("_invocation", "arguments", "ended", "waiting")
+    Args:
+        arguments: Those of the call.
+        maker: Who runs it.
+    """
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
+    __slots__ = ("_ended", "_maker", "_waiting", "arguments")
+
+    def __init__(self, arguments: Mapping[str, Any], maker: Invocation) -> None:
         self.arguments = arguments
-        self.ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
-        self.waiting: list[Invocation] = []
-        self._invocation: Invocation | None = None
+        self._maker = maker
+        self._ended: asyncio.Future[ToolResult | None] | None = None
+        self._waiting: list[Invocation] = []
 
-    def begin(self, call: ToolCall, run: Run, landed: OnEnd) -> None:
-        """Runs the call in a task of its own: none of those who wait must take it along."""
-        self._invocation = Invocation(call, run, landed, (self._tell,))
-        self._invocation.start(current().owner)
+    async def result(self) -> ToolResult | None:
+        """How it ends, for who waits for it; `None` where its maker was stopped."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+            self._maker.sinks = (*self._maker.sinks, self._tell)
+        waiting = current()
+        self._waiting.append(waiting)
+        try:
+            return await asyncio.shield(self._ended)
+        finally:
+            self._waiting.remove(waiting)
 
-    def stop(self) -> None:
-        """Nobody waits any more."""
-        if self._invocation is not None:
-            self._invocation.cancel()
-
-    def land(self, result: ToolResult) -> None:
+    def land(self, result: ToolResult | None) -> None:
         """Gives the result to all who wait."""
-        self._invocation = None
-        if not self.ended.done():
-            self.ended.set_result(result)
+        if self._ended is not None:
+            self._ended.set_result(result)
 
     def _tell(self, event: ToolEvent) -> None:
         """What happens on the way happens to all who wait."""
-        if event.kind is not EventKind.START and not event.ends_call:
-            for invocation in self.waiting:
+        if not event.ends_call:
+            for invocation in self._waiting:
                 invocation.emit(event.kind, **event.data)
 
 
@@ -216,61 +214,65 @@ class Cache:
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Answers the call, and runs it only where nothing is known."""
-        session = call.session
-        user = user_of(session)
-        key = (call.name, user, hash_of(call.name, self.fingerprint, call.arguments))
+        key = (call.name, user_of(call.session), self.fingerprint, _standing_for(call.arguments))
         known = self.cache.find(key)
         now = asyncio.get_running_loop().time()
-        if known is not None and now < known.fresh_until:
+        if known is not None and now < known.at + self.seconds:
             self.cache.count(call.name, "hit")
             return known.again()
-        if current().outer is None:
-            result = await self._shared(key, call, run)
-        else:  # to wait for another's call could be to wait for what this one's maker holds
-            result = await run(call)
-            self._keep(key, call, result)
-        return self._or_stale(call, result, known)
+        result = await self._shared(key, call, run)
+        if known is not None and result.status in _FAILURES:
+            return self._or_stale(call, result, known)
+        return result
 
     async def _shared(self, key: Key, call: ToolCall, run: Run) -> ToolResult:
-        while True:
-            flight, begun = self.cache.flight(key, call, run, partial(self._keep, key, call))
-            self.cache.count(call.name, "miss" if begun else "shared")
-            flight.waiting.append(current())
-            try:
-                result = await asyncio.shield(flight.ended)
-            finally:
-                self.cache.leave(key, flight)
-            if begun:
-                return result
-            if result.status not in _NOT_OF_THE_TOOL:  # else it was meant for another session
+        """Runs the call, unless it is under way: then its result is this one's too."""
+        # A call that another makes does not wait: it could wait for what its maker holds.
+        while current().outer is None and (flight := self.cache.flight(key)) is not None:
+            result = await flight.result()
+            # Else its maker was stopped, or it was meant for another session.
+            if result is not None and result.status not in _NOT_OF_THE_TOOL:
+                self.cache.count(call.name, "shared")
                 return replace(result, result=snapshot(result.result), cached=result.ok)
+        self.cache.count(call.name, "miss")
+        return await self._made(key, call, run)
+
+    async def _made(self, key: Key, call: ToolCall, run: Run) -> ToolResult:
+        flight, result = self.cache.begin(key, call), None
+        try:
+            result = await run(call)
+        finally:
+            may_keep = self.cache.land(key, flight, result)
+        if may_keep and result.ok and not result.media:
+            self._keep(key, call, result)
+        return result
 
     def _keep(self, key: Key, call: ToolCall, result: ToolResult) -> None:
-        if not result.ok or result.media:
-            return
-        size = length(result.result) + length(result.message)
-        kept = replace(result, result=snapshot(result.result), error=None)
-        now = asyncio.get_running_loop().time()
         entry = _Entry(
             arguments=call.arguments,
-            result=kept,
-            size=size,
-            at=now,
-            fresh_until=now + self.seconds,
-            stale_until=now + self.seconds + self.stale_seconds,
+            result=result,
+            body=snapshot(result.result),
+            size=length([result.result, result.message]),
+            at=asyncio.get_running_loop().time(),
         )
         self.cache.keep(key, entry)
 
-    def _or_stale(self, call: ToolCall, result: ToolResult, known: _Entry | None) -> ToolResult:
+    def _or_stale(self, call: ToolCall, result: ToolResult, known: _Entry) -> ToolResult:
         """What was known before, where the tool fails and that is not too old."""
-        now = asyncio.get_running_loop().time()
-        if result.status not in _FAILURES or known is None or now >= known.stale_until:
+        age = asyncio.get_running_loop().time() - known.at
+        if age >= self.seconds + self.stale_seconds:
             return result
         self.cache.count(call.name, "stale")
-        age = now - known.at
         return known.again(
             f"The tool {call.name!r} fails now: this is what it said {age:.0f} seconds ago."
         )
+
+
+def _standing_for(arguments: Mapping[str, Any]) -> Hashable:
+    """The same for the same arguments, and for no others."""
+    if all(type(value) is str for value in arguments.values()):
+        return frozenset(arguments.items())
+    return hash_of("", "", arguments)  # to Python 1, 1.0 and True are equal
 
 
 def _entries(max_bytes: int) -> LRUCache[Key, _Entry]:

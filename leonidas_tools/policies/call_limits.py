@@ -92,13 +92,15 @@ class CallCounts:
             turn: The user's turn.
             now: The time, in seconds.
         """
-        counts = [self._counts.setdefault(most.tool, _Count()) for most in limits]
-        for count, most in zip(counts, limits, strict=True):
-            refusal = count.refusal(most, turn, now)
+        counts = self._counts
+        for most in limits:
+            if most.tool not in counts:
+                counts[most.tool] = _Count()
+            refusal = counts[most.tool].refusal(most, turn, now)
             if refusal is not None:
                 return refusal
-        for count, most in zip(counts, limits, strict=True):
-            count.add(most, now)
+        for most in limits:
+            counts[most.tool].add(most, now)
         return None
 
 

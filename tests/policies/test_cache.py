@@ -217,9 +217,10 @@ class Shared:
         self.came = 0
 
         async def read(ctx: ToolContext, place: str = "here") -> str:
-            ctx.progress("half", fraction=0.5)
             self.came += 1
-            return await self.stage.play(f"{place}{self.came}")
+            seen = await self.stage.play(f"{place}{self.came}")
+            ctx.progress("seen", fraction=0.5)
+            return seen
 
         self.tools = tools_of(tool(effect="read", cache_seconds=60)(read), *others, **settings)
 
@@ -249,16 +250,18 @@ async def test_what_happens_on_the_way_is_told_of_each_call() -> None:
     assert len(told.of(EventKind.START)) == 3
 
 
-@pytest.mark.parametrize("leaves", [0, 1, 2])
-async def test_one_that_leaves_takes_no_other_along(leaves: int) -> None:
+@pytest.mark.parametrize(("leaves", "made"), [(0, "here2"), (1, "here1"), (2, "here1")])
+async def test_one_that_leaves_takes_no_other_along(leaves: int, made: str) -> None:
+    """Where it is the one that made the call, the next makes it anew."""
     shared = Shared()
     calls = [begin(shared.tools, "read") for _ in range(3)]
     await shared.stage.until_on("here1")
     calls.pop(leaves).cancel()
     await settled()
-    assert shared.stage.on == {"here1"}
-    shared.stage.let_go("here1")
-    assert await ended(*calls) == ["here1"] * 2
+    assert shared.stage.on == {made}
+    shared.stage.let_go(made)
+    assert await ended(*calls) == [made] * 2
+    assert shared.stage.came == ["here1", "here2"][: shared.came]
     assert (await shared.tools.execute("read")).cached
 
 
@@ -407,7 +410,7 @@ async def test_what_was_forgotten_meanwhile_is_not_kept_nor_shared_any_more() ->
 
 
 def entry(size: int) -> _Entry:
-    return _Entry(arguments={}, result=ToolResult(), size=size, at=0, fresh_until=1, stale_until=1)
+    return _Entry(arguments={}, result=ToolResult(), body=None, size=size, at=0)
 
 
 @given(
