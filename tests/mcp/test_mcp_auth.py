@@ -34,6 +34,7 @@ def guard(caplog):
     for guarded in running:
         guarded.close()
     ours = [r for r in caplog.records if not r.name.startswith(("mcp.server", "uvicorn", "sse"))]
+    assert [record for record in ours if record.name.startswith("mcp.client.auth")] == []
     texts = "\n".join(logging.Formatter("%(message)s").format(record) for record in ours)
     for guarded in running:
         assert [secret for secret in guarded.logins.said if secret in texts] == []
