@@ -35,6 +35,8 @@ def _rows(place):
         ),
         ok("toggle-simulated-logging", {}, Like("Started simulated, random-leveled logging .*")),
         ok("toggle-subscriber-updates", {}, Like("Started simulated resource updated .*")),
+        ok("toggle-simulated-logging", {}, Like("Stopped simulated logging .*")),
+        ok("toggle-subscriber-updates", {}, Like("Stopped simulated resource updates .*")),
         *_pictures_and_resources(poem),
         *_asking(place),
         failed(
