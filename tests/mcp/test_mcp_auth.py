@@ -33,7 +33,8 @@ def guard(caplog):
     yield start
     for guarded in running:
         guarded.close()
-    ours = [r for r in caplog.records if not r.name.startswith(("mcp.server", "uvicorn", "sse"))]
+    records = caplog.get_records("call")
+    ours = [r for r in records if not r.name.startswith(("mcp.server", "uvicorn", "sse"))]
     assert [record for record in ours if record.name.startswith("mcp.client.auth")] == []
     texts = "\n".join(logging.Formatter("%(message)s").format(record) for record in ours)
     for guarded in running:
