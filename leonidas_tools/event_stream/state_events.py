@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict  # pydantic reads no other before 3.12
 
@@ -39,6 +39,8 @@ class OpenQuestion(TypedDict):
     user: str | None
     call_id: str | None
     rule: str
+    schema: NotRequired[dict[str, Any]]
+    problem: NotRequired[str]
 
 
 class Task(TypedDict):

@@ -34,7 +34,9 @@ class VoiceApproval:
     async def __call__(self, request: ApprovalRequest) -> None:
         """Has the model told to ask: the answer comes later."""
         # A rule of the session asks, or a new tool.
-        self._keep(confirm_action if request.schema is None else answer_question, needed=True)
+        self._keep(confirm_action, needed=True)
+        if request.schema is not None:
+            self._keep(answer_question, needed=True)
 
     def keep_ready(self) -> None:
         """Registers the tools that answer if anything may be asked, and else takes them out."""

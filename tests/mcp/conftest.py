@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.calls import ToolCall
 from leonidas_tools.context import ToolContext
 from leonidas_tools.mcp.server import MCPServer, ServerState
@@ -174,6 +175,25 @@ def listen(mark):
     yield start
     for server in listening:
         server.kill()
+
+
+@pytest.fixture
+async def chain(mark):
+    """Makes a chain with one server: `await chain(settings)`; ends it after the test."""
+    running = []
+
+    async def start(settings, **options):
+        settings = {**settings, "env": {**settings.get("env", {}), **mark}}
+        config = {"mcp_servers": {"lab": settings}, **options.pop("config", {})}
+        tools = AdvancedToolProcessor(config=config, builtin_tools=False, **options)
+        running.append(tools)
+        await tools.__aenter__()
+        assert await tools.ready(60), tools.mcp_servers.status()
+        return tools
+
+    yield start
+    for tools in running:
+        await tools.__aexit__(None, None, None)
 
 
 @pytest.fixture
