@@ -5,6 +5,7 @@ import pytest
 from mcp_types import LATEST_PROTOCOL_VERSION
 
 from leonidas_tools.errors import RetryableError
+from leonidas_tools.mcp.places import data_file
 from leonidas_tools.mcp.server import ServerState
 from tests.mcp.conftest import script
 
@@ -47,12 +48,10 @@ async def test_a_lazy_server_seen_before_is_not_started_for_its_tools(serve, tmp
 
 
 @pytest.mark.parametrize("kept", [b"", b"\xff", b"[]", b'{"server": "another", "tools": []}'])
-async def test_what_was_kept_of_another_server_or_is_no_listing_does_not_count(
-    serve, user_data, kept
-):
+async def test_what_was_kept_of_another_server_or_is_no_listing_does_not_count(serve, kept):
     seen = await serve(script("life.py", start="lazy")).standby()
     await seen.mcp.stop()
-    (file,) = (user_data / "mcp").iterdir()
+    file = data_file("lab", "tools")
     assert len(json.loads(file.read_bytes())["tools"]) == len(seen.tools)
     file.write_bytes(kept)
     server = await serve(script("life.py", start="lazy")).standby()
