@@ -38,7 +38,7 @@ def pay(begun: str, done: str) -> str:
     return "paid"
 
 
-@tool(effect="read")
+@tool(effect="read", lane="looking")  # beside what is paid
 def look(begun: str, ctx: ToolContext) -> str:
     """Looks until it is stopped."""
     Path(begun).touch()
