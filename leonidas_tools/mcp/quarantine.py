@@ -80,7 +80,7 @@ class Report:
             pin = self.changed[name]
             logger.warning(
                 "MCP server %r: the tool %r has changed since it was first used (%s)%s; "
-                "'leonidas mcp trust %s' shows how, and trusts it",
+                "'leonidas mcp trust %s' shows how",
                 server,
                 name,
                 ", ".join(fields_of(pin)),
