@@ -87,6 +87,15 @@ class SettingsChanged(Happening):
     event: Literal["settings_changed"]
 
 
+class ToolQuarantined(Happening):
+    """A tool of an MCP server is no longer what it was when it was first used."""
+
+    event: Literal["tool_quarantined"]
+    server: str
+    tool: str
+    changed: list[str]
+
+
 class Alert(Happening):
     """A figure has crossed its threshold, or is clear again."""
 
@@ -128,6 +137,7 @@ Event: TypeAlias = (
     | ToolsChanged
     | MalformedFunctionCall
     | SettingsChanged
+    | ToolQuarantined
     | Alert
 )
 """Anything that happens, told apart by `event`."""

@@ -78,6 +78,7 @@ class Definitions:
             report.findings += check_server(self._server, settings, listed)
             tools = await self._read(settings, used, pins, report)
             if settings is self.settings:  # they may have changed meanwhile
+                report.after(self.report)
                 report.tell(self._server, self.report)
                 self.report = report
                 return tools

@@ -29,6 +29,7 @@ class Report:
 
     Args:
         findings: What the settings say in vain.
+        news: The tools that have changed since the listing before.
         left_out: Why tools cannot be used, by name.
         changed: The tools that are not what they were, by name.
         denies: Whether those are denied, and not only told of.
@@ -39,6 +40,7 @@ class Report:
 
     findings: list[Finding] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    news: list[str] = field(default_factory=list)
     changed: dict[str, Pin] = field(default_factory=dict)
     denies: bool = True
     new: list[str] = field(default_factory=list)
@@ -49,6 +51,14 @@ class Report:
     def quarantined(self) -> list[str]:
         """The tools that are not run."""
         return [*(self.changed if self.denies else ()), *self.unknown]
+
+    def after(self, before: Report) -> None:
+        """Notes what has changed since the listing before.
+
+        Args:
+            before: Its report.
+        """
+        self.news = [name for name, pin in self.changed.items() if before.changed.get(name) != pin]
 
     def remember(self, before: Report, tool: str, key: str) -> None:
         """Says again why a tool that is as it was cannot be used.
@@ -76,7 +86,7 @@ class Report:
         for name, why in self.left_out.items():
             if before.left_out.get(name) != why:
                 logger.warning("MCP server %r: the tool %r is left out: %s", server, name, why)
-        for name in self.newly_changed(before):
+        for name in self.news:
             pin = self.changed[name]
             logger.warning(
                 "MCP server %r: the tool %r has changed since it was first used (%s)%s; "
@@ -93,10 +103,6 @@ class Report:
         if self.pins_error is not None and self.pins_error != before.pins_error:
             done = "none of its tools is used: " if self.unknown else ""
             logger.error("MCP server %r: %s%s", server, done, self.pins_error)
-
-    def newly_changed(self, before: Report) -> list[str]:
-        """The tools that have changed since the listing before."""
-        return [name for name, pin in self.changed.items() if before.changed.get(name) != pin]
 
     def status(self) -> dict[str, Any]:
         """What there is to say, as plain JSON."""

@@ -72,7 +72,7 @@ class MCPServer:
         self._reason = "it has not been started"
         self._on_tools = on_tools
         self._asks = (asks or Asks()).of(name, settings)
-        self._definitions = Definitions(name, settings, self._call)
+        self.definitions = Definitions(name, settings, self._call)
         self._listed: list[mcp_types.Tool] | None = None
         self._publishing = asyncio.Lock()
         self._wanted = asyncio.Event()
@@ -123,14 +123,14 @@ class MCPServer:
             settings: The settings.
         """
         self._asks.apply(settings)
-        self.settings = self._definitions.settings = settings
+        self.settings = self.definitions.settings = settings
         if self._connection is not None:
             self._connection.relist()
 
     @property
     def is_stale(self) -> bool:
         """Whether settings, or what a person trusts, are others than when the tools were read."""
-        return self._definitions.are_stale
+        return self.definitions.are_stale
 
     async def reread(self) -> None:
         """Reads the tools anew, from the server if it is connected."""
@@ -146,7 +146,7 @@ class MCPServer:
             "transport": self.settings.transport,
             "state": self.state.value,
             "calls": self._calls,
-            **self._definitions.report.status(),
+            **self.definitions.report.status(),
         }
         if self._connection is not None:
             status |= self._connection.status
@@ -235,7 +235,7 @@ class MCPServer:
         """Tells of the tools in a listing; of those in the last one for `None`."""
         async with self._publishing:
             self._listed = self._listed if listed is None else listed
-            self._on_tools(await self._definitions.read(self._listed or []))
+            self._on_tools(await self.definitions.read(self._listed or []))
 
     async def _connected(self) -> Connection:
         """The open connection, which the first call of a lazy server opens.

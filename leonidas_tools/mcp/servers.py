@@ -7,10 +7,11 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
+from leonidas_tools.mcp.quarantine import fields_of
 from leonidas_tools.mcp.server_tools import ServerTools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from leonidas_tools.mcp.asks import Asks
     from leonidas_tools.mcp.definitions import AnyTool
@@ -35,6 +36,7 @@ class MCPServers:
         registry: Where the tools are registered.
         servers: Settings by server name.
         asks: Answers what the servers ask.
+        tell: Called with the name and the data of what a person should hear of.
 
     Example:
         >>> from leonidas_tools.registry import ToolRegistry
@@ -47,8 +49,10 @@ class MCPServers:
         registry: ToolRegistry,
         servers: Mapping[str, MCPServerSettings],
         asks: Asks | None = None,
+        tell: Callable[..., None] | None = None,
     ) -> None:
         self.registry = registry
+        self._tell = tell or (lambda _kind, **_: None)
         self._asks = asks
         self._servers: dict[str, MCPServer] = {}
         self._tools: dict[str, ServerTools] = {}
@@ -148,6 +152,10 @@ class MCPServers:
         def on_tools(listed: list[AnyTool]) -> None:
             if self._servers.get(name) is server:
                 tools.update(listed)
+                report = server.definitions.report
+                for tool in report.news if report.denies else ():
+                    changed = fields_of(report.changed[tool])
+                    self._tell("tool_quarantined", server=name, tool=tool, changed=changed)
 
         self._servers[name] = server = MCPServer(name, settings, on_tools, self._asks)
         if self._users:

@@ -113,7 +113,8 @@ class AdvancedToolProcessor(Stage):
         self._register(tools, builtin_tools=builtin_tools)
         ready = ReadyTools(self.registry, self.settings, None if approval else voice.keep_ready)
         self._declared = DeclaredTools(self.registry, self.settings, ready, ready.choose)
-        self.mcp_servers = MCPServers(self.registry, self.settings.current.mcp_servers, asks)
+        servers, tell = self.settings.current.mcp_servers, self.monitor.events.publish
+        self.mcp_servers = MCPServers(self.registry, servers, asks, tell)
         self._stages = self._made_stages()
         self._shared = SharedHold(self._hold)
         self._toolboxes = Toolboxes(self.registry)
@@ -154,6 +155,7 @@ class AdvancedToolProcessor(Stage):
         session = session or self.session
         parsed, refusal = read_arguments(arguments)
         tool = exports.find(self.registry, name)
+        held = self.executor.settings
         call = ToolCall(
             name=name if tool is None else tool.name,
             arguments=parsed,
@@ -161,9 +163,7 @@ class AdvancedToolProcessor(Stage):
             called_as=name,
             session=session,
             tool=tool,
-            settings=None
-            if tool is None
-            else self.executor.settings.for_tool(tool.name, tool.origin),
+            settings=None if tool is None else held.for_tool(tool.name, tool.origin),
             number=next(session.numbers),
         )
         if tool is None:

@@ -165,11 +165,17 @@ async def test_a_tool_that_changes_while_a_session_runs_is_denied(bench):
     bench.server("mail", GOOD)
     async with bench.processor():
         await bench.ready()
+        events = bench.tools.events.subscribe(kinds=["tool_quarantined"])
+        assert (await anext(events))["event"] == "state"
         bench.lists("mail", BAD, "other")
         await bench.call("announce")
         await bench.until(lambda: bench.names() == ["other", "send"])
         assert (await bench.call("send")).status == "denied"
         assert await bench.call("other") == {}  # what comes later is used, and told of
+        event = await anext(events)
+        told = ("mail", "send", ["description"])
+        assert (event["server"], event["tool"], event["changed"]) == told
+        await events.aclose()
         assert "evil" not in str(bench.declared())
 
 
