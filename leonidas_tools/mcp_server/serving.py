@@ -86,19 +86,7 @@ async def serve_http(  # noqa: PLR0913 - what can be said of a server
     access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins), any_address=beyond)
     app = MCPApp(ToolServer(tools, patterns), access)
     with _listening(host, port) as listener:
-        routes = [Route(PATH, app)]
-        http = _HTTPServer(
-            uvicorn.Config(
-                Starlette(routes=routes),
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                ws="none",
-                limit_concurrency=_MOST_CONNECTIONS,
-                timeout_graceful_shutdown=_CLOSE_SECONDS,
-            )
-        )
+        http = _HTTPServer(_configured(app))
         serving: asyncio.Task[None] | None = None
         try:
             async with app:
@@ -113,6 +101,19 @@ async def serve_http(  # noqa: PLR0913 - what can be said of a server
         finally:  # only now, since what streams has no other end
             if serving is not None:
                 await asyncio.wait({serving})
+
+
+def _configured(app: MCPApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        Starlette(routes=[Route(PATH, app)]),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_graceful_shutdown=_CLOSE_SECONDS,
+    )
 
 
 @contextmanager

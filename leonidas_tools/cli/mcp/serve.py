@@ -6,7 +6,7 @@ import secrets
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
@@ -20,38 +20,44 @@ _HOST = "127.0.0.1"
 _MOST_PORT = 65535
 
 
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
+]
+Http: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST:]PORT",
+        help="Serve over HTTP at /mcp; else over standard input and output.",
+    ),
+]
+TokenEnv: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The environment variable with the token that clients must send."
+    ),
+]
+Origins: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ORIGIN", help="A web page that may use it; may be repeated."),
+]
+Hosts: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST", help="A name it is reached by; may be repeated."),
+]
+Patterns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Offer these tools only, such as get_*; may be repeated."),
+]
+
+
 def serve(
-    config: Annotated[
-        Path | None,
-        typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-    ] = None,
-    http: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[HOST:]PORT",
-            help="Serve over HTTP at /mcp; else over standard input and output.",
-        ),
-    ] = None,
-    token_env: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The environment variable with the token that clients must send."
-        ),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ORIGIN", help="A web page that may use it; may be repeated."),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="A name it is reached by; may be repeated."),
-    ] = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN", help="Offer these tools only, such as get_*; may be repeated."
-        ),
-    ] = None,
+    config: Config = None,
+    http: Http = None,
+    token_env: TokenEnv = None,
+    allow_origin: Origins = None,
+    allow_host: Hosts = None,
+    tool: Patterns = None,
 ) -> None:
     """Serve the tools of the settings to MCP clients, under all rules and limits of the settings.
 
