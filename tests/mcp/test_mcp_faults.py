@@ -28,11 +28,13 @@ def lost(what):
     }
 
 
-MALFORMED = failed(
-    "The MCP server 'lab' answered with something that its own description of 'bad' does not "
-    "allow.",
-    "mcp_malformed_answer",
-)
+MALFORMED = {
+    "status": "unknown_outcome",
+    "message": "The tool 'bad' of the MCP server 'lab' has run, but answered with something that "
+    "its own description does not allow. It is not known what it has done.",
+    "retryable": False,
+    "reason_code": "mcp_malformed_answer",
+}
 TOO_LONG = failed(
     "The tool 'bad' of the MCP server 'lab' has run, but answered with a message of more than "
     "1,000,000 bytes, which is too long to read. Ask for less of it.",
@@ -191,7 +193,7 @@ async def test_a_result_that_is_too_long_takes_no_memory(open_lab, listen, kind)
 
 @pytest.mark.parametrize("misdeed", ["flood", "flood_stderr"])
 async def test_a_flood_takes_no_memory(open_lab, misdeed):
-    async with open_lab(script("bad.py", misdeed)) as lab:
+    async with open_lab(script("bad.py", misdeed, log_level="off")) as lab:
         await lab.call("bad", number=1)
         tracemalloc.start()
         try:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from leonidas_tools import AdvancedToolProcessor
+from leonidas_tools.mcp.server import ServerState
 from tests.mcp.conftest import script
 
 
@@ -30,13 +31,17 @@ async def test_fifty_servers_start_answer_and_leave_nothing(mark):
 
 
 async def test_ten_thousand_tools_are_listed_and_can_be_called(serve):
-    server = await serve(script("bad.py", "many")).ready()
+    server = serve(script("bad.py", "many", timeout=90))
+    async with asyncio.timeout(90):
+        await server.mcp.wait_for(ServerState.READY)
     assert len(server.tools) == 10_003
     assert (await server.call("tool_9999")).result == "fine"
 
 
 async def test_no_more_tools_are_taken_than_asked_for(serve, caplog):
-    server = await serve(script("bad.py", "many", max_tools=100)).ready()
+    server = serve(script("bad.py", "many", max_tools=100, timeout=90))
+    async with asyncio.timeout(90):
+        await server.mcp.wait_for(ServerState.READY)
     assert len(server.tools) == 100
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == [
