@@ -16,6 +16,7 @@ from leonidas_tools.mcp.doctor.address import elsewhere, on_the_way
 from leonidas_tools.mcp.doctor.command import before_start
 from leonidas_tools.mcp.doctor.finding import Finding
 from leonidas_tools.mcp.doctor.hints import hint_for
+from leonidas_tools.mcp.reasons import placed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -81,8 +82,9 @@ class _Patient:
 
     async def works(self, *, call: bool) -> bool:
         connection = self._connection
+        guard = asyncio.timeout(connection.limit_seconds)
         try:
-            async with asyncio.timeout(connection.limit_seconds) as guard, connection:
+            async with guard, connection:
                 self._report(self._connected())
                 self._step = "tools"
                 tools = await connection.tools()
@@ -96,8 +98,10 @@ class _Patient:
                 self._report(answered)
                 return answered.outcome != "failed"
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what is to be told
-            failure = error
-        self._report(await self._failed(failure))
+            # That it ended when it was given up is no reason.
+            late = placed("no answer in time", self._settings.url) if guard.expired() else None
+            reason = late or connection.why(error)
+        self._report(await self._failed(reason))
         return False
 
     def _connected(self) -> Finding:
@@ -162,8 +166,8 @@ class _Patient:
             seconds=time.perf_counter() - begun,
         )
 
-    async def _failed(self, error: Exception) -> Finding:
-        reason, words = self._connection.why(error), self._connection.last_words
+    async def _failed(self, reason: str) -> Finding:
+        words = self._connection.last_words
         if self._settings.command is not None:
             hint = hint_for(self._settings, words, reason)
             return Finding(step=self._step, outcome="failed", message=reason + words, hint=hint)
