@@ -200,3 +200,20 @@ async def chain(mark):
 def bench(tmp_path, mark):
     """Servers whose tools the test describes."""
     return Bench(tmp_path, mark)
+
+
+@pytest.fixture
+async def lab(mark):
+    """Makes chains: `await lab(…)`; ends them after the test."""
+    open_labs = []
+
+    async def start(*args, **options):
+        from tests.mcp.asked import Lab  # it imports this module
+
+        made = await Lab(*args, env=mark, **options).__aenter__()
+        open_labs.append(made)
+        return made
+
+    yield start
+    for each in open_labs:
+        await each.__aexit__(None, None, None)

@@ -1,0 +1,59 @@
+"""What a server of the older protocol asks, which does not say about which call."""
+
+import asyncio
+
+import pytest
+
+from leonidas_tools import ToolSession
+from leonidas_tools.approvals.request import Decision
+from leonidas_tools.errors import ToolDeniedError
+from tests.mcp.asked import Person, said
+
+
+async def test_a_server_of_the_older_protocol_is_answered_too(lab):
+    bench = await lab("older.py", approval=Person(Decision.fill({"name": "Ana"})))
+    assert said(await bench.call("ask")) == {"action": "accept", "content": {"name": "Ana"}}
+
+
+async def test_a_page_to_open_is_asked_about_with_its_host(lab):
+    person = Person(Decision.approve())
+    bench = await lab("older.py", approval=person)
+    assert said(await bench.call("page")) == {"action": "accept"}
+    (request,) = person.asked
+    assert request.title == "The server 'lab' asks you to open a page at pay.example: Pay"
+    assert request.details["url"] == "https://pay.example/x"
+
+
+async def test_two_questions_at_once_are_both_answered(lab):
+    names = (Decision.fill({"name": "Ana"}), Decision.fill({"name": "Ben"}))
+    bench = await lab("older.py", approval=Person(*names))
+    result = (await bench.call("ask_two")).result
+    assert result.count('"accept"') == 2
+
+
+async def test_a_question_that_the_server_takes_back_is_closed_and_its_call_goes_on(lab):
+    bench = await lab("older.py", approval=Person())
+    assert said(await bench.call("take_back")) == "never mind"
+    assert bench.desk.pending() == []
+
+
+async def test_where_two_conversations_call_nobody_is_asked(lab, caplog):
+    bench = await lab("older.py", approval=Person())
+    holding = bench.start("hold")
+    other = ToolSession("other")
+    while not bench.tools.mcp_servers.status()[0]["calls"]:
+        await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        result = await bench.tools.execute("ask", session=other)
+    assert said(result) == {"action": "decline"}
+    assert "it is not known whose call it is about" in caplog.text
+    holding.cancel()
+
+
+async def test_a_server_that_dies_takes_its_question_away(lab):
+    bench = await lab("older.py")
+    question = (await bench.call("die")).result["question_id"]
+    name, late = await bench.late_result(lambda: bench.tools.mcp_servers.configure({}))
+    assert (name, late.status) == ("die", "not_found")
+    with pytest.raises(ToolDeniedError, match="withdrawn"):
+        bench.desk.question(question)

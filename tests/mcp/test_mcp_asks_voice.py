@@ -1,0 +1,143 @@
+"""What a server asks while one of its tools runs, put by the model and answered by voice."""
+
+import asyncio
+import json
+import math
+
+from genai_processors import processor
+
+from leonidas_tools.approvals.request import Decision
+from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
+from tests.live.talking import Talk
+from tests.mcp.asked import ASKED, SCHEMA, Lab, Person, said
+
+
+async def test_by_voice_the_model_asks_and_the_answer_lets_the_call_go_on(lab):
+    bench = await lab()
+    pending = await bench.call("order", what="pizza")
+    (request,) = bench.desk.pending()
+    assert (pending.status, pending.reason_code) == ("pending_approval", "needs_answer")
+    assert pending.result == {"question_id": request.id, "ask": ASKED, "answers": SCHEMA}
+    assert "answer_question" in pending.message
+    bench.hear("A large one, two of them.")
+    answers = {"size": "L", "count": 2}
+    result = await bench.call("answer_question", question_id=request.id, answers=answers)
+    assert result.result.keys() == {"question_id", "tool", "result"}
+    assert said(result) == {"what": "pizza", "action": "accept", "size": "L", "count": 2}
+    assert said(await bench.call("orders")) == ["pizza"]
+    again = await bench.call("answer_question", question_id=request.id, answers=answers)
+    assert (again.status, again.reason_code) == ("denied", "approval_used")
+
+
+async def test_an_answer_counts_only_if_the_user_has_spoken_since(lab):
+    bench = await lab()
+    bench.hear("Large, please.")
+    question = (await bench.call("order", what="x")).result["question_id"]
+    told = {"question_id": question, "answers": {"size": "L"}}
+    result = await bench.call("answer_question", **told)
+    assert (result.status, result.reason_code) == ("pending_approval", "not_answered")
+    assert said(await bench.call("orders")) == []
+    bench.hear("Large.")
+    assert (await bench.call("answer_question", **told)).status == "ok"
+
+
+async def test_what_does_not_fit_leaves_the_question_open(lab):
+    bench = await lab()
+    question = (await bench.call("order", what="x")).result["question_id"]
+    bench.hear("Huge!")
+    result = await bench.call("answer_question", question_id=question, answers={"size": "XXL"})
+    assert (result.status, {*result.valid_options}) == ("invalid_argument", {"S", "M", "L"})
+    result = await bench.call("confirm_action", approval_id=question, decision="yes")
+    assert (result.status, result.reason_code) == ("denied", "wants_answers")
+    assert len(bench.desk.pending()) == 1
+
+
+async def test_who_does_not_want_to_answer_need_not(lab):
+    bench = await lab()
+    question = (await bench.call("order", what="x")).result["question_id"]
+    result = await bench.call("answer_question", question_id=question, declined=True)
+    assert said(result)["action"] == "decline"
+
+
+async def test_the_next_question_of_a_call_answers_the_answer(lab):
+    bench = await lab()
+    first = (await bench.call("send")).result["question_id"]
+    bench.hear("Small.")
+    asked = await bench.call("answer_question", question_id=first, answers={"size": "S"})
+    assert (asked.status, asked.result["ask"]) == (
+        "pending_approval",
+        "The server 'lab' asks: Where to? (City)",
+    )
+    bench.hear("To Porto.")
+    second = asked.result["question_id"]
+    result = await bench.call("answer_question", question_id=second, answers={"city": "Porto"})
+    assert said(result)["place"] == {"action": "accept", "city": "Porto"}
+
+
+async def test_a_yes_or_no_is_confirmed_by_voice_like_an_approval(lab):
+    bench = await lab()
+    pending = await bench.call("wipe")
+    assert pending.result["ask"] == "The server 'lab' asks: Are you sure?"
+    bench.hear("Yes.")
+    told = {"approval_id": pending.result["approval_id"], "decision": "yes"}
+    assert said(await bench.call("confirm_action", **told)) == "accept"
+    pending = await bench.call("wipe")
+    bench.hear("No!")
+    told = {"approval_id": pending.result["approval_id"], "decision": "yes"}
+    assert said(await bench.call("confirm_action", **told)) == "decline"
+
+
+async def test_an_answer_given_elsewhere_and_the_end_of_time_are_told_late(lab):
+    bench = await lab()
+    question = (await bench.call("order", what="x")).result["question_id"]
+    decide = bench.desk.decide
+    answer = Decision.fill({"size": "S"})
+    name, late = await bench.late_result(lambda: decide(question, answer, by="console"))
+    assert (name, said(late)["action"]) == ("order", "accept")
+    bench = await lab(policies={"approval": {"deadline": "50ms"}})
+    await bench.call("order", what="x")
+    name, late = await bench.late_result(lambda: None)
+    assert (name, said(late)["action"]) == ("order", "cancel")
+
+
+async def test_when_the_conversation_ends_its_calls_end_too(lab):
+    bench = await lab()
+    question = (await bench.call("order", what="x")).result["question_id"]
+    bench.desk.withdraw_all()
+    result = await bench.call("answer_question", question_id=question, answers={"size": "S"})
+    assert (result.status, result.reason_code) == ("denied", "withdrawn")
+    assert said(await bench.call("orders")) == []
+
+
+async def test_no_event_and_no_log_holds_what_was_answered(lab, caplog):
+    caplog.set_level("DEBUG")
+    bench = await lab(approval=Person(Decision.fill({"password": "hunter2hunter2"})))
+    assert said(await bench.call("login")) == "accept"
+    told = json.dumps([event.to_json() for event in bench.events], default=str)
+    assert "approval_id" in told
+    assert "hunter2" not in told + caplog.text
+
+
+async def test_in_a_live_session_the_question_outlives_an_interruption(mark):
+    bench, answers = Lab(env=mark), []
+
+    async def play(session):
+        await session.wait_for_input("audio")
+        await session.input_transcription("Order a pizza.")
+        (asked,) = await session.call(FunctionCall("order", {"what": "pizza"}, id="c1"))
+        await session.say("The server 'lab' asks")
+        await session.input_transcription("A small one!")
+        await session.interrupt()
+        await session.turn_complete()
+        told = {"question_id": asked.response["result"]["question_id"], "answers": {"size": "S"}}
+        (answer,) = await session.call(FunctionCall("answer_question", told, id="c2"))
+        answers.append(answer.response)
+        await session.turn_complete()
+
+    async with bench, LiveSimulator(Scenario(play), speed=math.inf) as simulator:
+        talk = Talk(simulator, bench.tools)
+        async with asyncio.timeout(60), processor.context():  # not `run`: the server's tasks stay
+            async for _ in talk.agent(talk._says(1)):
+                pass
+    assert answers[0]["status"] == "ok"
+    assert json.loads(answers[0]["result"]["result"])["size"] == "S"
