@@ -175,7 +175,7 @@ FAILING = {
         "it ended by itself: it may want an argument, such as `stdio`",
     ),
     "it says nothing": (
-        sh("exec cat > /dev/null", timeout=2),
+        sh("while read line; do :; done", timeout=2),
         "start",
         "no answer in time",
         "is it a server that speaks MCP over stdio? If it is slow, raise `timeout`",
