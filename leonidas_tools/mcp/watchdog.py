@@ -81,10 +81,16 @@ class Watchdog:
         if self._process is None or self._process.stdin is None:
             return
         self._process.stdin.close()
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_GONE_SECONDS):
                 while self._process.poll() is None:  # noqa: ASYNC110 - without a thread to wait in
                     await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            logger.debug("The watchdog of an MCP server did not end by itself")
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
 
     @property
     def environment(self) -> dict[str, str]:
