@@ -11,9 +11,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.benchmarks import suite
 from tests.benchmarks.pairs import ROOT, FailedRunError, Pair, plan, run_pair
-from tests.benchmarks.report import judge, to_json, to_markdown
+from tests.benchmarks.report import in_short, judge, to_json, to_markdown
 
 _BEGIN, _END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
+_RESULTS = Path(__file__).parent / "RESULTS.md"
 
 
 def main() -> int:
@@ -25,7 +26,8 @@ def main() -> int:
     if options.json:
         Path(options.json).write_text(json.dumps(to_json(results), indent=1) + "\n")
     if options.write:
-        _write(ROOT / "README.md", table)
+        _RESULTS.write_text(f"# What it costs\n\nWritten by `make bench`.\n\n{table}")
+        _write(ROOT / "README.md", in_short(results))
     for failure in failures:
         print(failure, file=sys.stderr)
     missed = options.strict and not all(verdict.met for verdict in judge(results))
@@ -38,7 +40,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--adapters", nargs="+", metavar="ADAPTER", help="only these")
     parser.add_argument("--quick", action="store_true", help="one short pair each")
     parser.add_argument("--json", metavar="FILE", help="every figure of every pair")
-    parser.add_argument("--write", action="store_true", help="put the tables into README.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write RESULTS.md, and README.md in short"
+    )
     parser.add_argument("--strict", action="store_true", help="fail where a goal is missed")
     options = parser.parse_args()
     for name in options.workloads:

@@ -85,6 +85,18 @@ def _value(goal: Goal, pair: Pair) -> float:
     return figure
 
 
+def in_short(results: Results) -> str:
+    """How many goals are met, those that are not, and what a single call costs."""
+    verdicts = judge(results)
+    missed = [verdict for verdict in verdicts if not verdict.met]
+    lines = [_machine(), "", f"{len(verdicts) - len(missed)} of {len(verdicts)} goals are met"]
+    lines[-1] += "; these are not:" if missed else "."
+    lines += ["", *_goals(missed)] if missed else []
+    if pairs := results.get("latency"):
+        lines += ["", *_comparison(load("latency"), pairs)]
+    return "\n".join(lines) + "\n"
+
+
 def to_markdown(results: Results) -> str:
     """The table of goals, then one table a workload with everybody in it."""
     lines = [_machine(), "", *_goals(judge(results))]
