@@ -76,6 +76,7 @@ class Guards:
                 seconds=seconds,
                 stale_seconds=stale_seconds or 0.0,
                 fingerprint=hash_of(tool.name, fingerprint_of(own), stands_for),
+                per_session=either(settings.overflow, own.overflow) is Overflow.SPILL,
             )
         ]
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import ref
 
 from cachetools import LRUCache
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from leonidas_tools.events import ToolEvent
 
 Key: TypeAlias = tuple[Hashable, ...]
-"""A tool's name, a user, and what stands for the tool and for the arguments."""
+"""A tool's name, a user or a session, and what stands for the tool and for the arguments."""
 
 _FAILURES = frozenset({ResultStatus.FAILED, ResultStatus.TIMEOUT, ResultStatus.UNAVAILABLE})
 _NOT_OF_THE_TOOL = frozenset(
@@ -205,24 +206,29 @@ class Cache:
         seconds: How long a result may be used again.
         stale_seconds: How long beyond that it may stand in when the tool fails.
         fingerprint: Stands for the tool, its schema, its version and its parameters.
+        per_session: Whether results are good in their own session only: they may have a handle
+            that no other session can read by.
     """
 
     cache: ResultCache
     seconds: float
     stale_seconds: float = 0.0
     fingerprint: str = ""
+    per_session: bool = False
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Answers the call, and runs it only where nothing is known."""
-        key = (call.name, user_of(call.session), self.fingerprint, _standing_for(call.arguments))
+        whose = ref(call.session) if self.per_session else user_of(call.session)
+        key = (call.name, whose, self.fingerprint, _standing_for(call.arguments))
         known = self.cache.find(key)
         now = asyncio.get_running_loop().time()
         if known is not None and now < known.at + self.seconds:
             self.cache.count(call.name, "hit")
             return known.again()
         result = await self._shared(key, call, run)
-        if known is not None and result.status in _FAILURES:
-            return self._or_stale(call, result, known)
+        if result.status in _FAILURES:
+            # What was known may have been invalidated while the call ran.
+            return self._or_stale(call, result, self.cache.find(key))
         return result
 
     async def _shared(self, key: Key, call: ToolCall, run: Run) -> ToolResult:
@@ -257,8 +263,10 @@ class Cache:
         )
         self.cache.keep(key, entry)
 
-    def _or_stale(self, call: ToolCall, result: ToolResult, known: _Entry) -> ToolResult:
+    def _or_stale(self, call: ToolCall, result: ToolResult, known: _Entry | None) -> ToolResult:
         """What was known before, where the tool fails and that is not too old."""
+        if known is None:
+            return result
         age = asyncio.get_running_loop().time() - known.at
         if age >= self.seconds + self.stale_seconds:
             return result

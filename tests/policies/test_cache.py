@@ -206,6 +206,34 @@ async def test_the_models_mistakes_bring_no_old_result() -> None:
     assert (await tools.execute("read")).status == "not_found"
 
 
+@in_no_time
+async def test_what_was_forgotten_while_the_tool_ran_does_not_stand_in_for_it() -> None:
+    async def read() -> str:
+        if stats(tools)["entries"]:
+            tools.executor.cache.invalidate("read")
+            raise RuntimeError
+        return "seen"
+
+    kept = {"cache_seconds": 60, "stale_if_error_seconds": 300, "retry_attempts": 0}
+    tools = tools_of(Tool(read, effect="read", **kept))
+    assert (await tools.execute("read")).ok
+    await asyncio.sleep(61)
+    assert (await tools.execute("read")).status == "failed"
+
+
+async def test_a_long_result_is_used_again_only_where_its_handle_can_be_read() -> None:
+    async def read() -> list[str]:
+        return [f"line {number}" for number in range(1000)]
+
+    spills = {"overflow": "spill", "max_result_tokens": 50}
+    tools = AdvancedToolProcessor([Tool(read, effect="read", cache_seconds=60, **spills)])
+    one, other = ToolSession("one", user="ana"), ToolSession("other", user="ana")
+    calls = [await tools.execute("read", session=session) for session in (one, one, other)]
+    assert [call.cached for call in calls] == [False, True, False]
+    handle = calls[2].result["handle"]
+    assert (await tools.execute("read_result", {"handle": handle}, session=other)).ok
+
+
 # --- one call for several ---------------------------------------------------------------------
 
 
