@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from leonidas_tools.errors import ConfigurationError, StaleVersionError, StoreError
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import ASGIApp
 
     from leonidas_tools.mcp_server import HTTPAccess
@@ -69,7 +68,8 @@ class _Preferences:
             raise HTTPException(503, "The store cannot be used now: try again later") from error
         except ValueError as error:
             raise HTTPException(422, str(error)) from error
-        return JSONResponse(found.to_json(), headers={"ETag": f'"{found.version}"'})
+        told = json.dumps(found.to_json())  # in ASCII: JSON may hold what no encoding takes
+        return Response(told, headers={"ETag": f'"{found.version}"'}, media_type="application/json")
 
     async def _asked(self, request: Request) -> Preferences:
         user = request.path_params["user"]

@@ -42,6 +42,7 @@ class _Kept:
         user: Whose preferences it has.
         loading: Reads what was kept of it.
         is_loaded: Whether that was read.
+        version: That of the preferences that hold.
         tried: When it was tried to read it, in seconds of the loop.
         waits_until: Until when calls wait for it, in seconds of the loop.
         ends: Lets go of the session.
@@ -51,6 +52,7 @@ class _Kept:
     waits_until: float
     loading: asyncio.Task[None] | None = None
     is_loaded: bool = False
+    version: int = 0
     tried: float = 0.0
     ends: list[Callable[[], None]] = field(default_factory=list)
 
@@ -98,6 +100,7 @@ class KeptSessions:
             known = self._sessions[session] = self._attached(session, now)
         if known.user != _owner(session):
             known.user, known.is_loaded, known.loading = _owner(session), False, None
+            known.version = 0
             known.waits_until = now + _LOADING_SECONDS
             session.get(SessionPolicy).preferred = Preferred()
         if known.loading is None or (known.loading.done() and now > known.tried + _AGAIN_SECONDS):
@@ -154,17 +157,16 @@ class KeptSessions:
             return
         if known.user != user:
             return
-        session.get(SessionPolicy).preferred = _preferred(preferences)
+        _hold(session, known, preferences)
         if tasks and not list_.tasks:
             list_.put(tasks)
         known.is_loaded = True
 
     def _prefer(self, preferences: Preferences) -> None:
         """Has what a user prefers hold in the sessions under way."""
-        preferred = _preferred(preferences)
         for session, known in list(self._sessions.items()):
             if known.user == preferences.user:
-                session.get(SessionPolicy).preferred = preferred
+                _hold(session, known, preferences)
 
     def _keep_always(self, where: ref[ToolSession], rule: Rule) -> None:
         """Keeps what a user has answered for good, and has it hold at once."""
@@ -210,6 +212,13 @@ class KeptSessions:
 
 def _owner(session: ToolSession) -> str:
     return user_of(session) or LOCAL_USER
+
+
+def _hold(session: ToolSession, known: _Kept, preferences: Preferences) -> None:
+    """Has preferences hold, unless newer ones do: those that were read may have changed since."""
+    if preferences.version >= known.version:
+        known.version = preferences.version
+        session.get(SessionPolicy).preferred = _preferred(preferences)
 
 
 def _preferred(preferences: Preferences) -> Preferred:

@@ -39,6 +39,15 @@ async def test_what_is_written_is_read_again(store):
     assert read.json()["values"] == {"voice": "Kore", "rate": 1.5}
 
 
+async def test_half_a_character_is_read_again_as_it_was_written(store):
+    content = b'{"\\ud800": "\\udfff"}'
+    async with client_of(store) as client:
+        put = await client.put("/preferences/ana", content=content)
+        read = await client.get("/preferences/ana")
+    assert (put.status_code, read.status_code) == (200, 200)
+    assert read.json()["values"] == {"\ud800": "\udfff"}
+
+
 async def test_a_change_of_what_has_changed_meanwhile_is_refused(store):
     async with client_of(store) as client:
         await client.put("/preferences/ana", json={"a": 1}, headers={"If-Match": '"0"'})

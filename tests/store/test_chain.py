@@ -301,6 +301,20 @@ async def test_a_session_that_becomes_another_users_has_the_preferences_of_that_
         assert (await tools.execute("touch", session=session)).reason_code == "denied_by_rule"
 
 
+async def test_what_changes_while_a_session_begins_holds_in_it(file, monkeypatch):
+    async with chain(str(file)) as tools:
+        await tools.store.preferences.write("ana", {"mode": "autonomous"})
+        read = tools.store.tasks.read
+
+        async def read_after_a_change(*args, **named):
+            await tools.store.preferences.write("ana", {"mode": "read_only"})
+            return await read(*args, **named)
+
+        monkeypatch.setattr(tools.store.tasks, "read", read_after_a_change)
+        session = ToolSession(user="ana")
+        assert (await tools.execute("touch", session=session)).reason_code == "denied_by_rule"
+
+
 # --- a database that does not do its work ------------------------------------------------------
 
 
