@@ -16,6 +16,13 @@ class OursStream(StreamAdapter):
         tools = [Tool(function, effect="read") for function in functions.values()]
         self._tools = AdvancedToolProcessor(tools=tools, config=config, builtin_tools=False)
 
+    @classmethod
+    def over(cls, tools: AdvancedToolProcessor) -> Self:
+        """The stream of tools that are there already."""
+        adapter = cls({})
+        adapter._tools = tools
+        return adapter
+
     async def __aenter__(self) -> Self:
         await self._tools.__aenter__()
         return await super().__aenter__()

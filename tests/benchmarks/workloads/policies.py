@@ -59,10 +59,7 @@ def measure(adapter: str, quick: bool) -> Figures:
 
 
 async def _measure(name: str, count: int) -> Figures:
-    settings = dict(_SETTINGS[name])
-    settings["defaults"] = {"effect": "read", **settings.get("defaults", {})}
-    tools = _tools(settings, all_policies=name == "all_policies")
-    async with tools:
+    async with tools_under(name) as tools:
         samples = []
         clock = Clock()
         for number in range(count + 500):
@@ -81,8 +78,11 @@ async def _measure(name: str, count: int) -> Figures:
     }
 
 
-def _tools(settings: Mapping[str, Any], *, all_policies: bool) -> AdvancedToolProcessor:
-    if not all_policies:
+def tools_under(name: str) -> AdvancedToolProcessor:
+    """A read under one policy more than none, or under all."""
+    settings = dict(_SETTINGS[name])
+    settings["defaults"] = {"effect": "read", **settings.get("defaults", {})}
+    if name != "all_policies":
         return AdvancedToolProcessor([look_up], settings, builtin_tools=False)
     return AdvancedToolProcessor(
         [Tool(look_up, dependencies=["module:json"]), Tool(look_up, name="look_up_elsewhere")],
