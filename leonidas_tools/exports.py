@@ -25,7 +25,7 @@ def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:
         "category": metadata.category.value,
         "priority": metadata.priority.name.lower(),
         "effect": metadata.effect.value,
-        "status": metadata.status.value,
+        "status": metadata.status.value if metadata.quarantine is None else "quarantined",
         "parameters": without_presets(metadata.parameters),
         "timeout_seconds": metadata.timeout_seconds,
         "deadline_seconds": metadata.deadline_seconds,

@@ -26,6 +26,20 @@ def data_file(server: str, kind: str) -> Path:
         >>> data_file("Notes & more", "tokens").name
         'notes-more-9786560a.tokens.json'
     """
+    return data_directory() / "mcp" / f"{_stem(server)}.{kind}.json"
+
+
+def forget(server: str) -> None:
+    """Takes away all that is kept of a server.
+
+    Args:
+        server: The server's name.
+    """
+    for file in (data_directory() / "mcp").glob(f"{_stem(server)}.*.json"):
+        file.unlink(missing_ok=True)
+
+
+def _stem(server: str) -> str:
     legible = re.sub(r"[^a-z0-9]+", "-", server.lower()).strip("-")[:_SHOWN_CHARACTERS]
     digest = hashlib.sha256(server.encode()).hexdigest()[:8]
-    return data_directory() / "mcp" / f"{legible or 'server'}-{digest}.{kind}.json"
+    return f"{legible or 'server'}-{digest}"

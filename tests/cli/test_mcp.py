@@ -36,6 +36,7 @@ def test_each_server_is_listed_with_its_state_and_tools(run):
         "state": "ready",
         "protocol_version": LATEST_PROTOCOL_VERSION,
         "tools": ["get_current_time", "convert_time"],
+        "quarantined": [],
         "last_error": None,
     }
     assert (broken["state"], broken["tools"]) == ("down", [])

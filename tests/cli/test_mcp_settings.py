@@ -98,14 +98,18 @@ def test_wrong_usage_is_told(run, settings, arguments):
     assert settings.read_text() == OWN
 
 
-def test_a_server_is_removed_with_its_tokens(run, settings):
+def test_a_server_is_removed_with_all_that_was_kept_of_it(run, settings):
     run("add", "new", "http://host/mcp")
-    tokens = data_file("new", "tokens")
-    tokens.parent.mkdir(parents=True)
-    tokens.write_text("{}")
+    kept = {
+        name: [data_file(name, kind) for kind in ("tokens", "pins", "listing", "tools")]
+        for name in ("new", "new-2")
+    }
+    kept["new"][0].parent.mkdir(parents=True)
+    for file in [*kept["new"], *kept["new-2"]]:
+        file.write_text("{}")
     assert run("remove", "new").exit_code == 0
     assert settings.read_text() == OWN
-    assert not tokens.exists()
+    assert sorted(kept["new"][0].parent.iterdir()) == sorted(kept["new-2"])
 
 
 def test_without_a_file_one_is_made(invoke, tmp_path, monkeypatch):

@@ -58,8 +58,8 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 def remove(name: Name, config: Config = None) -> None:
-    """Remove a server from the settings file, and forget its tokens."""
-    from leonidas_tools.mcp.places import data_file
+    """Remove a server from the settings file, and forget its tokens, its pins and its tools."""
+    from leonidas_tools.mcp.places import forget
     from leonidas_tools.settings.load import FOREIGN
     from leonidas_tools.settings.write import update_file
 
@@ -69,7 +69,7 @@ def remove(name: Name, config: Config = None) -> None:
     if not sections:
         raise ConfigurationError(f"There is no MCP server {name!r}", file=file)
     update_file(file, {section: {name: None} for section in sections})
-    data_file(name, "tokens").unlink(missing_ok=True)
+    forget(name)
     typer.echo(f"{file}: {name} was removed")
 
 

@@ -36,14 +36,15 @@ def list_servers(
             Text(server["state"], "green" if good else "yellow"),
             server["protocol_version"] or "",
             "" if seconds is None else f"{seconds * 1000:.0f} ms",
-            _counted(server["tools"]),
+            _counted(server["tools"], server["quarantined"]),
             server["last_error"] or "",
         )
     console.print(rows)
 
 
-def _counted(tools: list[str]) -> str:
-    return f"{len(tools)}: {', '.join(tools)}" if tools else ""
+def _counted(tools: list[str], quarantined: list[str]) -> str:
+    names = [f"{name} (quarantined)" if name in quarantined else name for name in tools]
+    return f"{len(names)}: {', '.join(names)}" if names else ""
 
 
 async def _status(config: Path) -> list[dict[str, Any]]:
@@ -52,15 +53,22 @@ async def _status(config: Path) -> list[dict[str, Any]]:
 
     async with started(config) as tools:
         running = {server["name"]: server for server in tools.mcp_servers.status()}
+        denied = {tool.name for tool in tools.registry if tool.metadata.quarantine is not None}
         return [
-            {
-                "name": name,
-                "transport": settings.transport,
-                "state": running[name]["state"] if name in running else "disabled",
-                "protocol_version": running.get(name, {}).get("protocol_version"),
-                "connect_seconds": running.get(name, {}).get("connect_seconds"),
-                "tools": running[name]["tools"] if name in running else [],
-                "last_error": running.get(name, {}).get("last_error"),
-            }
+            _told(name, settings.transport, running.get(name, {}), denied)
             for name, settings in tools.settings.current.mcp_servers.items()
         ]
+
+
+def _told(name: str, transport: str, server: dict[str, Any], denied: set[str]) -> dict[str, Any]:
+    tools = server.get("tools", [])
+    return {
+        "name": name,
+        "transport": transport,
+        "state": server.get("state", "disabled"),
+        "protocol_version": server.get("protocol_version"),
+        "connect_seconds": server.get("connect_seconds"),
+        "tools": tools,
+        "quarantined": [tool for tool in tools if tool in denied],
+        "last_error": server.get("last_error"),
+    }

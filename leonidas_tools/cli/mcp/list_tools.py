@@ -46,7 +46,8 @@ def list_tools(
         )
     console.print(rows)
     total = sum(tool["tokens"] for tool in tools)
-    terminal.messages().print(f"{len(tools)} tools, about {total} tokens in every session")
+    count = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
+    terminal.messages().print(f"{count}, about {total} tokens in every session")
 
 
 async def _tools(config: Path, only: str | None) -> list[dict[str, Any]]:
@@ -62,11 +63,9 @@ async def _tools(config: Path, only: str | None) -> list[dict[str, Any]]:
             )
         found = []
         for name, server in servers.items():
-            quarantined = {_name_of(each) for each in server.get("quarantined", ())}
             for tool_name in server["tools"] if only in {None, name} else ():
                 told = describe(tools.registry, tools.registry[tool_name])
-                status = "quarantined" if tool_name in quarantined else told["status"]
-                found.append(_shown(name, {**told, "status": status}))
+                found.append(_shown(name, told))
         return found
 
 
@@ -76,10 +75,6 @@ def _shown(server: str, told: dict[str, Any]) -> dict[str, Any]:
     shown = {key: told[key] for key in keys}
     tokens = len(json.dumps(declared, ensure_ascii=False)) // _CHARACTERS_A_TOKEN
     return {"server": server, **shown, "tokens": tokens}
-
-
-def _name_of(quarantined: Any) -> Any:
-    return quarantined.get("name") if isinstance(quarantined, dict) else quarantined
 
 
 def _parameters(schema: dict[str, Any]) -> list[str]:
