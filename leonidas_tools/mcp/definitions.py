@@ -124,7 +124,7 @@ class Definitions:
             self._names.keep(listed)
             if settings.pin == "off":
                 return {}, []
-            return self._pins.check({name: _described(each) for name, each in used.items()})
+            return self._pins.check({name: described(each) for name, each in used.items()})
 
         # A thread of its own: the disk may be slow, and another process may hold the file.
         worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-pins")
@@ -167,17 +167,17 @@ class Definitions:
 
     def _made(self, made: _Made, report: Report) -> AnyTool | None:
         definition, fixed, changed, denies = made
-        described = _described(definition)
+        said = described(definition)
         if changed is not None and denies:
-            described = changed.trusted
+            said = changed.trusted
         try:
             # The client refuses every answer of a tool whose answers it cannot check, once it ran.
             ArgumentValidator(definition.output_schema or {})
-            parameters, values = visible_schema(dict(described.input_schema)), dict(fixed)
+            parameters, values = visible_schema(dict(said.input_schema)), dict(fixed)
             if fixed:
                 ArgumentValidator(parameters)
                 parameters, values = fix(parameters, fixed)
-            return self._tool(described, parameters, values, denied=changed is not None and denies)
+            return self._tool(said, parameters, values, denied=changed is not None and denies)
         except SchemaError as error:
             report.left_out[definition.name] = str(error)
         except ConfigurationError as error:
@@ -223,7 +223,12 @@ class Definitions:
         return f"mcp_servers.{self._server}.tools.{tool}.arguments"
 
 
-def _described(definition: mcp_types.Tool) -> Described:
+def described(definition: mcp_types.Tool) -> Described:
+    """What a server says of a tool, as it is pinned.
+
+    Args:
+        definition: The tool as it is listed.
+    """
     return Described(
         name=definition.name,
         description=definition.description or definition.title or "",

@@ -88,6 +88,46 @@ def mark_of_listing(tmp_path):
     return script("listing.py", tools)
 
 
+PINNED = """
+    import mcp_types
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("pinned")
+
+    @server.tool(annotations=mcp_types.ToolAnnotations(read_only_hint=True), description=WORDS)
+    async def look() -> str:
+        raise SystemExit
+
+    if MORE:
+        server.tool(name="other")(lambda: "seen")
+    server.run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "last"), [(False, 1, ("tools", "failed")), (True, 0, ("call", "ok"))]
+)
+def test_a_tool_in_quarantine_is_told_and_not_called(
+    examine, invoke, settings, tmp_path, more, code, last
+):
+    words = tmp_path / "words"
+    words.write_text("Looks.")
+    text = PINNED.replace("WORDS", f"open({str(words)!r}).read()").replace("MORE", str(more))
+    assert examine(speaking(text), "--no-call")[0] == 0
+    invoke(mcp.commands(), "list", "--config", settings)  # they are used for the first time
+    words.write_text("Looks, and tells somebody.")
+    ended, steps = examine(speaking(text))
+    assert (ended, (steps[-1]["step"], steps[-1]["outcome"])) == (code, last)
+    (told,) = [step for step in steps if "'look'" in step["message"]]
+    assert told["message"] == (
+        "'look' has changed since it was first used (description), and is not run"
+    )
+    assert told["hint"] == "see how: `leonidas mcp trust it`"
+    assert [step["message"] for step in steps if "can be used" in step["message"]] == [
+        "1 can be used: other" if more else "none can be used"
+    ]
+
+
 def sh(text, **more):
     return {"command": SH, "args": ["-c", text], "timeout": 20, **more}
 

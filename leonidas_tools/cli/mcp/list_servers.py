@@ -60,7 +60,7 @@ async def _status(config: Path) -> list[dict[str, Any]]:
         ]
 
 
-def _told(name: str, transport: str, server: dict[str, Any], denied: set[str]) -> dict[str, Any]:
+def _told(name: str, transport: Any, server: dict[str, Any], denied: set[str]) -> dict[str, Any]:
     tools = server.get("tools", [])
     return {
         "name": name,

@@ -11,11 +11,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.connection import Connection
-from leonidas_tools.mcp.definitions import Definitions
+from leonidas_tools.mcp.definitions import Definitions, described
 from leonidas_tools.mcp.doctor.address import elsewhere, on_the_way
 from leonidas_tools.mcp.doctor.command import before_start
 from leonidas_tools.mcp.doctor.finding import Finding
 from leonidas_tools.mcp.doctor.hints import hint_for
+from leonidas_tools.mcp.pins import Pins, PinsError, identity_of
+from leonidas_tools.mcp.quarantine import fields_of
 from leonidas_tools.mcp.reasons import placed
 
 if TYPE_CHECKING:
@@ -87,8 +89,9 @@ class _Patient:
             async with guard, connection:
                 self._report(self._connected())
                 self._step = "tools"
-                tools = await connection.tools()
-                await self._list(tools)
+                tools = await self._run(await connection.tools())
+                if tools is None:
+                    return False
                 self._step = "ping"
                 self._report(await self._ping())
                 guard.reschedule(None)
@@ -115,21 +118,52 @@ class _Patient:
             seconds=status["connect_seconds"],
         )
 
-    async def _list(self, tools: list[mcp_types.Tool]) -> None:
+    async def _run(self, listed: list[mcp_types.Tool]) -> list[mcp_types.Tool] | None:
+        """Tells which tools are run, and returns those; `None` where pins keep all from it."""
         # To look at what a server lists is not to use it: nothing is trusted by that.
         unpinned = self._settings.model_copy(update={"pin": "off"})
         warnings = _Warnings()
         logger = logging.getLogger("leonidas_tools.mcp")
         logger.addHandler(warnings)
         try:
-            usable = await Definitions(self._name, unpinned, _never_called).read(tools)
+            usable = await Definitions(self._name, unpinned, _never_called).read(listed)
         finally:
             logger.removeHandler(warnings)
-        names = ", ".join(tool.name for tool in tools)
-        message = f"{len(usable)} can be used: {names}" if usable else "it has none"
-        self._report(Finding(step="tools", outcome="ok" if usable else "note", message=message))
+        names = {tool.origin.tool for tool in usable if tool.origin is not None}
+        tools = [tool for tool in listed if tool.name in names]
+        changes = self._changes(tools)
+        runs = [tool for tool in tools if tool.name not in changes]
+        shown = ", ".join(tool.name for tool in runs)
+        message = f"{len(runs)} can be used: {shown}" if runs else "none can be used"
+        message = message if listed else "it has none"
+        self._report(Finding(step="tools", outcome="ok" if runs else "note", message=message))
         for text in warnings.texts:
             self._report(Finding(step="tools", outcome="note", message=text))
+        for name, change in changes.items():
+            self._report(
+                Finding(
+                    step="tools",
+                    outcome="note" if runs else "failed",
+                    message=f"{name!r} {change}, and is not run",
+                    hint=f"see how: `leonidas mcp trust {self._name}`",
+                )
+            )
+        return None if changes and not runs else runs
+
+    def _changes(self, tools: list[mcp_types.Tool]) -> dict[str, str]:
+        """What keeps tools in quarantine, by name."""
+        if self._settings.pin != "quarantine":
+            return {}
+        try:
+            pinned = Pins(self._name, identity_of(self._settings)).pinned()
+        except PinsError:
+            return {tool.name: "may have changed: its pin cannot be read" for tool in tools}
+        pins = {t.name: pinned[t.name].seen(described(t)) for t in tools if t.name in pinned}
+        return {
+            name: f"has changed since it was first used ({', '.join(fields_of(pin))})"
+            for name, pin in pins.items()
+            if pin.waiting is not None
+        }
 
     async def _ping(self) -> Finding:
         begun = time.perf_counter()
