@@ -89,7 +89,7 @@ class Connection:
             await self._stack.aclose()
             raise
         self._connect_seconds = asyncio.get_running_loop().time() - begun
-        await self._asks.opened(self._client)
+        self._watching.add(asyncio.create_task(self._asks.opened(self._client)))
         if self._announces_changes() and self._is_modern():
             self._watching.add(asyncio.create_task(keep_subscribed(self._client, self._doubt)))
         self._watching.add(asyncio.create_task(self._watch()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls import ToolResult
 from leonidas_tools.context import ToolContext
-from leonidas_tools.errors import ConfigurationError, SchemaError
+from leonidas_tools.errors import ConfigurationError, SchemaError, ToolDeniedError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.fixed_arguments import fix
 from leonidas_tools.mcp.listed_names import ListedNames
@@ -67,6 +67,19 @@ class Definitions:
         if self._read_for not in (None, self.settings):
             return True
         return bool(self.report.quarantined) and self._pins.are_stale
+
+    def check_trust(self, tool: str) -> None:
+        """Looks whether a tool may be run by now: it may have changed since it was called.
+
+        Args:
+            tool: What the server calls it.
+
+        Raises:
+            ToolDeniedError: It is in quarantine.
+        """
+        if tool in self.report.quarantined:
+            message = QUARANTINED.format(tool=tool, server=self._server)
+            raise ToolDeniedError(message, reason_code="quarantined")
 
     async def read(self, definitions: Iterable[mcp_types.Tool]) -> list[AnyTool]:
         """The tools that can be used; the others are skipped with a warning."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,10 @@ from leonidas_tools.mcp.definitions import AnyTool, Definitions
 from leonidas_tools.mcp.errors import server_down
 from leonidas_tools.mcp.loading import load
 from leonidas_tools.mcp.results import to_result
+from leonidas_tools.mcp.server_state import ServerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     import mcp_types
 
@@ -32,16 +32,6 @@ logger = logging.getLogger(__name__)
 _CONNECTION = "leonidas_tools.mcp.connection"
 _STEADY_SECONDS = 30.0
 """A connection that held this long was good: the next reconnection does not wait long."""
-
-
-class ServerState(StrEnum):
-    """How a server does."""
-
-    STARTING = "starting"
-    STANDBY = "standby"
-    READY = "ready"
-    DOWN = "down"
-    STOPPED = "stopped"
 
 
 class MCPServer:
@@ -93,22 +83,20 @@ class MCPServer:
         self._set(ServerState.STARTING)
         self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.name}")
 
-    async def stop(self, *, drain: bool = False) -> None:
+    def stop(self, *, drain: bool = False) -> Coroutine[Any, Any, None]:
         """Disconnects, and ends a server over stdio with every process it has started.
+
+        It is stopped, and can be started again, at once; its end is to be awaited.
 
         Args:
             drain: Whether to let the calls under way end first; new ones are refused either way.
         """
         owner, self._owner = self._owner, None
-        if owner is None:
-            return
-        self._reason = "it was stopped"
-        self.state = ServerState.STOPPED
-        self._tell()
-        if drain:
-            await self._drained()
-        owner.cancel()
-        await asyncio.wait({owner})
+        if owner is not None:
+            self._reason = "it was stopped"
+            self.state = ServerState.STOPPED
+            self._tell()
+        return self._end(owner, drain=drain)
 
     async def wait_for(self, *states: ServerState) -> ServerState:
         """Waits until the server is in one of these states."""
@@ -186,7 +174,7 @@ class MCPServer:
             if tools is None:
                 return
             await self._publish(tools)
-            self._set(ServerState.STANDBY)
+        self._set(ServerState.STANDBY)
         await self._wanted.wait()
         self._set(ServerState.STARTING)
 
@@ -209,15 +197,15 @@ class MCPServer:
                 self._connection = connection
                 self._set(ServerState.READY)
                 while await connection.news():
-                    async with asyncio.timeout(connection.limit_seconds):
-                        await self._list(connection)
+                    await self._list_again(connection)
                 # Said before the connection is closed, which may take a while.
                 self._went_down(connection.why(None), connection.last_words)
                 return
         except Exception as caught:  # noqa: BLE001 - whatever it is, the server is down for it
             error = caught
         finally:
-            self._connection = None
+            if self._connection is connection:  # it may be started again before it has ended
+                self._connection = None
         # Its type only: texts of HTTP errors quote the address, which may hold a key.
         logger.debug("MCP server %r: %s", self.name, type(error).__name__)
         self._went_down(connection.why(error), connection.last_words)
@@ -230,6 +218,15 @@ class MCPServer:
         if self._is_lazy:
             await asyncio.to_thread(KeptListing(self.name, self.settings).keep, tools)
         await self._publish(tools)
+
+    async def _list_again(self, connection: Connection) -> None:
+        try:
+            async with asyncio.timeout(connection.limit_seconds):
+                await self._list(connection)
+        except TimeoutError:
+            if not self._calls:
+                raise
+            connection.relist()  # many a server answers nothing beside a call, which has its time
 
     async def _publish(self, listed: list[mcp_types.Tool] | None) -> None:
         """Tells of the tools in a listing; of those in the last one for `None`."""
@@ -261,6 +258,7 @@ class MCPServer:
         if paused is not None:
             return to_result(await paused.go_on(context))
         connection = await self._connected()
+        self.definitions.check_trust(tool)
         once, seconds = not may_repeat(context, effect), seconds_of(context)
         send = partial(connection.call, tool, arguments, once=once, seconds=seconds)
         self._calls += 1
@@ -272,9 +270,12 @@ class MCPServer:
         self._calls -= 1
         self._tell()
 
-    async def _drained(self) -> None:
-        while self._calls:
+    async def _end(self, owner: asyncio.Task[None] | None, *, drain: bool) -> None:
+        while drain and self._calls:
             await self._changed.wait()
+        if owner is not None:
+            owner.cancel()
+            await asyncio.wait({owner})
 
     @property
     def _is_lazy(self) -> bool:

@@ -123,7 +123,7 @@ class MCPServers:
         Args:
             timeout_seconds: How long to wait at most.
         """
-        from leonidas_tools.mcp.server import ServerState
+        from leonidas_tools.mcp.server_state import ServerState
 
         good = (ServerState.READY, ServerState.STANDBY)
         servers = list(self._servers.values())

@@ -47,6 +47,13 @@ async def test_a_lazy_server_seen_before_is_not_started_for_its_tools(serve, tmp
     assert sorted(server.tools) == ["one", "three"]
 
 
+async def test_a_lazy_server_that_is_started_again_stands_by_again(serve):
+    server = await serve(script("life.py", start="lazy")).standby()
+    await server.mcp.stop()
+    server.mcp.start()
+    await server.standby()
+
+
 @pytest.mark.parametrize("kept", [b"", b"\xff", b"[]", b'{"server": "another", "tools": []}'])
 async def test_what_was_kept_of_another_server_or_is_no_listing_does_not_count(serve, kept):
     seen = await serve(script("life.py", start="lazy")).standby()

@@ -43,6 +43,14 @@ async def used_before(bench, *tools):
     bench.lists("mail", *tools)
 
 
+async def test_a_call_that_starts_a_server_does_not_run_what_has_changed_meanwhile(bench):
+    bench.server("mail", GOOD, start="lazy")
+    await used_before(bench, BAD)
+    async with bench.processor():
+        await bench.ready()
+        assert (await bench.call("send")).reason_code == "quarantined"
+
+
 # --- what is pinned --------------------------------------------------------------------------
 
 

@@ -209,3 +209,19 @@ async def test_settings_are_applied_while_running_and_leave_the_unchanged_alone(
         assert [result.result for result in results] == lab.names()
         lab.servers.configure({})
         assert lab.names() == []
+
+
+async def test_servers_that_are_started_again_while_they_end_run(mark):
+    settings = MCPServerSettings(**script("bad.py", "ignores_sigterm", env=mark))
+    registry = ToolRegistry()
+    servers = MCPServers(registry, {"bad": settings})
+    await servers.__aenter__()
+    assert await servers.ready(20), servers.status()
+    ending = asyncio.create_task(servers.__aexit__())
+    await asyncio.sleep(0)
+    async with servers:
+        assert await servers.ready(20), servers.status()
+        await ending
+        async with Executor(registry) as executor, asyncio.timeout(20):
+            result = await executor.run(ToolCall(name="good", tool=registry["good"]))
+        assert result.result == "fine"

@@ -141,8 +141,7 @@ class CallUnderWay:
         self._news.set()
         if not task.cancelled():
             task.exception()  # nobody may be there to take it
-        if self._paused_at is not None:
-            self._take_back(self._paused_at)
+        self.take_back()  # nobody is asked any more, and what has asked may go
 
 
 class Calls:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import mcp_types
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from leonidas_tools.mcp.asks.rate import Rate
 from leonidas_tools.mcp.redaction import Redaction
@@ -51,8 +52,8 @@ async def ask_for_logs(client: Client, level: str) -> None:
         await client.session.send_request(
             mcp_types.SetLevelRequest(params=params), mcp_types.EmptyResult
         )
-    except MCPError as error:
-        logger.info("The server sets no log level: error %s", error.code)
+    except (MCPError, ValidationError) as error:
+        logger.info("The server sets no log level: %s", type(error).__name__)
 
 
 class ServerLog:

@@ -45,6 +45,11 @@ def slow(wire, number, token):
     wire.send(message(number, result=result()))
 
 
+def slow_changing(wire, number, token):
+    wire.send(b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}')
+    slow(wire, number, token)
+
+
 def die(wire=None, number=None, token=None):
     if "DEATHS" in os.environ:
         with Path(os.environ["DEATHS"]).open("ab") as deaths:
@@ -140,6 +145,7 @@ MISDEEDS = {
     "never": hang,
     "dies": die,
     "slow": slow,
+    "slow_changing": slow_changing,
     "close_stdin": close_stdin,
     "close_stdout": close_stdout,
 }
@@ -201,11 +207,13 @@ def answer(request, wire):
                 number,
                 result={
                     "protocolVersion": "2025-06-18",
-                    "capabilities": {"tools": {}},
+                    "capabilities": {"tools": {}, "logging": {}},
                     "serverInfo": {"name": "bad", "version": "1"},
                 },
             )
         )
+    elif method == "logging/setLevel" and MODE == "never_logs":
+        pass
     elif method == "ping":
         wire.send(message(number, result={}))
     elif method == "tools/list":

@@ -4,8 +4,10 @@ import json
 import sys
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-TOOLS = ("ask", "ask_two", "take_back", "page", "hold", "die", "flood")
+TOOLS = ("ask", "ask_two", "take_back", "page", "hold", "die", "flood", "told")
 asked = {}
+told = []
+to_tell = []
 
 
 def send(**message):
@@ -47,6 +49,9 @@ def call(request, tool):
         elicit(request, "Who")
         sys.stdin.readline()
         sys.exit(3)
+    elif tool == "told":
+        to_tell.append(request)
+        tell()
     elif tool == "flood":
         for number in range(20_000):
             send(
@@ -54,6 +59,12 @@ def call(request, tool):
                 params={"level": "error", "data": f"line {number}"},
             )
         answer(request, "flooded")
+
+
+def tell():
+    """Says what was answered last, once something was."""
+    while told and to_tell:
+        answer(to_tell.pop(), told[-1])
 
 
 def hear(message):
@@ -75,7 +86,7 @@ def hear(message):
             {
                 "name": name,
                 "inputSchema": {"type": "object"},
-                "annotations": {"readOnlyHint": name in {"ask", "hold"}},
+                "annotations": {"readOnlyHint": name in {"ask", "hold", "told"}},
             }
             for name in TOOLS
         ]
@@ -86,6 +97,8 @@ def hear(message):
         send(id=request, result={})
     elif method is None and request in asked:
         caller = asked.pop(request)
+        told.append(json.dumps(message.get("result")))
+        tell()
         heard.setdefault(caller, []).append(json.dumps(message.get("result"), sort_keys=True))
         if caller not in asked.values():
             answer(caller, " ".join(heard.pop(caller)))
