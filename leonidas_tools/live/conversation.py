@@ -9,7 +9,7 @@ from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.live.hearing import Hearing
 from leonidas_tools.live.held_input import REALTIME
-from leonidas_tools.live.messages import is_input
+from leonidas_tools.live.messages import UnsendableError, is_input
 from leonidas_tools.live.renewal import Renewal
 from leonidas_tools.live.sending import Sending
 from leonidas_tools.live.session_setup import Setup
@@ -114,7 +114,8 @@ class Conversation:
 
     def unsendable(self, error: Exception) -> None:
         """The last message cannot be sent at all; a call that it answered is answered otherwise."""
-        logger.error("What was to be sent cannot be: %s", described(error))
+        why = error if isinstance(error, UnsendableError) else described(error)
+        logger.error("What was to be sent cannot be: %s", why)
         self.state.book.unsendable(self.sent)
         self._sending.unsendable()
 

@@ -116,10 +116,14 @@ def _realtime(part: ProcessorPart) -> Message:
     return lambda session: session.send_realtime_input(audio=blob)
 
 
+class UnsendableError(ValueError):
+    """Raised for what no message can be made of; says so without what the part holds."""
+
+
 def _text(text: str | None) -> Message:
     async def send(session: AsyncSession) -> None:
         if not text:
-            raise ValueError("a part of the input has neither text nor sound nor a picture")
+            raise UnsendableError("a part of the input has neither text nor sound nor a picture")
         await session.send_realtime_input(text=text)
 
     return send

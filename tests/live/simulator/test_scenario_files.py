@@ -233,7 +233,7 @@ def test_a_step_has_the_arguments_of_the_sessions_method(kind):
 
 
 # Whose tools change while it plays, or ask first, takes a whole agent: tests/cli plays it.
-WHOLE_AGENT = {"approval", "tools_change"}
+WHOLE_AGENT = {"approval", "policies", "tools_change"}
 FILES = {file.stem: file for file in sorted(SHIPPED.glob("*.yaml")) if file.stem not in WHOLE_AGENT}
 GENERATIONS = {
     "gemini_2_5": "2.5",
