@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leonidas_tools.cli import history_session
-from leonidas_tools.cli.kept import AsJson, Config, Place, answer, when, write_lines
+from leonidas_tools.cli.kept import MOST_ROWS, AsJson, Config, Place, answer, when, write_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
     text: Annotated[
         str | None, typer.Option(help="Only calls that say this in arguments or result.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most.")] = 50,
     oldest_first: OldestFirst = False,
     config: Config = None,
     place: Place = None,
@@ -79,7 +79,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 def sessions(
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most.")] = 50,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.kept import AsJson, Config, Place, answer, when, write_lines
+from leonidas_tools.cli.kept import MOST_ROWS, AsJson, Config, Place, answer, when, write_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,9 @@ class _Kept:
 
 def show(
     session: str,
-    limit: Annotated[int, typer.Option(min=1, help="How many of each at most.")] = 200,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST_ROWS, help="How many of each at most.")
+    ] = 200,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,
@@ -84,7 +86,7 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
         str | None,
         typer.Option(help="Such as approved, denied, expired, withdrawn, unanswered."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most.")] = 50,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,

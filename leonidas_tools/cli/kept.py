@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_ROWS = 1_000_000
+_SQLITE = b"SQLite format 3\0"
+
 Config = Annotated[
     Path | None,
     typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
@@ -36,15 +39,35 @@ def answer(
 
     where = place or load(config or default_config()).store.url
     url = database_url(where)
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-        typer.echo(f"Nothing is kept in {url.database}: set store.enabled", err=True)
-        return None
+    if url.get_backend_name() == "sqlite":
+        file = Path(url.database or "")
+        if not file.exists():
+            typer.echo(f"Nothing is kept in {file}: set store.enabled", err=True)
+            return None
+        _check_file(file)
 
     async def asked() -> T:
         async with Store(where) as store:
             return await ask(store)
 
     return asyncio.run(asked())
+
+
+def _check_file(file: Path) -> None:
+    """Refuses what is no database: opened as a store, it would be set aside.
+
+    Raises:
+        ConfigurationError: It is none, or it cannot be read.
+    """
+    from leonidas_tools.errors import ConfigurationError
+
+    try:
+        with file.open("rb") as opened:
+            begins = opened.read(len(_SQLITE))
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror}", file=file) from error
+    if begins not in {_SQLITE, b""}:
+        raise ConfigurationError("is no store: name the file of one", file=file)
 
 
 def write_lines(rows: Iterable[Any]) -> None:

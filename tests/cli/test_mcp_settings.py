@@ -81,6 +81,7 @@ def test_a_secret_is_better_a_variable_and_one_that_is_not_set_breaks_nothing(ru
         (["login", "tiem"], "There is no MCP server 'tiem' in the settings; did you mean 'time'?"),
         (["login", "time"], "The MCP server 'time' is a command: nobody logs in to it"),
         (["test", "other"], "There is no MCP server 'other' in the settings; there are time"),
+        (["trust", "other"], "There is no MCP server 'other' in the settings; there are time"),
     ],
 )
 def test_what_cannot_be_done_changes_nothing(run, settings, arguments, message):
@@ -110,6 +111,12 @@ def test_a_server_is_removed_with_all_that_was_kept_of_it(run, settings):
     assert run("remove", "new").exit_code == 0
     assert settings.read_text() == OWN
     assert sorted(kept["new"][0].parent.iterdir()) == sorted(kept["new-2"])
+
+
+def test_a_file_that_cannot_be_made_is_told(invoke, settings):
+    inside = settings / "tools.yaml"
+    with pytest.raises(ConfigurationError, match=r"tools\.yaml: cannot be made: "):
+        invoke(mcp.commands(), "add", "new", "http://host/mcp", "--config", inside)
 
 
 def test_without_a_file_one_is_made(invoke, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from leonidas_tools import AdvancedToolProcessor, Approvals, Decision, Secret, ToolSession, tool
 from leonidas_tools.cli import history
+from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.store import ReplayEvent, Store
 from leonidas_tools.toolboxes import tasks
 
@@ -222,6 +223,23 @@ def test_what_was_interrupted_is_listed_until_somebody_has_taken_note(run, kept)
     assert "interrupted (may have happened)" in run("interrupted", "--acknowledge").stdout
     assert traces(run("interrupted", "--json")) == []
     assert traces(run("--json", "--status", "interrupted")) == ["hall-1"]
+
+
+def test_a_file_that_is_no_store_is_left_as_it_is(run, file):
+    file.parent.mkdir(parents=True)
+    file.write_text("Notes of somebody.")
+    with pytest.raises(ConfigurationError, match="is no store"):
+        run()
+    with pytest.raises(ConfigurationError, match="Is a directory"):
+        run("--store", file.parent)
+    assert [(each.name, each.read_text()) for each in file.parent.iterdir()] == [
+        (file.name, "Notes of somebody.")
+    ]
+
+
+def test_more_rows_than_there_can_be_are_wrong_usage(run, kept):
+    for command in ([], ["sessions"], ["approvals"]):
+        assert run(*command, "--limit", 10**20).exit_code == 2
 
 
 def test_where_nothing_is_kept_no_file_is_made(run, file):

@@ -49,9 +49,15 @@ def file_to_change(config: Path | None) -> Path:
 
     Args:
         config: The file; `config/tools.yaml` in the working directory when left out.
+
+    Raises:
+        ConfigurationError: It cannot be made.
     """
     file = config or _OWN
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_EMPTY)
+    try:
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_EMPTY)
+    except OSError as error:
+        raise ConfigurationError(f"cannot be made: {error.strerror}", file=file) from error
     return file

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.mcp.options import server_settings
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def trust(
     """
     from leonidas_tools.cli import terminal
 
-    pins = _pins(server, config or default_config())
+    pins = _pins(server, config)
     waiting = _waiting(server, pins, tools or [], begin_anew=every and not show)
     if as_json:
         terminal.write_json([_told(name, pin) for name, pin in waiting.items()])
@@ -50,18 +50,10 @@ def trust(
         typer.echo(f"no tool of {server!r} was waiting to be trusted")
 
 
-def _pins(server: str, config: Path) -> "Pins":
+def _pins(server: str, config: Path | None) -> "Pins":
     from leonidas_tools.mcp.pins import Pins, identity_of
-    from leonidas_tools.settings.explain import closest
-    from leonidas_tools.settings.load import load
 
-    servers = load(config).mcp_servers
-    settings = servers.get(server)
-    if settings is None:
-        suggestion = closest(server, list(servers))
-        hint = f"did you mean {suggestion!r}?" if suggestion else f"there are {sorted(servers)!r}"
-        raise ConfigurationError(f"there is no MCP server {server!r}: {hint}", file=config)
-    return Pins(server, identity_of(settings))
+    return Pins(server, identity_of(server_settings(config, server)))
 
 
 def _waiting(server: str, pins: "Pins", tools: list[str], *, begin_anew: bool) -> "dict[str, Pin]":
