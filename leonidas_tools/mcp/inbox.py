@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 _MOST_WAITING = 256
 _FEW_WAITING = 64
@@ -24,13 +24,19 @@ class Inbox:
     server that floods us holds nobody else up. Once many wait, the server does.
 
     Args:
+        room: Waits until there is room for an answer to what is read next.
         on_garbage: Called with a line that is no message.
         hold: Called with whether the server shall wait.
     """
 
     def __init__(
-        self, *, on_garbage: Callable[[bytes], None], hold: Callable[[bool], None]
+        self,
+        *,
+        room: Callable[[], Awaitable[None]],
+        on_garbage: Callable[[bytes], None],
+        hold: Callable[[bool], None],
     ) -> None:
+        self._room = room
         self._on_garbage = on_garbage
         self._hold = hold
         self._lines: deque[bytes] = deque()
@@ -60,6 +66,7 @@ class Inbox:
             EndOfStream: There is none any more.
         """
         while True:
+            await self._room()
             line = await self._next_line()
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)

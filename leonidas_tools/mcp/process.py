@@ -112,10 +112,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         Raises:
             BrokenPipeError: The server has closed its input.
         """
-        await self._writable.wait()
+        await self.writable()
         if self._stdin is None or self._stdin.is_closing():
             raise BrokenPipeError("The server has closed its standard input")
         self._stdin.write(data)
+
+    async def writable(self) -> None:
+        """Waits while the server does not read."""
+        await self._writable.wait()
 
     async def stop(self) -> None:
         """Ends the server and every process it has started: asked first, then told, then killed."""

@@ -32,6 +32,7 @@ Outbox: TypeAlias = MemoryObjectSendStream[SessionMessage]
 
 _SHOWN_CHARACTERS = 80
 _SEEN_BYTES = 512
+_MOST_UNREAD = 256
 _FLUSH_SECONDS = 0.5
 """How long messages already sent, such as cancellations, may take to reach the server."""
 
@@ -85,7 +86,13 @@ class StdioServer:
         """
         # Without a bound: what is written must not hold a caller.
         outbox, to_send = anyio.create_memory_object_stream[SessionMessage](math.inf)
-        self._inbox = inbox = Inbox(on_garbage=self._ignore, hold=self._hold)
+
+        async def room() -> None:
+            # Without it a server that asks and never reads would fill our memory with answers.
+            if to_send.statistics().current_buffer_used > _MOST_UNREAD and self._process:
+                await self._process.writable()
+
+        self._inbox = inbox = Inbox(room=room, on_garbage=self._ignore, hold=self._hold)
         async with inbox, outbox, to_send, Watchdog() as watchdog:
             self._process = process = await self._start(watchdog)
             watchdog.watch(process.pid)

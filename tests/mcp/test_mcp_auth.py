@@ -9,9 +9,12 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import httpx2
 import pytest
+from mcp.shared.auth import OAuthToken
 
 from leonidas_tools.errors import ConfigurationError, RetryableError
+from leonidas_tools.mcp.auth import client_auth, token_file
 from leonidas_tools.mcp.login import log_in, log_out
 from leonidas_tools.mcp.places import data_file
 from leonidas_tools.settings.models import MCPServerSettings
@@ -64,9 +67,8 @@ async def test_the_tokens_are_kept_where_only_their_owner_reads_them(guard):
     guarded = guard()
     await logged_in(guarded)
     file = data_file("lab", "tokens")
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)]
-    assert modes == [0o600, 0o700]
-    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (file.parent, *file.parent.iterdir())}
+    assert modes == {file.parent.name: 0o700, file.name: 0o600, f"{file.name}.lock": 0o600}
 
 
 async def test_without_a_person_the_server_is_down_and_nothing_is_begun(serve, guard):
@@ -103,6 +105,36 @@ async def test_a_token_that_is_revoked_is_renewed_once_for_all_calls(serve, guar
     answers = await asyncio.gather(*(server.call("add", a=1, b=n) for n in range(10)))
     assert [answer.result["result"] for answer in answers] == list(range(1, 11))
     assert guarded.logins.asked == ["code", "refresh"]
+
+
+async def test_what_another_process_has_renewed_is_not_renewed_again(serve, guard):
+    guarded = guard()
+    await logged_in(guarded)
+    first, second = serve(guarded.settings()), serve(guarded.settings())
+    await first.ready()
+    await second.ready()
+    guarded.logins.access.clear()
+    assert (await first.call("add", a=1, b=2)).result == {"result": 3}
+    assert (await second.call("add", a=1, b=2)).result == {"result": 3}
+    assert guarded.logins.asked == ["code", "refresh"]
+
+
+async def test_a_renewal_that_another_process_was_faster_with_costs_no_login():
+    settings = of({"url": "https://host.example/mcp", "auth": {"client_id": "ours"}})
+    file = token_file("lab", settings)
+    await file.set_tokens(OAuthToken(access_token="old", refresh_token="1", expires_in=-10))
+    newer = OAuthToken(access_token="new", refresh_token="2", expires_in=3600)
+
+    async def answer(request):
+        if request.url.path == "/token":
+            await file.set_tokens(newer)
+            return httpx2.Response(400, json={"error": "invalid_grant"})
+        return httpx2.Response(200 if request.headers["authorization"] == "Bearer new" else 401)
+
+    auth, transport = client_auth("lab", settings), httpx2.MockTransport(answer)
+    async with httpx2.AsyncClient(auth=auth, transport=transport) as client:
+        assert (await client.post(settings.url)).status_code == 200
+    assert (await file.get_tokens()).refresh_token == "2"
 
 
 async def test_where_nothing_can_be_renewed_a_person_has_to_log_in_again(serve, guard):

@@ -70,6 +70,12 @@ async def test_a_server_that_hangs_during_a_call_is_found_down_when_the_call_had
     )
 
 
+async def test_a_server_that_asks_without_end_and_reads_no_answer_is_found_down(serve):
+    server = await serve(script("bad.py", "ask_without_end", **QUICK)).back()
+    with pytest.raises(ToolError, match="no answer to a ping within 2 s"):
+        await server.call("bad", seconds=0.5)
+
+
 async def test_a_server_that_computes_in_silence_is_left_alone_for_as_long_as_its_call_may_take(
     serve,
 ):

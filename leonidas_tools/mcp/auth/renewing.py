@@ -57,6 +57,9 @@ class Renewing(OAuthClientProvider):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         own = request.headers.get(_HEADER)
+        if self.context.current_tokens is not None and not self.context.is_token_valid():
+            async with self.context.lock:
+                await self._take_up()
         refused: httpx2.Response | None = None
         for number in range(_ROUNDS):
             before = request.headers.pop(_HEADER, None)
@@ -81,14 +84,25 @@ class Renewing(OAuthClientProvider):
             if logs_in or not _wants_token(refused):
                 return
             if number == 0 and refused.status_code == httpx2.codes.UNAUTHORIZED:
-                self._expire(request.headers.get(_HEADER))
+                await self._expire(request.headers.get(_HEADER))
 
-    def _expire(self, header: str | None) -> None:
+    async def _expire(self, header: str | None) -> None:
         """Has a token renewed that the server no longer takes, unless that was done meanwhile."""
-        tokens = self.context.current_tokens
-        is_current = tokens is not None and header == f"Bearer {tokens.access_token}"
-        if is_current and self.context.can_refresh_token():
-            self.context.token_expiry_time = 1.0  # long ago
+        async with self.context.lock:
+            tokens = self.context.current_tokens
+            is_current = tokens is not None and header == f"Bearer {tokens.access_token}"
+            if is_current and self.context.can_refresh_token() and not await self._take_up():
+                self.context.token_expiry_time = 1.0  # long ago
+
+    async def _take_up(self) -> bool:
+        """Takes what another process has renewed: an old refresh token is good for nothing then."""
+        context, kept = self.context, await self._file.get_tokens()
+        mine = context.current_tokens
+        if kept is None or (mine is not None and mine.access_token == kept.access_token):
+            return False
+        context.current_tokens = kept
+        context.update_token_expiry(kept)
+        return True
 
     async def _initialize(self) -> None:
         await super()._initialize()
@@ -98,10 +112,6 @@ class Renewing(OAuthClientProvider):
             context.update_token_expiry(context.current_tokens)
 
     async def _refresh_token(self) -> httpx2.Request:
-        # Another process may have renewed them; an old refresh token is good for nothing then.
-        kept = await self._file.get_tokens()
-        if kept is not None and kept.refresh_token is not None:
-            self.context.current_tokens = kept
         self._send_secret_as_asked()
         return await super()._refresh_token()
 
@@ -112,10 +122,15 @@ class Renewing(OAuthClientProvider):
         ):
             # It says nothing about the tokens: a login would not help, and waiting does.
             raise LoginError(f"its login server renews no token ({refusal(response)})")
-        is_renewed = await super()._handle_refresh_response(response)
-        if not is_renewed:
-            await self._file.forget_tokens()
-        return is_renewed
+        before = self.context.current_tokens
+        if await super()._handle_refresh_response(response):
+            return True
+        self.context.current_tokens = before
+        if await self._take_up():
+            return True
+        self.context.clear_tokens()
+        await self._file.forget_tokens()
+        return False
 
     async def _perform_authorization(self) -> httpx2.Request:
         context = self.context

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp.shared.auth import (
@@ -20,6 +16,7 @@ from mcp.shared.auth import (
 from pydantic import BaseModel, ValidationError
 
 from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.private_file import PrivateFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +46,7 @@ class TokenFile:
         client: OAuthClientInformationFull | None = None,
         on_secret: Callable[[str], None] | None = None,
     ) -> None:
-        self._path = data_file(server, _KIND)
+        self._file = PrivateFile(data_file(server, _KIND))
         self._owner = {"url": url, "client_id": None if client is None else client.client_id}
         self._client = client
         self._on_secret = on_secret or (lambda _: None)
@@ -107,8 +104,8 @@ class TokenFile:
 
     def remove(self) -> bool:
         """Removes the file; whether there was one."""
-        existed = self._path.exists()
-        self._path.unlink(missing_ok=True)
+        existed = self._file.stamp is not None
+        self._file.remove()
         return existed
 
     def _tell(self, tokens: OAuthToken) -> None:
@@ -124,38 +121,15 @@ class TokenFile:
 
     def _kept(self) -> dict[str, Any]:
         try:
-            kept = json.loads(self._path.read_bytes())
+            kept = json.loads(self._file.read() or "{}")
         except (OSError, ValueError):
             return {}
         is_ours = isinstance(kept, dict) and all(kept.get(k) == v for k, v in self._owner.items())
         return kept if is_ours else {}
 
     def _change(self, changes: dict[str, Any]) -> None:
-        write_private(self._path, json.dumps({**self._kept(), **self._owner, **changes}))
-
-
-def write_private(path: Path, text: str) -> None:
-    """Writes a file that only its owner can read; no reader sees half of it.
-
-    Args:
-        path: The file; its folder is made where it is missing.
-        text: What it is to hold.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # of mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(handle)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+        with self._file.locked():
+            self._file.write(json.dumps({**self._kept(), **self._owner, **changes}))
 
 
 def _parsed(model: type[M], value: object) -> M | None:

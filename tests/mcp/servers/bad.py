@@ -106,6 +106,11 @@ def flood(wire, number, token):
     wire.send(message(number, result=result()))
 
 
+def ask_without_end(wire, number, token):
+    while True:
+        wire.send(b'{"jsonrpc": "2.0", "id": "asked", "method": "ping"}')
+
+
 def flood_stderr(wire, number, token):
     for _ in range(20):
         os.write(2, PIECE)
@@ -142,6 +147,7 @@ MISDEEDS = {
     "no_content": answer_with(b'{"content": "text"}'),
     "flood": flood,
     "flood_stderr": flood_stderr,
+    "ask_without_end": ask_without_end,
     "never": hang,
     "dies": die,
     "slow": slow,
