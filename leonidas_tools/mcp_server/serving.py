@@ -22,6 +22,8 @@ from leonidas_tools.mcp_server.stdio import Pipes, claimed_pipes, streams
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from starlette.types import Receive, Scope, Send
+
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
 logger = logging.getLogger(__name__)
@@ -104,8 +106,15 @@ async def serve_http(  # noqa: PLR0913 - what can be said of a server
 
 
 def _configured(app: MCPApp) -> uvicorn.Config:
+    routed = Starlette(routes=[Route(PATH, app)])
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        # Cancelled at the end, when a client has not sent its whole request: that is no fault.
+        with contextlib.suppress(asyncio.CancelledError):
+            await routed(scope, receive, send)
+
     return uvicorn.Config(
-        Starlette(routes=[Route(PATH, app)]),
+        answer,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -254,6 +254,23 @@ async def test_a_client_that_leaves_has_its_calls_cancelled(serve, mode):
     await asyncio.wait({looking})
 
 
+async def test_a_server_that_stops_finds_no_fault_with_a_request_that_is_half_sent(serve, caplog):
+    serving = await serve(add)
+    url = httpx2.URL(serving.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    head = (
+        f"POST /mcp HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\nContent-Length: 10\r\n"
+        "Expect: 100-continue\r\n\r\n"
+    )
+    writer.write(head.encode())
+    async with asyncio.timeout(SECONDS):
+        assert b"100" in await reader.readline()  # now it waits for the body
+        await serving.stop()
+    writer.close()
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
 @MODES
 async def test_a_server_that_stops_lets_a_call_finish_that_happens_once(serve, mode):
     begun, done = asyncio.Event(), []
