@@ -57,9 +57,7 @@ class Renewing(OAuthClientProvider):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         own = request.headers.get(_HEADER)
-        if self.context.current_tokens is not None and not self.context.is_token_valid():
-            async with self.context.lock:
-                await self._take_up()
+        await self._catch_up()
         refused: httpx2.Response | None = None
         for number in range(_ROUNDS):
             before = request.headers.pop(_HEADER, None)
@@ -85,6 +83,12 @@ class Renewing(OAuthClientProvider):
                 return
             if number == 0 and refused.status_code == httpx2.codes.UNAUTHORIZED:
                 await self._expire(request.headers.get(_HEADER))
+
+    async def _catch_up(self) -> None:
+        """Sees whether another process has renewed what has expired."""
+        if self.context.current_tokens is not None and not self.context.is_token_valid():
+            async with self.context.lock:
+                await self._take_up()
 
     async def _expire(self, header: str | None) -> None:
         """Has a token renewed that the server no longer takes, unless that was done meanwhile."""
