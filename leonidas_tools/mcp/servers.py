@@ -70,19 +70,20 @@ class MCPServers:
     async def __aenter__(self) -> Self:
         self._users += 1
         if self._users == 1:
-            self._watching = asyncio.create_task(self._watch())
             for server in self._servers.values():
-                server.start()
+                self._start(server)
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self._users -= 1
         if self._users:
             return
-        if self._watching is not None:
-            self._watching.cancel()
         stopping = self._stopping
         stopping |= {asyncio.create_task(server.stop()) for server in self._servers.values()}
+        if self._watching is not None:
+            self._watching.cancel()
+            stopping.add(self._watching)
+            self._watching = None
         if stopping:
             await asyncio.wait(stopping)
             stopping.clear()
@@ -159,7 +160,12 @@ class MCPServers:
 
         self._servers[name] = server = MCPServer(name, settings, on_tools, self._asks)
         if self._users:
-            server.start()
+            self._start(server)
+
+    def _start(self, server: MCPServer) -> None:
+        server.start()
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch(), name="mcp:watch")
 
     def _is_reserved(self, server: str, name: str) -> bool:
         """Whether a server that goes before this one is about to bring a tool of that name.
