@@ -39,7 +39,7 @@ async def test_a_question_that_the_server_takes_back_is_closed_and_its_call_goes
 
 async def test_a_question_of_a_call_that_nobody_wants_any_more_is_answered(lab):
     bench = await lab("older.py")
-    assert (await bench.call("ask_two")).status == "pending_approval"
+    assert (await bench.call("ask")).status == "pending_approval"
     bench.desk.withdraw_all()
     assert said(await bench.call("told")) == {"action": "cancel"}
 
