@@ -23,9 +23,9 @@ class Variables:
 
     Example:
         >>> from pathlib import Path
-        >>> variables = Variables([{"id": "api-key", "description": "The key"}], Path("/work"))
+        >>> variables = Variables([{"id": "api-key", "description": "The key"}], Path("/home/ana"))
         >>> variables.ours(["${env:HOME}", "Bearer ${input:api-key}", "${workspaceFolder}/x"])
-        ['${HOME}', 'Bearer ${API_KEY}', '/work/x']
+        ['${HOME}', 'Bearer ${API_KEY}', '/home/ana/x']
         >>> variables.notes
         ['set the environment variable API_KEY (The key)']
     """
