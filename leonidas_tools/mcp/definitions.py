@@ -219,7 +219,7 @@ class Definitions:
         async def run(leonidas_tool_context: ToolContext, **arguments: Any) -> ToolResult:
             return await call(name, {**arguments, **fixed}, leonidas_tool_context, effect)
 
-        return Tool.from_json_schema(
+        tool: AnyTool = Tool.from_json_schema(
             name=name,
             description=description,
             parameters=parameters,
@@ -231,6 +231,8 @@ class Definitions:
             origin=ToolOrigin(server=self._server, tool=name),
             quarantine=QUARANTINED.format(tool=name, server=self._server) if denied else None,
         )
+        _ = tool.metadata  # made now, while the loop gets its turns, not when all are registered
+        return tool
 
     def _key(self, tool: str) -> str:
         return f"mcp_servers.{self._server}.tools.{tool}.arguments"

@@ -77,7 +77,7 @@ class ServerTools:
 
     def _put(self, name: str, tool: AnyTool) -> None:
         if self._is_ours(name):
-            self._registry.replace(tool.with_options(name=self._names[name]))
+            self._registry.replace(_named(tool, self._names[name]))
             return
         chosen = name_for(
             self._server,
@@ -97,7 +97,7 @@ class ServerTools:
                 chosen,
                 name if wished is None else wished,
             )
-        self._registry.register(tool.with_options(name=chosen))
+        self._registry.register(_named(tool, chosen))
 
     def _is_taken(self, name: str) -> bool:
         return name in self._registry or self._is_reserved(self._server, name)
@@ -117,3 +117,8 @@ class ServerTools:
 
     def _called(self, tool: str) -> str:
         return wished_name(tool, self.settings) or tool
+
+
+def _named(tool: AnyTool, name: str) -> AnyTool:
+    # Most keep their name, and to make 10,000 tools anew would hold the loop for half a second.
+    return tool if tool.name == name else tool.with_options(name=name)
