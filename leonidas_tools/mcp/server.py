@@ -89,13 +89,14 @@ class MCPServer:
         It is stopped, and can be started again, at once; its end is to be awaited.
 
         Args:
-            drain: Whether to let the calls under way end first; new ones are refused either way.
+            drain: Whether calls under way may end first; none begins, and no person is asked more.
         """
         owner, self._owner = self._owner, None
         if owner is not None:
             self._reason = "it was stopped"
             self.state = ServerState.STOPPED
             self._tell()
+            self._asks.calls.close()
         return self._end(owner, drain=drain)
 
     async def wait_for(self, *states: ServerState) -> ServerState:
@@ -206,8 +207,7 @@ class MCPServer:
         finally:
             if self._connection is connection:  # it may be started again before it has ended
                 self._connection = None
-        # Its type only: texts of HTTP errors quote the address, which may hold a key.
-        logger.debug("MCP server %r: %s", self.name, type(error).__name__)
+        logger.debug("MCP server %r: %s", self.name, type(error).__name__)  # texts tell addresses
         self._went_down(connection.why(error), connection.last_words)
 
     async def _list(self, connection: Connection) -> None:

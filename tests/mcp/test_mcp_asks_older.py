@@ -57,10 +57,10 @@ async def test_where_two_conversations_call_nobody_is_asked(lab, caplog):
     holding.cancel()
 
 
-async def test_a_server_that_dies_takes_its_question_away(lab):
+async def test_a_server_that_is_removed_takes_its_question_away(lab):
     bench = await lab("older.py")
     question = (await bench.call("die")).result["question_id"]
     name, late = await bench.late_result(lambda: bench.tools.mcp_servers.configure({}))
-    assert (name, late.status) == ("die", "not_found")
+    assert (name, late.status) == ("die", "unknown_outcome")
     with pytest.raises(ToolDeniedError, match="withdrawn"):
         bench.desk.question(question)
