@@ -25,7 +25,7 @@ from leonidas_tools.mcp.identity import client_info
 from leonidas_tools.mcp.listing import list_tools
 from leonidas_tools.mcp.news import News
 from leonidas_tools.mcp.offers import Offers
-from leonidas_tools.mcp.reasons import placed, reason_of
+from leonidas_tools.mcp.reasons import placed, reason_of, telling
 from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.mcp.stdio import StdioServer
 from leonidas_tools.mcp.unreadable import TOO_LONG, UNREADABLE
@@ -183,8 +183,7 @@ class Connection:
 
     def why(self, error: BaseException | None) -> str:
         """Why the connection could not be opened or has ended, in a few words without secrets."""
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
+        error = telling(error)
         if isinstance(error, ConfigurationError):
             return self._redact(error.message)
         return placed(self._redact(self.lost or _reason(error)), self._settings.url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+from typing import TYPE_CHECKING
 
 import httpx2
 from mcp.shared.exceptions import MCPError
@@ -13,6 +14,9 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import NotAuthorizedError
 from leonidas_tools.mcp.redaction import place
 from leonidas_tools.mcp.tls import tls_reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PATH_HINT = "is the path of the url right, such as /mcp, or /sse for transport 'sse'?"
 _HINTS = {
@@ -23,6 +27,9 @@ _HINTS = {
     407: "the proxy wants a login",
     421: "it does not know the host of the url",
 }
+
+
+_TELLING = (TimeoutError, MCPError, ConfigurationError, httpx2.HTTPError, OSError)
 
 
 class StrangeAnswerError(httpx2.TransportError):
@@ -36,19 +43,36 @@ def reason_of(error: BaseException | None) -> str:
         >>> reason_of(ExceptionGroup("both", [TimeoutError()]))
         'no answer in time'
     """
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    match error:
+    match telling(error):
         case None:
             return "the connection was closed"
         case TimeoutError():
             return "no answer in time"
-        case MCPError() | ConfigurationError():
-            return error.message
-        case httpx2.HTTPError() | OSError():
-            return why(error)
+        case MCPError() | ConfigurationError() as told:
+            return told.message
+        case httpx2.HTTPError() | OSError() as told:
+            return why(told)
         case _:
             return "it does not follow the protocol"
+
+
+def telling(error: BaseException | None) -> BaseException | None:
+    """The error, or of a group the first that says what has happened, whichever came first.
+
+    Example:
+        >>> telling(ExceptionGroup("both", [ValueError(), TimeoutError()]))
+        TimeoutError()
+    """
+    leaves = list(_leaves(error))
+    return next((each for each in leaves if isinstance(each, _TELLING)), next(iter(leaves), None))
+
+
+def _leaves(error: BaseException | None) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    elif error is not None:
+        yield error
 
 
 def why(error: BaseException) -> str:
@@ -120,9 +144,7 @@ def status_text(response: httpx2.Response) -> str:
 
 def _os_error(error: BaseException | None) -> OSError | None:
     """The operating system's error behind an error, if there is one."""
-    while error is not None:
-        if isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
+    while (error := telling(error)) is not None:
         if isinstance(error, OSError) and error.errno is not None:
             return error
         error = error.__cause__ or error.__context__
