@@ -208,7 +208,7 @@ async def test_an_hour_of_conversation_keeps_one_connection_and_no_memory():
     assert [c.resumed_from for c in talk.simulator.connections] == [None, 1, 2, 3, 4, 5, 6]
     assert all(call.answered_once for call in talk.simulator.calls)
     # What three minutes on end have in common: a connection that is being renewed is in one.
-    early, late = alive[18] | alive[19] | alive[20], alive[58] & alive[59] & alive[60]
+    early, late = alive[18] & alive[19] & alive[20], alive[58] & alive[59] & alive[60]
     grown = late - early
     grown.pop(Heard, 0)  # of the last 1000 things that were said, which is bounded
     # Of the last 4096 calls it is remembered that they were made: that alone still grows.
