@@ -9,6 +9,7 @@ from typing import Final
 
 # Where no timer tells how far to run, what others are about to send comes first.
 _PATIENCE_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 0.001
 
 
 class _LentTime:
@@ -45,20 +46,53 @@ class _LentTime:
 
 
 class _ElasticSelector(selectors.DefaultSelector):
-    """A selector that passes over time where nothing is to be read or written."""
+    """A selector that passes over time where nothing is to be read or written.
+
+    Args:
+        lent: The time.
+    """
 
     def __init__(self, lent: _LentTime) -> None:
         super().__init__()
+        self._peers: list[_ElasticSelector] = []
         self._lent = lent
+        self._waits = False
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
         patience = _PATIENCE_SECONDS if timeout is None and self._lent.any else 0
         events = super().select(patience)
-        if events or self._lent.pass_over(timeout):
-            return events
-        return super().select(timeout)
+        self._waits = True
+        try:
+            while not events and self._lent.any and any(peer.is_busy for peer in self._peers):
+                events = super().select(_LOOK_SECONDS)
+            if events or self._lent.pass_over(timeout):
+                return events
+            return super().select(timeout)
+        finally:
+            self._waits = False
+
+    def heed(self, peer: _ElasticSelector) -> None:
+        """Has time wait for the peer, which may be about to send something."""
+        self._peers = [*(each for each in self._peers if not each.closed), peer]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether its loop does something, or is about to; asked in another thread."""
+        if not self._waits:
+            return not self.closed
+        try:
+            with selectors.DefaultSelector() as looking:
+                looking.register(self, selectors.EVENT_READ)
+                return bool(looking.select(0))
+        except (OSError, ValueError):  # closed in this moment
+            return False
+
+    @property
+    def closed(self) -> bool:
+        """Whether its loop is closed."""
+        return self.get_map() is None
 
 
 class ElasticEventLoop(asyncio.SelectorEventLoop):
@@ -67,7 +101,7 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
     Time is passed over from timer to timer, and only while the loop has nothing else to do: of two
     pauses in a row the second begins where the first ended, and what a timer sets off is done
     before the next one is due. What happens outside the loop, in sockets, threads and other loops,
-    still takes its real time.
+    still takes its real time: loops that are to wait for each other `keep_pace_with` each other.
 
     Example:
         >>> async def an_hour() -> str:
@@ -83,7 +117,8 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._lent = _LentTime()
-        super().__init__(_ElasticSelector(self._lent))
+        self._waiting = _ElasticSelector(self._lent)
+        super().__init__(self._waiting)
 
     def time(self) -> float:
         """The loop's time, in seconds: real time and what it was advanced by."""
@@ -109,6 +144,17 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
         over.set_running_or_notify_cancel()
         self.call_soon_threadsafe(self._lent.lend, seconds, over)
         return over
+
+    def keep_pace_with(self, other: ElasticEventLoop) -> None:
+        """Has neither loop pass over time while the other is busy; from a thread of either.
+
+        Of two ends of a line, one that is slow does not look like one that is silent.
+
+        Args:
+            other: A loop in another thread.
+        """
+        self._waiting.heed(other._waiting)
+        other._waiting.heed(self._waiting)
 
     def close(self) -> None:
         """Closes the loop; nobody waits for its time any longer."""

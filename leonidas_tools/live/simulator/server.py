@@ -171,6 +171,9 @@ class LiveSimulator(Control):
 
     async def __aenter__(self) -> Self:
         self.start()
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, ElasticEventLoop):
+            loop.keep_pace_with(self._the_running.loop)
         return self
 
     async def __aexit__(

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 from google.genai import types
@@ -124,6 +125,41 @@ def test_what_can_be_read_goes_before_what_is_due():
     assert run(main()) == [b"hello\n", "a minute"]
 
 
+def test_a_peer_that_is_busy_does_not_look_like_one_that_is_silent():
+    async def main():
+        loop, running = asyncio.get_running_loop(), Future()
+        thread = threading.Thread(target=run, args=(peer(running),))
+        thread.start()
+        other, ended = await asyncio.wrap_future(running)
+        loop.keep_pace_with(other)
+        heard, begun = asyncio.Event(), threading.Event()
+
+        def work():
+            begun.set()
+            sum(range(3_000_000))
+            loop.call_soon_threadsafe(heard.set)
+
+        for _ in range(10):
+            begun.clear()
+            heard.clear()
+            other.call_soon_threadsafe(work)
+            begun.wait()
+            loop.advance(60)
+            async with asyncio.timeout(30):
+                await heard.wait()
+            await asyncio.sleep(60)
+        other.call_soon_threadsafe(ended.set)
+        await asyncio.to_thread(thread.join)
+        await asyncio.wrap_future(loop.advance(60))  # one that is gone is not waited for
+
+    async def peer(running):
+        ended = asyncio.Event()
+        running.set_result((asyncio.get_running_loop(), ended))
+        await ended.wait()
+
+    run(main())
+
+
 def test_time_does_not_run_backwards_and_a_closed_loop_owes_nobody_any():
     loop = ElasticEventLoop()
     for seconds in (-1, float("nan")):
@@ -177,7 +213,7 @@ def test_an_hour_with_a_go_away_every_ten_minutes_passes_in_a_moment(connect):
                         if away:
                             break
                 days.append(away.time_left)
-                simulator.advance(5)
+                await asyncio.wrap_future(simulator.advance(5))
                 loop.advance(5)
                 await asyncio.sleep(5)
         return days
