@@ -161,34 +161,31 @@ effect='once'), waiting=None)}, ['add']), None)
         finally:
             self._seen = self._file.stamp
 
-    def trust(self, names: list[str] | None) -> list[str]:
-        """Trusts what tools say by now, and returns which were waiting for that.
+    def trust(self, shown: Mapping[str, str]) -> list[str]:
+        """Trusts what tools say by now, where that is what a person was shown. It blocks.
 
         Args:
-            names: Which; all for `None`.
+            shown: The fingerprint of what was shown, by the name of the tool.
+
+        Returns:
+            The tools that are trusted as they were shown. One that says something else by now
+            still waits.
 
         Raises:
-            PinsError: The file cannot be read; with `None` it begins anew instead.
+            PinsError: The file cannot be read.
+            OSError: It cannot be written.
         """
         with self._file.locked():
-            try:
-                every = self._read()
-            except PinsError:
-                if names is not None:
-                    raise
-                self._file.remove()
-                return []
+            every = self._read()
             pins = every.setdefault(self._identity, {})
-            trusted = [
-                name
-                for name, pin in pins.items()
-                if pin.waiting is not None and (names is None or name in names)
-            ]
-            for name in trusted:
-                pins[name] = Pin(trusted=pins[name].waiting or pins[name].trusted)
-            if trusted:
+            before = dict(pins)
+            for name, pin in before.items():
+                said = pin.waiting
+                if said is not None and said.fingerprint == shown.get(name):
+                    pins[name] = Pin(trusted=said)
+            if pins != before:
                 self._write(every)
-            return trusted
+            return [name for name, pin in pins.items() if _is_as_shown(pin, shown.get(name))]
 
     def pinned(self) -> dict[str, Pin]:
         """The pins in the file.
@@ -231,8 +228,8 @@ effect='once'), waiting=None)}, ['add']), None)
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PinsError(
-                f"the pins in {str(self._file.path)!r} cannot be read ({error}): correct them, or "
-                f"run 'leonidas mcp trust {self._server} --all' to begin anew"
+                f"the pins in {str(self._file.path)!r} cannot be read ({error}): correct the file, "
+                f"or take it away, and what {self._server!r} lists next is trusted as it is"
             ) from error
 
     def _write(self, every: Mapping[str, Mapping[str, Pin]]) -> None:
@@ -259,6 +256,10 @@ def _pin(name: str, said: Mapping[str, Any]) -> Pin:
         raise ValueError(f"the fingerprint of {name!r} is another")
     waiting = said.get("waiting")
     return Pin(trusted=trusted, waiting=None if waiting is None else _described(waiting))
+
+
+def _is_as_shown(pin: Pin, fingerprint: str | None) -> bool:
+    return pin.waiting is None and pin.trusted.fingerprint == fingerprint
 
 
 def _described(said: Mapping[str, Any]) -> Described:

@@ -123,6 +123,9 @@ def test_a_tool_in_quarantine_is_told_and_not_called(
         "'look' has changed since it was first used (description), and is not run"
     )
     assert told["hint"] == "see how: `leonidas mcp trust it`"
+    table = invoke(mcp.commands(), "list", "--config", settings)
+    last = table.stderr.splitlines()[-1]
+    assert last == "what is quarantined has changed: leonidas mcp trust it"
     assert [step["message"] for step in steps if "can be used" in step["message"]] == [
         "1 can be used: other" if more else "none can be used"
     ]

@@ -27,12 +27,11 @@ def said(name="send", description="Sends mail.", effect="once", **schema):
 
 
 def trust(bench, tmp_path, *arguments):
-    """What `leonidas mcp trust` prints, in another process's place."""
+    """How `leonidas mcp trust` ends and what it prints, in another process's place."""
     config = tmp_path / "tools.yaml"
     config.write_text(json.dumps(bench.settings))  # JSON is YAML as well
     done = CliRunner().invoke(program(), ["mcp", "trust", *arguments, "--config", str(config)])
-    assert done.exit_code == 0, done.output
-    return done.output
+    return done.exit_code, done.output
 
 
 async def used_before(bench, *tools):
@@ -144,7 +143,7 @@ def test_pins_that_cannot_be_believed_are_an_error_and_stay(corrupt):
     Pins("mail", "one").check({"send": said()})
     file = data_file("mail", "pins")
     file.write_text(text := corrupt(file.read_text()))
-    with pytest.raises(PinsError, match="leonidas mcp trust mail --all"):
+    with pytest.raises(PinsError, match="or take it away, and what 'mail' lists next"):
         Pins("mail", "one").check({"send": said()})
     assert file.read_text() == text
 
@@ -192,17 +191,20 @@ async def test_what_a_person_trusts_reaches_a_session_that_runs(bench, tmp_path)
     await used_before(bench, BAD)
     async with bench.processor():
         await bench.ready()
-        shown = await asyncio.to_thread(trust, bench, tmp_path, "mail")
-        assert "description" in shown
-        assert EVIL in shown
+        code, text = await asyncio.to_thread(trust, bench, tmp_path, "mail", "--json")
+        (shown,) = json.loads(text)
+        assert (code, shown["tool"], shown["changed"]) == (1, "send", ["description"])
+        assert f"+{EVIL}" in shown["diff"].splitlines()
         assert (await bench.call("send")).status == "denied"
-        assert await asyncio.to_thread(trust, bench, tmp_path, "mail", "send") == "trusted: send\n"
+        named = ["mail", "send", "--fingerprint", shown["fingerprint"]]
+        trusted = await asyncio.to_thread(trust, bench, tmp_path, *named)
+        assert trusted == (0, "trusted: 'send'\n")
         await bench.until(lambda: bench.tools.registry["send"].metadata.quarantine is None)
         assert await bench.call("send") == {}
         assert bench.declared()["send"].description == EVIL
         assert "quarantined" not in bench.status("mail")
-    again = await asyncio.to_thread(trust, bench, tmp_path, "mail", "--all")
-    assert again == "no tool of 'mail' was waiting to be trusted\n"
+    again = await asyncio.to_thread(trust, bench, tmp_path, "mail")
+    assert again == (0, "no tool of 'mail' is waiting to be trusted\n")
 
 
 @pytest.mark.parametrize(("pin", "key"), [("warn", "changed"), ("off", None)])
@@ -218,7 +220,7 @@ async def test_where_changes_are_only_told_of_a_changed_tool_runs(bench, pin, ke
     assert [each["tool"] for each in status.get("changed", [])] == (["send"] if key else [])
 
 
-async def test_pins_that_cannot_be_read_trust_nothing_until_they_begin_anew(bench, tmp_path):
+async def test_pins_that_cannot_be_read_trust_nothing_until_they_are_taken_away(bench):
     bench.server("mail", GOOD)
     await used_before(bench, BAD)
     data_file("mail", "pins").write_text("{")
@@ -226,7 +228,7 @@ async def test_pins_that_cannot_be_read_trust_nothing_until_they_begin_anew(benc
         await bench.ready()
         assert bench.declared() == {}
         assert [q["tool"] for q in bench.status("mail")["quarantined"]] == ["announce", "send"]
-        await asyncio.to_thread(trust, bench, tmp_path, "mail", "--all")
+        data_file("mail", "pins").unlink()
         await bench.until(lambda: bench.names() == ["send"])
         assert await bench.call("send") == {}
 

@@ -1,6 +1,7 @@
 """`leonidas mcp list`: how the MCP servers of the settings do."""
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,10 @@ def list_servers(
             server["last_error"] or "",
         )
     console.print(rows)
+    for server in servers:
+        if server["quarantined"]:
+            name = shlex.quote(server["name"])
+            terminal.messages().print(f"what is quarantined has changed: leonidas mcp trust {name}")
 
 
 def _counted(tools: list[str], quarantined: list[str]) -> str:

@@ -1,53 +1,61 @@
 """`leonidas mcp trust`: MCP tools that have changed since they were first used."""
 
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from leonidas_tools.cli.mcp.options import server_settings
+from leonidas_tools.cli.mcp.options import Config, Name, server_settings
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leonidas_tools.mcp.pins import Pin, Pins
+    from leonidas_tools.mcp.pins import Described, Pin, Pins
+
+    _Waiting: TypeAlias = dict[str, tuple[Pin, Described]]
+
+Tools = Annotated[
+    list[str] | None, typer.Argument(help="Its tools, by the names it gives them; else all.")
+]
+Fingerprint = Annotated[
+    str | None,
+    typer.Option(help="Trust the one tool named if this is what it says; nothing is asked."),
+]
 
 
 def trust(
-    server: Annotated[str, typer.Argument(help="The server's name in the settings.")],
-    tools: Annotated[
-        list[str] | None, typer.Argument(help="Its tools, by the names it gives them.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Trust all that has changed.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Only show what has changed.")] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+    name: Name,
+    tools: Tools = None,
+    fingerprint: Fingerprint = None,
+    config: Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array; asks nothing.")] = False,
 ) -> None:
-    """Show which tools of an MCP server have changed since they were first used, or trust them.
+    """Show which tools of an MCP server have changed since they were first used; ask to trust them.
 
     A tool is kept as it was when it was first used. One that says something else by now is not run
-    until it is trusted here; sessions that run take it up at once. Without tools and without --all
-    what has changed is shown, and nothing is trusted.
-    """
-    from leonidas_tools.cli import terminal
+    until it is trusted here; sessions that run take it up at once. What is trusted is what was
+    shown: a tool that changes again meanwhile still waits. Where nobody can be asked, as in a
+    script, a tool is trusted by the fingerprint that is shown with it.
 
-    pins = _pins(server, config)
-    waiting = _waiting(server, pins, tools or [], begin_anew=every and not show)
-    if as_json:
-        terminal.write_json([_told(name, pin) for name, pin in waiting.items()])
-    if show or not (tools or every):
-        if not as_json:
-            _show(server, waiting)
+    Ends with 1 if one of the tools still waits.
+    """
+    named = tools or []
+    if fingerprint is not None and (as_json or len(named) != 1):
+        raise typer.BadParameter("--fingerprint goes with one tool, and not with --json")
+    pins = _pins(name, config)
+    waiting = _waiting(name, pins, named)
+    if fingerprint is not None:
+        _trust(name, pins, {named[0]: fingerprint})
         return
-    trusted = pins.trust(None if every else tools)
-    if as_json:
+    asks = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    _show(name, waiting, as_json=as_json, asks=asks)
+    if not waiting:
         return
-    for name in trusted:
-        typer.echo(f"trusted: {name}")
-    if not trusted:
-        typer.echo(f"no tool of {server!r} was waiting to be trusted")
+    these = "this tool" if len(waiting) == 1 else f"these {len(waiting)} tools"
+    if not (asks and typer.confirm(f"Trust {these}, as shown here?")):
+        raise typer.Exit(1)
+    _trust(name, pins, {tool: said.fingerprint for tool, (_, said) in waiting.items()})
 
 
 def _pins(server: str, config: Path | None) -> "Pins":
@@ -56,43 +64,62 @@ def _pins(server: str, config: Path | None) -> "Pins":
     return Pins(server, identity_of(server_settings(config, server)))
 
 
-def _waiting(server: str, pins: "Pins", tools: list[str], *, begin_anew: bool) -> "dict[str, Pin]":
-    """The tools that have changed; only those that were named, where some were."""
-    from leonidas_tools.mcp.pins import PinsError
+def _waiting(server: str, pins: "Pins", named: list[str]) -> "_Waiting":
+    """The tools that have changed, and what they say; only those named, where some were."""
     from leonidas_tools.settings.explain import closest
 
-    try:
-        pinned = pins.pinned()
-    except PinsError as error:
-        if begin_anew:
-            typer.echo(f"{error}\nThe pins begin anew with what {server!r} lists next.", err=True)
-            return {}
-        raise ConfigurationError(str(error)) from error
-    for name in tools:
+    pinned = pins.pinned()
+    for name in named:
         if name not in pinned:
-            suggestion = closest(name, list(pinned))
-            hint = f"did you mean {suggestion!r}?" if suggestion else "see --show"
+            near = closest(name, list(pinned))
+            hint = f"did you mean {near!r}?" if near else "see `leonidas mcp tools`"
             raise ConfigurationError(f"no tool {name!r} of {server!r} was ever used: {hint}")
     return {
-        name: pin
+        name: (pin, pin.waiting)
         for name, pin in pinned.items()
-        if pin.waiting is not None and (not tools or name in tools)
+        if pin.waiting is not None and (not named or name in named)
     }
 
 
-def _show(server: str, waiting: "dict[str, Pin]") -> None:
+def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> None:
+    from leonidas_tools.cli import terminal
     from leonidas_tools.mcp.quarantine import diff_of, fields_of
+    from leonidas_tools.mcp.visible import revealed
 
-    for name, pin in waiting.items():
+    if as_json:
+        terminal.write_json([_told(name, *each) for name, each in waiting.items()])
+        return
+    for name, (pin, said) in waiting.items():
         typer.echo(f"{name!r} has changed: {', '.join(fields_of(pin))}")
         typer.echo(diff_of(pin))
-    if waiting:
-        typer.echo(f"\nTo trust: leonidas mcp trust {server} --all, or name the tools.")
-    else:
+        if not asks:  # the whole fingerprint: two texts that begin alike are soon found
+            words = shlex.join(["leonidas", "mcp", "trust", server, revealed(name)])
+            typer.echo(f"to trust it: {words} --fingerprint {said.fingerprint}")
+    if not waiting:
         typer.echo(f"no tool of {server!r} is waiting to be trusted")
 
 
-def _told(name: str, pin: "Pin") -> dict[str, object]:
+def _told(name: str, pin: "Pin", said: "Described") -> dict[str, object]:
     from leonidas_tools.mcp.quarantine import diff_of, fields_of
 
-    return {"tool": name, "changed": fields_of(pin), "diff": diff_of(pin)}
+    return {
+        "tool": name,
+        "changed": fields_of(pin),
+        "diff": diff_of(pin),
+        "fingerprint": said.fingerprint,
+    }
+
+
+def _trust(server: str, pins: "Pins", shown: dict[str, str]) -> None:
+    try:
+        trusted = pins.trust(shown)
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigurationError(f"the pins of {server!r} cannot be written: {why}") from error
+    for name in trusted:
+        typer.echo(f"trusted: {name!r}")
+    if others := ", ".join(repr(name) for name in shown if name not in trusted):
+        raise ConfigurationError(
+            f"{others} of {server!r}: what was shown is not what waits by now; look again: "
+            f"`leonidas mcp trust {server}`"
+        )
