@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
+
+_LOOK_AGAIN_SECONDS = 0.05
 
 
 class PrivateFile:
@@ -85,14 +89,67 @@ class PrivateFile:
         except ImportError:  # Windows: the last of two that write at once wins
             yield
             return
+        with self._lock_file("lock") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                _release(handle)
+
+    @contextlib.asynccontextmanager
+    async def turn(self, patience_seconds: float) -> AsyncIterator[None]:
+        """Within it no other process is within it, for what takes long; the loop goes on.
+
+        It is another lock than that of `locked`, which may be taken within. A process that ends
+        has had its turn; one that takes too long is waited for no more.
+
+        Args:
+            patience_seconds: How long to wait for the others.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                handle = stack.enter_context(self._lock_file("turn"))
+            except OSError:  # nothing can be written there, so that there is nothing to agree on
+                yield
+                return
+            stack.callback(_release, handle)
+            until = time.monotonic() + patience_seconds
+            # Nothing tells when another process has released it.
+            while not _taken(handle) and time.monotonic() < until:  # noqa: ASYNC110 - as said
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            yield
+
+    @contextlib.contextmanager
+    def _lock_file(self, kind: str) -> Iterator[int]:
+        """Opens a file beside this one; it stays, since others may have it open."""
         self._make_folder()
-        lock = self.path.with_name(f"{self.path.name}.lock")
+        lock = self.path.with_name(f"{self.path.name}.{kind}")
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+            yield handle
         finally:
             os.close(handle)
 
     def _make_folder(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _taken(handle: int) -> bool:
+    """Whether a lock is ours now, or nobody's, where there are no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return True
+    return True
+
+
+def _release(handle: int) -> None:
+    """Said, and not left to the closing: a process that was forked meanwhile has it open too."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_UN)

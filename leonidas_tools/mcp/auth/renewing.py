@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -13,12 +14,15 @@ from mcp.shared.auth import OAuthClientMetadata
 from leonidas_tools.mcp.auth.failures import LoginError, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from contextlib import AsyncExitStack
 
     from leonidas_tools.mcp.auth.tokens import TokenFile
 
 _HEADER = "Authorization"
 _IN_HEADER, _IN_FORM = "client_secret_basic", "client_secret_post"
+_PATIENCE_SECONDS = 30.0
+"""How long another process may take to renew a token, before it is thought to hang."""
 _ROUNDS = 3
 """With the token at hand, with a renewed one, after a login."""
 
@@ -46,6 +50,7 @@ class Renewing(OAuthClientProvider):
             scopes: What is asked for; what the server suggests when there are none.
         """
         self._file = file
+        self._renewal = asyncio.Lock()
         if scopes:
             asked = self.context.client_metadata.model_dump() | {"scope": " ".join(scopes)}
             self.context.client_metadata = _FixedScopes.model_validate(asked)
@@ -57,7 +62,6 @@ class Renewing(OAuthClientProvider):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         own = request.headers.get(_HEADER)
-        await self._catch_up()
         refused: httpx2.Response | None = None
         for number in range(_ROUNDS):
             before = request.headers.pop(_HEADER, None)
@@ -66,12 +70,13 @@ class Renewing(OAuthClientProvider):
             flow = super()._auth_flow(request)
             logs_in = False
             try:
-                step = await anext(flow)
-                while step is not request:
-                    step = await flow.asend((yield step))
+                async with self._turn():
+                    step = await anext(flow)
+                    while step is not request:
+                        step = await flow.asend((yield step))
                 if refused is not None and request.headers.get(_HEADER) in {before, own}:
                     logs_in = True
-                    async with AsyncExitStack() as stack:
+                    async with contextlib.AsyncExitStack() as stack:
                         await self.prepare(stack)
                         step = await flow.asend(refused)
                         while step is not request:
@@ -84,11 +89,33 @@ class Renewing(OAuthClientProvider):
             if number == 0 and refused.status_code == httpx2.codes.UNAUTHORIZED:
                 await self._expire(request.headers.get(_HEADER))
 
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Within it nobody else renews the token, if it has to be: most may be renewed but once.
+
+        Whoever had the turn before has renewed it, in this process or in another, and what it got
+        is used here as well.
+        """
+        async with self.context.lock:
+            if not self._initialized:
+                await self._initialize()
+        await self._catch_up()
+        async with contextlib.AsyncExitStack() as stack:
+            if self._is_due():
+                await stack.enter_async_context(self._renewal)
+            if self._is_due():
+                await stack.enter_async_context(self._file.turn(_PATIENCE_SECONDS))
+                await self._catch_up()
+            yield
+
     async def _catch_up(self) -> None:
         """Sees whether another process has renewed what has expired."""
         if self.context.current_tokens is not None and not self.context.is_token_valid():
             async with self.context.lock:
                 await self._take_up()
+
+    def _is_due(self) -> bool:
+        return not self.context.is_token_valid() and self.context.can_refresh_token()
 
     async def _expire(self, header: str | None) -> None:
         """Has a token renewed that the server no longer takes, unless that was done meanwhile."""

@@ -20,6 +20,7 @@ from leonidas_tools.mcp.private_file import PrivateFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -50,6 +51,14 @@ class TokenFile:
         self._owner = {"url": url, "client_id": None if client is None else client.client_id}
         self._client = client
         self._on_secret = on_secret or (lambda _: None)
+
+    def turn(self, patience_seconds: float) -> AbstractAsyncContextManager[None]:
+        """Within it no other process renews these tokens.
+
+        Args:
+            patience_seconds: How long to wait for one that does.
+        """
+        return self._file.turn(patience_seconds)
 
     async def get_tokens(self) -> OAuthToken | None:
         """The tokens; `expires_in` counts from now."""

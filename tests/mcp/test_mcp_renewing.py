@@ -1,0 +1,177 @@
+"""Several processes that share one login renew its token once, and lose nobody's."""
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+
+import httpx2
+import pytest
+from mcp.shared.auth import OAuthToken
+
+from leonidas_tools.mcp.auth import client_auth, renewing, token_file
+from leonidas_tools.mcp.login import log_in
+from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.private_file import PrivateFile
+from leonidas_tools.settings.models import MCPServerSettings
+from tests.mcp.logins import Guarded, browse
+
+SECONDS = 60
+OTHERS_COME_WITHIN = 1.5
+"""How long the first renewal is held for another that should not come."""
+PROGRAM = """
+import asyncio, json, sys
+from leonidas_tools import AdvancedToolProcessor
+
+async def main():
+    servers = {"lab": json.loads(sys.argv[1])}
+    tools = AdvancedToolProcessor(config={"mcp_servers": servers}, builtin_tools=False)
+    print("loaded", flush=True)
+    sys.stdin.readline()
+    async with tools:
+        await tools.ready(60)
+        for line in ("ready", "called"):
+            result = await tools.execute("add", {"a": 1, "b": 2})
+            print(result.status, flush=True)
+            sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+class Users:
+    """Processes that use one login, step by step at the same time."""
+
+    def __init__(self, stack, settings, count):
+        self._processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", PROGRAM, json.dumps(settings)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(count)
+        ]
+        for process in self._processes:
+            stack.callback(process.kill)
+
+    def go_on(self):
+        for process in self._processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+
+    def said(self):
+        return [process.stdout.readline().strip() for process in self._processes]
+
+
+@pytest.fixture
+def guarded():
+    """A login server that takes a refresh token that was used before for theft, as many do."""
+    servers = Guarded()
+    logins, known = servers.logins, servers.logins.load_refresh_token
+    arrived = []
+
+    async def load(client, token):
+        arrived.append(token)
+        if len(arrived) == 1:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OTHERS_COME_WITHIN):
+                    while len(arrived) == 1:
+                        await asyncio.sleep(0.01)
+        found = await known(client, token)
+        if found is None:
+            logins.access.clear()
+            logins.refresh.clear()
+        return found
+
+    logins.load_refresh_token = load
+    logins.hold_again = arrived.clear
+    yield servers
+    servers.close()
+
+
+async def test_processes_that_renew_at_once_ask_once_and_all_go_on(guarded):
+    settings = guarded.settings()
+    assert await log_in("lab", MCPServerSettings(**settings), browse) == "logged in"
+    file = data_file("lab", "tokens")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "expires_at": 1}))
+    with contextlib.ExitStack() as stack:
+        users = Users(stack, settings, 3)
+        assert await asyncio.to_thread(users.said) == ["loaded"] * 3
+        users.go_on()  # all find the token expired
+        assert await asyncio.to_thread(users.said) == ["ok"] * 3
+        assert guarded.logins.asked == ["code", "refresh"]
+        guarded.logins.access.clear()
+        guarded.logins.hold_again()
+        users.go_on()  # all are refused with the token that they have
+        assert await asyncio.to_thread(users.said) == ["ok"] * 3
+        assert guarded.logins.asked == ["code", "refresh", "refresh"]
+        users.go_on()
+
+
+@pytest.fixture
+async def expired():
+    """A client whose token has expired, and how often it was renewed."""
+    settings = MCPServerSettings(url="https://host.example/mcp", auth={"client_id": "ours"})
+    file, renewed = token_file("lab", settings), []
+    await file.set_tokens(OAuthToken(access_token="old", refresh_token="1", expires_in=-10))
+
+    async def answer(request):
+        if request.url.path != "/token":
+            return httpx2.Response(200)
+        renewed.append(request)
+        return httpx2.Response(200, json={"access_token": "new", "token_type": "Bearer"})
+
+    auth, transport = client_auth("lab", settings), httpx2.MockTransport(answer)
+    async with httpx2.AsyncClient(auth=auth, transport=transport) as client:
+        yield lambda: client.post(settings.url), renewed
+
+
+async def test_a_process_that_hangs_while_it_renews_is_waited_for_no_more(expired, monkeypatch):
+    call, renewed = expired
+    monkeypatch.setattr(renewing, "_PATIENCE_SECONDS", 0.1)
+    async with PrivateFile(data_file("lab", "tokens")).turn(SECONDS), asyncio.timeout(SECONDS):
+        assert (await call()).status_code == 200
+    assert len(renewed) == 1
+
+
+async def test_while_another_process_renews_the_loop_goes_on_and_what_it_got_is_used(expired):
+    call, renewed = expired
+    settings = MCPServerSettings(url="https://host.example/mcp", auth={"client_id": "ours"})
+    async with asyncio.timeout(SECONDS), contextlib.AsyncExitStack() as another:
+        await another.enter_async_context(PrivateFile(data_file("lab", "tokens")).turn(SECONDS))
+        calls = [asyncio.create_task(call()) for _ in range(3)]
+        assert not (await asyncio.wait(calls, timeout=0.3))[0]
+        newer = OAuthToken(access_token="newer", refresh_token="2", expires_in=3600)
+        await token_file("lab", settings).set_tokens(newer)
+        await another.aclose()
+        answers = await asyncio.gather(*calls)
+    assert {each.request.headers["authorization"] for each in answers} == {"Bearer newer"}
+    assert renewed == []
+
+
+async def test_a_process_that_was_killed_while_it_renewed_holds_nobody():
+    file = data_file("lab", "tokens")
+    program = """
+import asyncio, pathlib, sys
+from leonidas_tools.mcp.private_file import PrivateFile
+
+async def main():
+    async with PrivateFile(pathlib.Path(sys.argv[1])).turn(60):
+        print("mine", flush=True)
+        sys.stdin.readline()
+
+asyncio.run(main())
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(file), **pipes
+    )
+    assert await process.stdout.readline() == b"mine\n"
+    process.kill()
+    await process.communicate()
+    async with asyncio.timeout(SECONDS), PrivateFile(file).turn(10 * SECONDS):
+        pass
