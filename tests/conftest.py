@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcp.forking import forks
+
 VARIABLE = "LEONIDAS_DATA_DIR"
 _NUMBERS = itertools.count()
 
@@ -26,6 +28,13 @@ def user_data(monkeypatch):
     directory = Path(os.environ[VARIABLE]) / str(next(_NUMBERS))
     monkeypatch.setenv(VARIABLE, str(directory))
     return directory
+
+
+@pytest.fixture(scope="session")
+def forking():
+    """Has `forked` start MCP servers at once, as `tests.mcp.forking` says."""
+    with forks():
+        yield
 
 
 @pytest.fixture(autouse=True)

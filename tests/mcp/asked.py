@@ -7,7 +7,7 @@ from leonidas_tools import AdvancedToolProcessor, ToolSession
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.mcp.asks import SamplingAnswer
-from tests.mcp.conftest import script
+from tests.mcp.forking import forked
 
 SAMPLING = {"enabled": True, "model": "gemini-3.8-flash", "max_tokens": 300}
 
@@ -69,7 +69,7 @@ class Lab:
     """A chain with one server that asks, and one conversation."""
 
     def __init__(self, server="asking.py", *, policies=None, env=None, **options):
-        settings = script(server, env=env or {}, **options.pop("settings", {}))
+        settings = forked(server, env=env or {}, **options.pop("settings", {}))
         config = {"mcp_servers": {"lab": settings}, "policies": policies or {}}
         self.tools = AdvancedToolProcessor(config=config, builtin_tools=False, **options)
         self.events = []

@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 
 from leonidas_tools import AdvancedToolProcessor
-
-SCRIPT = Path(__file__).parent / "servers" / "defined.py"
+from tests.mcp.forking import forked
 
 
 def described(name, description="Does it.", **more):
@@ -27,9 +24,7 @@ class Bench:
     def server(self, name, *tools, **settings):
         """A server of the settings; it lists these tools."""
         self.lists(name, *tools)
-        args = [str(SCRIPT), str(self._path(name))]
-        served = {"command": sys.executable, "args": args, "env": self._mark}
-        self._servers[name] = {**served, **settings}
+        self._servers[name] = forked("defined.py", self._path(name), env=self._mark, **settings)
         return self
 
     def lists(self, name, *tools):

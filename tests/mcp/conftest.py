@@ -1,8 +1,6 @@
 import asyncio
 import contextlib
 import os
-import signal
-import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -15,14 +13,19 @@ from leonidas_tools.context import ToolContext
 from leonidas_tools.mcp.server import MCPServer, ServerState
 from leonidas_tools.settings.models import MCPServerSettings, ToolConfiguration
 from tests.mcp.bench import Bench
+from tests.mcp.forking import SCRIPTS, Fork
 
-SCRIPTS = Path(__file__).parent / "servers"
 MARK = "LEONIDAS_TEST_MARK"
 
 
 def script(name, *args, **settings):
     """The settings of a server that is one of our scripts."""
     return {"command": sys.executable, "args": [str(SCRIPTS / name), *map(str, args)], **settings}
+
+
+@pytest.fixture(autouse=True)
+def _forked_servers(forking):
+    """Servers can be forked."""
 
 
 class RunningServer:
@@ -130,28 +133,21 @@ class Listening:
     """A script that serves HTTP on loopback, in a process of its own."""
 
     def __init__(self, name, transport, env, args=(), port=0):
-        self._command = [sys.executable, str(SCRIPTS / name), transport]
+        self._name = name
         self._args = args
         self._env = {**os.environ, **env}
         self.transport = transport
         self.start(port)
 
     def start(self, port=0):
-        self._process = subprocess.Popen(
-            [*self._command, str(port), *self._args],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=self._env,
-        )
+        self._process = Fork(self._name, self.transport, port, *self._args, env=self._env)
         self.port = int(self._process.stdout.readline())
 
     def signal(self, number):
         self._process.send_signal(number)
 
     def kill(self):
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        self._process.stdout.close()
+        self._process.kill()
 
     def restart(self):
         self.kill()

@@ -8,10 +8,11 @@ from leonidas_tools.errors import RetryableError
 from leonidas_tools.mcp.places import data_file
 from leonidas_tools.mcp.server import ServerState
 from tests.mcp.conftest import script
+from tests.mcp.forking import forked
 
 
 async def test_a_lazy_server_that_was_never_seen_connects_once_to_list_and_stands_by(serve):
-    server = serve(script("life.py", start="lazy"))
+    server = serve(forked("life.py", start="lazy"))
     assert "pid" in await server.listing()
     await server.standby()
     assert "pid" not in server.mcp.status()
@@ -36,7 +37,7 @@ async def test_the_first_call_starts_a_lazy_server_and_the_next_finds_it_running
 
 async def test_a_lazy_server_seen_before_is_not_started_for_its_tools(serve, tmp_path):
     (tmp_path / "tools").write_text("one\ntwo")
-    settings = script("listing.py", tmp_path / "tools", start="lazy")
+    settings = forked("listing.py", tmp_path / "tools", start="lazy")
     seen = await serve(settings).standby()
     await seen.mcp.stop()
     (tmp_path / "tools").unlink()  # so that it could list none
@@ -48,7 +49,7 @@ async def test_a_lazy_server_seen_before_is_not_started_for_its_tools(serve, tmp
 
 
 async def test_a_lazy_server_that_is_started_again_stands_by_again(serve):
-    server = await serve(script("life.py", start="lazy")).standby()
+    server = await serve(forked("life.py", start="lazy")).standby()
     await server.mcp.stop()
     server.mcp.start()
     await server.standby()
@@ -56,18 +57,18 @@ async def test_a_lazy_server_that_is_started_again_stands_by_again(serve):
 
 @pytest.mark.parametrize("kept", [b"", b"\xff", b"[]", b'{"server": "another", "tools": []}'])
 async def test_what_was_kept_of_another_server_or_is_no_listing_does_not_count(serve, kept):
-    seen = await serve(script("life.py", start="lazy")).standby()
+    seen = await serve(forked("life.py", start="lazy")).standby()
     await seen.mcp.stop()
     file = data_file("lab", "tools")
     assert len(json.loads(file.read_bytes())["tools"]) == len(seen.tools)
     file.write_bytes(kept)
-    server = await serve(script("life.py", start="lazy")).standby()
+    server = await serve(forked("life.py", start="lazy")).standby()
     assert server.tools.keys() == seen.tools.keys()
 
 
 async def test_a_lazy_server_that_cannot_start_answers_its_call_and_says_why(serve, tmp_path):
     (tmp_path / "tools").write_text("one")
-    settings = script("listing.py", tmp_path / "tools", start="lazy")
+    settings = forked("listing.py", tmp_path / "tools", start="lazy")
     seen = await serve(settings).standby()
     await seen.mcp.stop()
     (tmp_path / "tools").unlink()
@@ -81,7 +82,7 @@ async def test_a_lazy_server_that_cannot_start_answers_its_call_and_says_why(ser
 
 
 async def test_a_lazy_server_that_stands_by_can_be_stopped(serve):
-    server = await serve(script("life.py", start="lazy")).standby()
+    server = await serve(forked("life.py", start="lazy")).standby()
     await server.mcp.stop()
     assert server.mcp.state is ServerState.STOPPED
     with pytest.raises(RetryableError, match="it was stopped"):

@@ -13,6 +13,7 @@ from leonidas_tools.mcp.backoff import delay_seconds
 from leonidas_tools.mcp.health import Health
 from leonidas_tools.mcp.watchdog import Watchdog
 from tests.mcp.conftest import MARK, SCRIPTS, marked, script
+from tests.mcp.forking import forked
 
 QUICK = {"ping_every": 0.2, "timeout": 2.0}
 """So that a server that hangs is found soon; one that lives has two seconds to answer."""
@@ -21,7 +22,7 @@ PATIENT = {"ping_every": 0.05, "timeout": 20.0}
 
 
 async def test_a_silent_server_is_asked_and_one_that_answers_stays(serve):
-    server = await serve(script("life.py", **PATIENT)).ready()
+    server = await serve(forked("life.py", **PATIENT)).ready()
     first = await server.call("pid")
     await server.pinged()
     assert await server.call("pid") == first

@@ -14,7 +14,7 @@ from leonidas_tools.approvals.request import Decision
 from leonidas_tools.mcp.asks import Asks, SamplingAnswer
 from leonidas_tools.mcp.asks.sampling import GeminiSampling
 from tests.mcp.asked import SAMPLING, Model, answering, call
-from tests.mcp.conftest import script
+from tests.mcp.forking import forked
 
 # --- a model -----------------------------------------------------------------------------------
 
@@ -22,7 +22,7 @@ from tests.mcp.conftest import script
 async def test_a_server_may_ask_a_model_if_a_person_agrees(chain):
     person, asked = answering(Decision.approve())
     model = Model()
-    settings = script("asking.py", sampling=SAMPLING)
+    settings = forked("asking.py", sampling=SAMPLING)
     tools = await chain(settings, approval=person, asks=Asks(sampling=model))
     result = await call(tools, "write", topic="roses")
     assert json.loads(json.dumps(result.result)) in (
@@ -45,7 +45,7 @@ async def test_a_server_may_ask_a_model_if_a_person_agrees(chain):
 async def test_a_no_reaches_no_model_and_always_is_not_asked_again(chain):
     person, asked = answering(Decision.deny(), Decision.always())
     model = Model()
-    settings = script("asking.py", sampling=SAMPLING)
+    settings = forked("asking.py", sampling=SAMPLING)
     tools = await chain(settings, approval=person, asks=Asks(sampling=model))
     refused = await call(tools, "write", topic="x")
     assert (refused.status, model.asked) == ("failed", [])
@@ -57,7 +57,7 @@ async def test_a_no_reaches_no_model_and_always_is_not_asked_again(chain):
 async def test_a_rule_can_allow_it_and_there_is_a_most_of_it(chain, caplog):
     rules = [{"name": "poems", "tools": "lab__sampling", "decide": "allow"}]
     model = Model()
-    settings = script("asking.py", sampling={**SAMPLING, "calls_per_minute": 2})
+    settings = forked("asking.py", sampling={**SAMPLING, "calls_per_minute": 2})
     tools = await chain(settings, asks=Asks(sampling=model), config={"policies": {"rules": rules}})
     statuses = [(await call(tools, "write", topic=topic)).status for topic in "abc"]
     assert (statuses, len(model.asked)) == (["ok", "ok", "failed"], 2)
@@ -65,7 +65,7 @@ async def test_a_rule_can_allow_it_and_there_is_a_most_of_it(chain, caplog):
 
 
 async def test_without_being_allowed_to_a_server_is_not_told_that_it_could_ask(chain):
-    tools = await chain(script("asking.py"))
+    tools = await chain(forked("asking.py"))
     result = await call(tools, "write", topic="x")
     assert result.status == "failed"
     assert "sampling" in result.message
@@ -118,12 +118,12 @@ async def test_by_default_google_genai_answers():
 
 
 async def test_a_server_is_told_where_it_may_work(chain, tmp_path):
-    tools = await chain(script("asking.py", roots=[str(tmp_path)]))
+    tools = await chain(forked("asking.py", roots=[str(tmp_path)]))
     assert (await call(tools, "directories")).result == {"result": [tmp_path.as_uri()]}
 
 
 async def test_a_root_that_is_no_directory_is_named(mark):
-    settings = script("asking.py", roots=["/nowhere"], env=mark)
+    settings = forked("asking.py", roots=["/nowhere"], env=mark)
     tools = AdvancedToolProcessor(config={"mcp_servers": {"lab": settings}}, builtin_tools=False)
     async with tools:
         assert not await tools.ready(60)
@@ -135,7 +135,7 @@ async def test_a_root_that_is_no_directory_is_named(mark):
 
 
 async def test_the_log_of_a_server_is_in_ours_in_one_line_and_without_secrets(chain, caplog):
-    tools = await chain(script("asking.py"))
+    tools = await chain(forked("asking.py"))
     await call(tools, "chat", count=1)
     said = [r for r in caplog.records if r.name == "leonidas_tools.mcp.server.lab"]
     assert [(r.levelno, r.getMessage()) for r in said] == [
@@ -144,13 +144,13 @@ async def test_the_log_of_a_server_is_in_ours_in_one_line_and_without_secrets(ch
 
 
 async def test_a_log_that_is_not_wanted_is_not_there(chain, caplog):
-    tools = await chain(script("asking.py", log_level="off"))
+    tools = await chain(forked("asking.py", log_level="off"))
     await call(tools, "chat", count=1)
     assert "line 0" not in caplog.text
 
 
 async def test_a_flood_of_logs_is_cut_and_holds_nobody_up(chain, caplog):
-    tools = await chain(script("older.py", tools={"flood": {"timeout": 100}}))
+    tools = await chain(forked("older.py", tools={"flood": {"timeout": 100}}))
     async with asyncio.timeout(110):
         result = await tools.execute("flood")
     assert result.result == "flooded"

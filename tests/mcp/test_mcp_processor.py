@@ -15,7 +15,7 @@ from leonidas_tools import (
 )
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.settings.models import MCPServerSettings
-from tests.mcp.conftest import script
+from tests.mcp.forking import forked
 
 
 def call_part(name, call_id="1", **arguments):
@@ -38,7 +38,7 @@ async def answers(stage, *parts):
 
 @pytest.fixture
 def life(mark):
-    return script("life.py", env=mark)
+    return forked("life.py", env=mark)
 
 
 async def test_it_works_alone(life):
@@ -97,7 +97,7 @@ async def test_settings_of_a_tool_reach_it(life):
 
 
 async def test_pictures_go_beside_the_json(mark):
-    servers = {"content": script("content.py", env=mark)}
+    servers = {"content": forked("content.py", env=mark)}
     async with MCPToolProcessor(servers) as mcp:
         assert await mcp.ready(20)
         found = await answers(mcp.to_processor(), call_part("media"))

@@ -2,7 +2,7 @@ import pytest
 
 from leonidas_tools.calls import Media, ResultStatus, ToolResult
 from leonidas_tools.errors import ToolError
-from tests.mcp.conftest import script
+from tests.mcp.forking import forked
 
 LINK = {
     "type": "resource_link",
@@ -100,7 +100,7 @@ REFUSED = {
 
 @pytest.fixture
 async def server(serve):
-    return await serve(script("content.py", max_message_bytes=50_000_000)).ready()
+    return await serve(forked("content.py", max_message_bytes=50_000_000)).ready()
 
 
 async def test_every_kind_of_content_arrives(server):

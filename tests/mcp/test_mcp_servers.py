@@ -9,6 +9,7 @@ from leonidas_tools.registry import ToolRegistry
 from leonidas_tools.settings.mcp_settings import MCPToolConfiguration
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.conftest import script
+from tests.mcp.forking import forked
 
 
 class Lab:
@@ -24,7 +25,7 @@ class Lab:
         """The settings of a server; it lists these tools from now on."""
         path = self._directory / name
         path.write_text("\n".join(tools))
-        return MCPServerSettings(**script("listing.py", path, env=self._mark, **more))
+        return MCPServerSettings(**forked("listing.py", path, env=self._mark, **more))
 
     async def ready(self):
         assert await self.servers.ready(20), self.servers.status()

@@ -11,6 +11,7 @@ from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.mcp.server import ServerState
 from leonidas_tools.tool import ToolCategory, ToolEffect
 from tests.mcp.conftest import script
+from tests.mcp.forking import forked
 
 
 def refusal(error):
@@ -41,13 +42,13 @@ async def test_the_tools_of_a_real_server_are_listed_and_called(serve):
 
 
 async def test_what_a_server_says_of_a_tool_decides_its_effect(serve):
-    server = await serve(script("life.py")).ready()
+    server = await serve(forked("life.py")).ready()
     effects = {name: server.tools[name].metadata.effect for name in ("add", "die")}
     assert effects == {"add": ToolEffect.READ, "die": ToolEffect.ONCE}
 
 
 async def test_progress_of_the_server_is_progress_of_the_call(serve):
-    server = await serve(script("life.py")).ready()
+    server = await serve(forked("life.py")).ready()
     assert (await server.call("steps")).result == {"result": "done"}
     assert [await server.event() for _ in range(3)] == [
         {"message": "one", "fraction": 0.25, "progress": 1.0},
@@ -57,7 +58,7 @@ async def test_progress_of_the_server_is_progress_of_the_call(serve):
 
 
 async def test_cancelling_a_call_cancels_it_at_the_server_and_nothing_else(serve):
-    server = await serve(script("life.py")).ready()
+    server = await serve(forked("life.py")).ready()
     waiting = await server.begun("wait")
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -66,7 +67,7 @@ async def test_cancelling_a_call_cancels_it_at_the_server_and_nothing_else(serve
 
 
 async def test_calls_of_one_server_run_side_by_side(serve):
-    server = await serve(script("life.py")).ready()
+    server = await serve(forked("life.py")).ready()
     waiting = await server.begun("wait")
     results = await asyncio.gather(*(server.call("add", a=n, b=1) for n in range(20)))
     assert [result.result for result in results] == [{"result": n + 1} for n in range(20)]
@@ -114,7 +115,7 @@ async def test_a_server_killed_while_idle_is_found_down_before_the_next_call(ser
 
 
 async def test_stopping_ends_the_calls_under_way(serve):
-    server = await serve(script("life.py")).ready()
+    server = await serve(forked("life.py")).ready()
     waiting = await server.begun("wait")
     await server.mcp.stop()
     with pytest.raises(ToolError, match="was lost during the call") as lost:
@@ -125,7 +126,7 @@ async def test_stopping_ends_the_calls_under_way(serve):
 
 
 async def test_draining_lets_the_calls_under_way_end_and_refuses_others(serve):
-    server = await serve(script("life.py")).ready()
+    server = await serve(forked("life.py")).ready()
     waiting = await server.begun("wait")
     stopping = asyncio.create_task(server.mcp.stop(drain=True))
     await server.mcp.wait_for(ServerState.STOPPED)
@@ -137,7 +138,7 @@ async def test_draining_lets_the_calls_under_way_end_and_refuses_others(serve):
 
 
 async def test_a_stopped_server_can_be_started_again(serve):
-    server = await serve(script("life.py")).ready()
+    server = await serve(forked("life.py")).ready()
     await server.mcp.stop()
     server.mcp.start()
     await server.ready()
@@ -174,7 +175,7 @@ from leonidas_tools.mcp.server import MCPServer, ServerState
 from leonidas_tools.settings.models import MCPServerSettings
 
 async def main():
-    settings = MCPServerSettings(**{script("life.py", env=mark)!r})
+    settings = MCPServerSettings(**{forked("life.py", env=mark)!r})
     server = MCPServer("life", settings, print)
     server.start()
     await server.wait_for(ServerState.READY)
@@ -197,7 +198,7 @@ asyncio.run(main())
 
 
 async def test_what_a_server_prints_on_standard_output_harms_nothing(serve, caplog):
-    server = await serve(script("noisy.py")).ready()
+    server = await serve(forked("noisy.py")).ready()
     assert await server.call("chat") == ToolResult(result={"result": "hello"})
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == ["The MCP server 'lab' printed what is no message: 'Welcome!'; ignored"]
@@ -255,7 +256,7 @@ async def test_a_server_and_its_children_end_even_if_they_refuse_to(serve):
 async def test_all_pages_are_listed(serve, tmp_path):
     names = [f"tool_{number:03}" for number in range(500)]
     (tmp_path / "tools").write_text("\n".join(names))
-    server = await serve(script("listing.py", tmp_path / "tools", 64)).ready()
+    server = await serve(forked("listing.py", tmp_path / "tools", 64)).ready()
     assert list(server.tools) == names
     assert (await server.call("tool_499")).result == "tool_499"
 
@@ -263,7 +264,7 @@ async def test_all_pages_are_listed(serve, tmp_path):
 async def test_a_tool_with_a_broken_schema_is_left_out_with_a_warning(serve, tmp_path, caplog):
     lines = ["good", 'broken {"type": "object", "properties": {"a": {"type": "text"}}}', "good"]
     (tmp_path / "tools").write_text("\n".join(lines))
-    server = await serve(script("listing.py", tmp_path / "tools")).ready()
+    server = await serve(forked("listing.py", tmp_path / "tools")).ready()
     assert list(server.tools) == ["good"]
     assert (await server.call("good")).result == "good"
     warnings = [record.getMessage() for record in caplog.records]
@@ -274,7 +275,7 @@ async def test_a_tool_with_a_broken_schema_is_left_out_with_a_warning(serve, tmp
 async def test_a_change_of_the_tools_is_followed_as_the_server_announces_it(serve, tmp_path):
     tools = tmp_path / "tools"
     tools.write_text("announce\nold")
-    server = serve(script("listing.py", tools))
+    server = serve(forked("listing.py", tools))
     assert await server.listing() == ["announce", "old"]
     kept = server.tools["announce"]
     tools.write_text("announce\nnew")
@@ -286,7 +287,7 @@ async def test_a_change_of_the_tools_is_followed_as_the_server_announces_it(serv
 async def test_after_a_reconnection_the_tools_are_listed_again(serve, tmp_path):
     tools = tmp_path / "tools"
     tools.write_text("exit\nold")
-    server = serve(script("listing.py", tools))
+    server = serve(forked("listing.py", tools))
     assert await server.listing() == ["exit", "old"]
     tools.write_text("exit\nnew")
     with pytest.raises(ToolError):
