@@ -161,8 +161,12 @@ class Listener:
         self._thread = threading.Thread(target=run, args=[[self._socket]], daemon=True)
         self._thread.start()
 
-    def close(self):
+    def end(self):
+        """Has it end; `close` waits for it."""
         self._server.should_exit = True
+
+    def close(self):
+        self.end()
         self._thread.join(20)
         self._socket.close()
 
@@ -241,6 +245,7 @@ class Guarded:
 
     def close(self):
         self.may_end.set()
+        self._there.end()
         self._here.close()
         self._there.close()
         with warnings.catch_warnings():  # the SDK's servers leave streams open

@@ -1,6 +1,7 @@
 """Logins by OAuth, against an authorization server on loopback."""
 
 import asyncio
+import gc
 import json
 import logging
 import socket
@@ -33,9 +34,11 @@ def guard(caplog):
         running.append(Guarded(**options))
         return running[-1]
 
+    gc.freeze()  # so that each of them looks only through what is its own when it closes
     yield start
     for guarded in running:
         guarded.close()
+    gc.unfreeze()
     records = caplog.get_records("call")
     ours = [r for r in records if not r.name.startswith(("mcp.server", "uvicorn", "sse"))]
     assert [record for record in ours if record.name.startswith("mcp.client.auth")] == []
@@ -54,7 +57,7 @@ async def logged_in(guarded, **auth):
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-async def test_a_person_logs_in_once_and_the_tools_answer(serve, guard, transport):
+async def test_a_person_logs_in_once_and_the_tools_answer(guard, serve, transport):
     guarded = guard(transport=transport)
     assert await logged_in(guarded) == "logged in"
     assert await logged_in(guarded) == "was logged in"
@@ -71,14 +74,14 @@ async def test_the_tokens_are_kept_where_only_their_owner_reads_them(guard):
     assert modes == {file.parent.name: 0o700, file.name: 0o600, f"{file.name}.lock": 0o600}
 
 
-async def test_without_a_person_the_server_is_down_and_nothing_is_begun(serve, guard):
+async def test_without_a_person_the_server_is_down_and_nothing_is_begun(guard, serve):
     guarded = guard()
     server = serve(guarded.settings())
     assert await server.down() == NEEDED
     assert (guarded.logins.clients, guarded.logins.asked) == ({}, [])
 
 
-async def test_a_login_elsewhere_brings_a_server_that_is_down_back(serve, guard):
+async def test_a_login_elsewhere_brings_a_server_that_is_down_back(guard, serve):
     guarded = guard()
     server = serve(guarded.settings())
     await server.down()
@@ -87,7 +90,7 @@ async def test_a_login_elsewhere_brings_a_server_that_is_down_back(serve, guard)
     assert (await server.call("add", a=1, b=2)).result == {"result": 3}
 
 
-async def test_an_expired_token_of_an_earlier_process_is_renewed_where_it_came_from(serve, guard):
+async def test_an_expired_token_of_an_earlier_process_is_renewed_where_it_came_from(guard, serve):
     guarded = guard()
     await logged_in(guarded)
     file = data_file("lab", "tokens")
@@ -97,7 +100,7 @@ async def test_an_expired_token_of_an_earlier_process_is_renewed_where_it_came_f
     assert guarded.logins.asked == ["code", "refresh"]
 
 
-async def test_a_token_that_is_revoked_is_renewed_once_for_all_calls(serve, guard):
+async def test_a_token_that_is_revoked_is_renewed_once_for_all_calls(guard, serve):
     guarded = guard()
     await logged_in(guarded)
     server = await serve(guarded.settings()).ready()
@@ -107,7 +110,7 @@ async def test_a_token_that_is_revoked_is_renewed_once_for_all_calls(serve, guar
     assert guarded.logins.asked == ["code", "refresh"]
 
 
-async def test_what_another_process_has_renewed_is_not_renewed_again(serve, guard):
+async def test_what_another_process_has_renewed_is_not_renewed_again(guard, serve):
     guarded = guard()
     await logged_in(guarded)
     first, second = serve(guarded.settings()), serve(guarded.settings())
@@ -137,7 +140,7 @@ async def test_a_renewal_that_another_process_was_faster_with_costs_no_login():
     assert (await file.get_tokens()).refresh_token == "2"
 
 
-async def test_where_nothing_can_be_renewed_a_person_has_to_log_in_again(serve, guard):
+async def test_where_nothing_can_be_renewed_a_person_has_to_log_in_again(guard, serve):
     guarded = guard()
     await logged_in(guarded)
     guarded.logins.access.clear()
@@ -149,7 +152,7 @@ async def test_where_nothing_can_be_renewed_a_person_has_to_log_in_again(serve, 
     assert len(guarded.logins.clients) == 1
 
 
-async def test_a_login_server_that_is_ill_costs_no_login(serve, guard):
+async def test_a_login_server_that_is_ill_costs_no_login(guard, serve):
     guarded = guard()
     await logged_in(guarded)
     guarded.logins.access.clear()
@@ -164,7 +167,7 @@ async def test_a_login_server_that_is_ill_costs_no_login(serve, guard):
     assert guarded.logins.asked == ["code", "refresh"]
 
 
-async def test_an_answer_that_takes_long_holds_no_other(serve, guard):
+async def test_an_answer_that_takes_long_holds_no_other(guard, serve):
     guarded = guard(json_response=True)
     await logged_in(guarded)
     server = await serve(guarded.settings()).ready()
@@ -237,7 +240,7 @@ async def test_a_port_that_is_taken_is_named(guard):
 
 
 @pytest.mark.parametrize("asks_for_form", [False, True])
-async def test_an_account_of_our_own_needs_no_person(serve, guard, asks_for_form):
+async def test_an_account_of_our_own_needs_no_person(guard, serve, asks_for_form):
     guarded = guard()
     guarded.logins.asks_for_form = asks_for_form
     name, secret = ACCOUNT
@@ -248,7 +251,7 @@ async def test_an_account_of_our_own_needs_no_person(serve, guard, asks_for_form
     assert guarded.logins.asked == ["account", "account"]
 
 
-async def test_more_scopes_than_were_granted_need_another_login(serve, guard):
+async def test_more_scopes_than_were_granted_need_another_login(guard, serve):
     guarded = guard()
     await logged_in(guarded)
     server = await serve(guarded.settings()).ready()
@@ -264,7 +267,7 @@ async def test_more_scopes_than_were_granted_need_another_login(serve, guard):
     assert (await server.call("add", a=1, b=2)).result == {"result": 3}
 
 
-async def test_a_secret_goes_to_no_other_login_server_than_its_own(serve, guard):
+async def test_a_secret_goes_to_no_other_login_server_than_its_own(guard, serve):
     guarded = guard()
     name, secret = ACCOUNT
     auth = {"grant": "client_credentials", "client_id": name, "client_secret": secret}
@@ -273,7 +276,7 @@ async def test_a_secret_goes_to_no_other_login_server_than_its_own(serve, guard)
     assert guarded.logins.asked == []
 
 
-async def test_a_token_goes_to_no_other_address_than_its_own(serve, guard):
+async def test_a_token_goes_to_no_other_address_than_its_own(guard, serve):
     first, second = guard(), guard()
     await logged_in(first)
     server = serve(second.settings())
@@ -281,7 +284,7 @@ async def test_a_token_goes_to_no_other_address_than_its_own(serve, guard):
     assert [headers for headers in second.headers if b"authorization" in headers] == []
 
 
-async def test_a_logout_forgets_the_tokens_here_and_there(serve, guard):
+async def test_a_logout_forgets_the_tokens_here_and_there(guard, serve):
     guarded = guard()
     await logged_in(guarded)
     assert await log_out("lab", of(guarded.settings()))
