@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.tool import ToolEffect
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leonidas_tools.context import ToolContext
 
 _CALL_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerCall:
+    """A call as a server gets it.
+
+    Args:
+        tool: The name the server gave the tool.
+        arguments: Its arguments.
+        once: Whether the call may change what it must not change twice.
+        seconds: How long the caller waits.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    once: bool
+    seconds: float
+
+
+def call_of(
+    tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
+) -> ServerCall:
+    """The call that a server gets.
+
+    Args:
+        tool: The name the server gave the tool.
+        arguments: Its arguments.
+        context: The context of the call it is for.
+        effect: What the server says of its tool.
+    """
+    once = not may_repeat(context, effect)
+    return ServerCall(tool=tool, arguments=arguments, once=once, seconds=seconds_of(context))
 
 
 def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import mcp_types
@@ -14,30 +15,30 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from leonidas_tools.errors import ConfigurationError, ToolError
-from leonidas_tools.mcp import errors
+from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.asks import Asks
+from leonidas_tools.mcp.calling import Calling
 from leonidas_tools.mcp.changes import keep_subscribed
 from leonidas_tools.mcp.health import Health
-from leonidas_tools.mcp.http import HTTPServer
-from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
 from leonidas_tools.mcp.identity import client_info
-from leonidas_tools.mcp.listing import list_tools
+from leonidas_tools.mcp.listing import Listing, list_tools
+from leonidas_tools.mcp.mending import Mending
 from leonidas_tools.mcp.news import News
 from leonidas_tools.mcp.offers import Offers
 from leonidas_tools.mcp.reasons import placed, reason_of, telling
 from leonidas_tools.mcp.redaction import Redaction
-from leonidas_tools.mcp.stdio import StdioServer
+from leonidas_tools.mcp.tool_task import TaskReports, ToolTask, called_as_tasks
+from leonidas_tools.mcp.transports import transport_to
 from leonidas_tools.mcp.unreadable import TOO_LONG, UNREADABLE
 from leonidas_tools.mcp.wire_logs import discreet_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
-    from mcp.shared.dispatcher import ProgressFnT
-
     from leonidas_tools.mcp.asks import ServerAsks
+    from leonidas_tools.mcp.asks.calls import OnProgress
+    from leonidas_tools.mcp.call_terms import ServerCall
+    from leonidas_tools.mcp.stdio import StdioServer
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,10 @@ class Connection:
         self._offers = Offers(name, settings)
         self._redact = Redaction(settings)
         self._stack = AsyncExitStack()
-        self._stdio: StdioServer | None = None
+        self._mending = Mending()
+        self._reports = TaskReports()
+        self._as_tasks: frozenset[str] = frozenset()
+        self._stdio: StdioServer | None
         self._closed = False
         self._connect_seconds: float | None = None
         self._health = Health(
@@ -76,7 +80,18 @@ class Connection:
         )
         self._client: Client = self._new_client()
         self._news = News()
-        self._calls: set[asyncio.Task[mcp_types.CallToolResult]] = set()
+        self._calling = Calling(
+            name=name,
+            client=self._client,
+            health=self._health,
+            offers=self._offers,
+            redact=self._redact,
+            reports=self._reports,
+            gone=lambda: self._gone,
+            lose=self.lose,
+            doubt=self._doubt,
+            by_request=self._stdio is None,
+        )
         self._watching: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -103,7 +118,7 @@ class Connection:
     ) -> bool:
         self._closed = True
         self._asks.closed()
-        tasks: set[asyncio.Task[Any]] = {*self._calls, *self._watching}
+        tasks: set[asyncio.Task[Any]] = {*self._calling.under_way, *self._watching}
         for task in self._watching:
             task.cancel()
         # First, and whatever happens: a client left open would cancel this task for ever. Only its
@@ -124,62 +139,50 @@ class Connection:
         await self._news.wait(lambda: self.lost is not None)
         return self.lost is None
 
-    def relist(self) -> None:
-        """Has `news` say that the tools should be listed again."""
+    def relist(self, settings: MCPServerSettings | None = None) -> None:
+        """Has `news` say that the tools should be listed again.
+
+        Args:
+            settings: Other settings, which need no other connection.
+        """
+        if settings is not None:
+            self._offers.settings = settings
         self._news.set()
 
-    async def tools(self) -> list[mcp_types.Tool]:
-        """The server's tools, from all pages.
+    async def tools(self) -> Listing:
+        """The server's tools, from all pages, and those for what else it offers.
 
         Raises:
             ConfigurationError: The pages never end.
         """
-        own = await list_tools(self._client)
-        return [*own, *self._offers.tools(self._client.server_capabilities)]
+        listing = await list_tools(self._client, self._mending)
+        self._as_tasks = called_as_tasks(listing.tools, self._client.server_capabilities)
+        offered = self._offers.tools(self._client.server_capabilities)
+        return replace(listing, tools=[*listing.tools, *offered])
+
+    def task_for(self, call: ServerCall) -> ToolTask | None:
+        """A call as a task that has not begun, if it can be made only so.
+
+        Args:
+            call: What is called.
+        """
+        return ToolTask(self._name, call) if call.tool in self._as_tasks else None
 
     async def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        on_progress: ProgressFnT,
-        *,
-        once: bool,
-        seconds: float,
+        self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None = None
     ) -> mcp_types.CallToolResult:
         """Calls a tool; cancelling the caller cancels the call at the server.
 
         Args:
-            tool: The name the server gave it.
-            arguments: Its arguments.
-            on_progress: Awaited with each progress notification.
-            once: Whether the call may change what it must not change twice.
-            seconds: How long the caller waits.
+            call: What is called.
+            on_progress: Awaited with each report.
+            task: The call as a task, which may have begun over another connection.
 
         Raises:
             RetryableError: The server is gone and nothing happened.
             ToolError: The server is gone, and something may have happened; or it refused.
         """
-        if self._gone is not None:
-            raise errors.server_down(self._name, self._gone)
-        # In a task of its own: telling a server that hangs of a cancellation may take the client
-        # seconds, which must not hold the caller.
-        call = self._offers.request(self._client, tool, arguments) or self._client.call_tool(
-            tool, dict(arguments), progress_callback=on_progress
-        )
-        task = asyncio.create_task(call)
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-        try:
-            with self._health.call(seconds):
-                return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        except MCPError as error:
-            raise self._tool_error(tool, error, once=once) from error
-        except (RuntimeError, ValidationError) as error:
-            logger.warning("MCP server %r: an answer of %r is malformed", self._name, tool)
-            raise errors.malformed_answer(self._name, tool, once=once) from error
+        return await self._calling.call(call, on_progress, task or self.task_for(call))
 
     def why(self, error: BaseException | None) -> str:
         """Why the connection could not be opened or has ended, in a few words without secrets."""
@@ -210,28 +213,16 @@ class Connection:
         return printed + (f"; it last wrote: {' / '.join(lines)}" if lines else "")
 
     def _new_client(self) -> Client:
-        settings = self._settings
-        transport: Any
-        if settings.command is not None:
-            self._stdio = StdioServer(
-                self._name,
-                settings,
-                self._redact,
-                on_lost=self.lose,
-                on_bytes=self._health.heard,
-            )
-            transport = self._stdio.streams()
-        else:
-            on_failure = self.lose if settings.transport == "sse" else self._doubt
-            transport = HTTPServer(
-                self._name,
-                settings,
-                on_failure,
-                on_bytes=self._health.heard,
-                on_secret=self._redact.learn,
-            ).streams()
+        transport, self._stdio = transport_to(
+            self._name,
+            self._settings,
+            self._redact,
+            on_bytes=self._health.heard,
+            on_lost=self.lose,
+            on_doubt=self._doubt,
+        )
         return Client(
-            transport,
+            self._mending.of(transport),
             client_info=client_info(),
             message_handler=self._on_message,
             cache=None,
@@ -246,6 +237,7 @@ class Connection:
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self._news.set()
+        await self._reports.heard(message)
 
     def _announces_changes(self) -> bool:
         tools = self._client.server_capabilities.tools
@@ -266,22 +258,6 @@ class Connection:
                 await session.send_discover(self._client.protocol_version)
             else:
                 await session.send_ping()
-
-    def _tool_error(self, tool: str, error: MCPError, *, once: bool) -> ToolError:
-        if error.code == TOO_LONG:
-            return errors.too_long_answer(self._name, tool, error.message)
-        if error.code in UNREADABLE:
-            return errors.malformed_answer(self._name, tool, once=once)
-        if error.code == SESSION_GONE:
-            self.lose(error.message)
-        if error.code in {NOT_SENT, SESSION_GONE}:
-            return errors.server_down(self._name, error.message)
-        # Over HTTP one request may be cut off while the others go on.
-        cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
-        if self._gone is None and not cut_off:
-            return ToolError(self._redact(error.message), reason_code="mcp_error")
-        self._doubt(error.message)
-        return errors.server_lost(self._name, self._gone or self._redact(error.message), once=once)
 
     @property
     def _gone(self) -> str | None:

@@ -25,6 +25,7 @@ from leonidas_tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
 if TYPE_CHECKING:
     import mcp_types
 
+    from leonidas_tools.mcp.listing import Listing
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Definitions:
         self._names = ListedNames(server)
         self._read_for: MCPServerSettings | None = None
         self._known: dict[str, tuple[_Made, AnyTool | None]] = {}
+        self._said: list[str] = []
 
     @property
     def are_stale(self) -> bool:
@@ -81,51 +83,32 @@ class Definitions:
             message = QUARANTINED.format(tool=tool, server=self._server)
             raise ToolDeniedError(message, reason_code="quarantined")
 
-    async def read(self, definitions: Iterable[mcp_types.Tool]) -> list[AnyTool]:
+    async def read(self, listing: Listing) -> list[AnyTool]:
         """The tools that can be used; the others are skipped with a warning."""
-        listed = self._by_name(definitions)
         while True:
             self._read_for = settings = self.settings
-            used = self._used(settings, listed)
-            pins, report = await self._pinned(settings, list(listed), used)
-            report.findings += check_server(self._server, settings, listed)
+            listed, twice = _by_name(listing.tools)
+            used, too_many = _used(settings, listed)
+            named = [*listed, *listing.refused]
+            pins, report = await self._pinned(settings, named, used)
+            report.findings += check_server(self._server, settings, named)
+            report.left_out |= {
+                name: why for name, why in listing.refused.items() if is_used(settings, name)
+            }
             tools = await self._read(settings, used, pins, report)
             if settings is self.settings:  # they may have changed meanwhile
+                self._warn([*twice, *too_many])
                 report.after(self.report)
                 report.tell(self._server, self.report)
                 self.report = report
                 return tools
 
-    def _by_name(self, definitions: Iterable[mcp_types.Tool]) -> dict[str, mcp_types.Tool]:
-        listed: dict[str, mcp_types.Tool] = {}
-        for definition in definitions:
-            name = definition.name
-            if name in listed:
-                logger.warning("MCP server %r lists %r twice; the first counts", self._server, name)
-            elif definition.execution and definition.execution.task_support == "required":
-                logger.info(
-                    "MCP server %r: %r is left out: it can be called only as a task",
-                    self._server,
-                    name,
-                )
-            else:
-                listed[name] = definition
-        return listed
-
-    def _used(
-        self, settings: MCPServerSettings, listed: Mapping[str, mcp_types.Tool]
-    ) -> dict[str, mcp_types.Tool]:
-        used = {name: each for name, each in listed.items() if is_used(settings, name)}
-        most = settings.max_tools
-        if most is None or len(used) <= most:
-            return used
-        logger.warning(
-            "MCP server %r has %d tools, of which the first %d are used: see its max_tools",
-            self._server,
-            len(used),
-            most,
-        )
-        return dict(itertools.islice(used.items(), most))
+    def _warn(self, warnings: list[str]) -> None:
+        """Logs what the listing before gave no reason to say."""
+        for warning in warnings:
+            if warning not in self._said:
+                logger.warning("MCP server %r %s", self._server, warning)
+        self._said = warnings
 
     async def _pinned(
         self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
@@ -236,6 +219,28 @@ class Definitions:
 
     def _key(self, tool: str) -> str:
         return f"mcp_servers.{self._server}.tools.{tool}.arguments"
+
+
+def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool], list[str]]:
+    """The tools by name, and what to say of those that share one."""
+    listed: dict[str, mcp_types.Tool] = {}
+    twice: dict[str, None] = {}
+    for tool in tools:
+        if listed.setdefault(tool.name, tool) is not tool:
+            twice[tool.name] = None
+    return listed, [f"lists {name!r} twice; the first counts" for name in twice]
+
+
+def _used(
+    settings: MCPServerSettings, listed: Mapping[str, mcp_types.Tool]
+) -> tuple[dict[str, mcp_types.Tool], list[str]]:
+    """The tools that are used, and what to say where there are more."""
+    used = {name: each for name, each in listed.items() if is_used(settings, name)}
+    most = settings.max_tools
+    if most is None or len(used) <= most:
+        return used, []
+    said = f"has {len(used)} tools, of which the first {most} are used: see its max_tools"
+    return dict(itertools.islice(used.items(), most)), [said]
 
 
 def described(definition: mcp_types.Tool) -> Described:

@@ -73,3 +73,64 @@ def too_long_answer(name: str, tool: str, what: str) -> ToolError:
         "too long to read. Ask for less of it.",
         reason_code="mcp_answer_too_long",
     )
+
+
+def task_lost(name: str, tool: str, why: str, *, once: bool) -> ToolError:
+    """The server does not know the task any more as which it ran a call.
+
+    Args:
+        name: The server's name.
+        tool: The tool's name.
+        why: What the server says.
+        once: Whether the call may change what must not change twice.
+    """
+    lost = f"The MCP server {name!r} has lost the call of {tool!r}, which it ran as a task: {why}"
+    if once:
+        return ToolError(
+            f"{lost}. It is not known whether the call took effect.",
+            status="unknown_outcome",
+            reason_code="mcp_task_lost",
+        )
+    return ToolError(f"{lost}.", status="unavailable", retryable=True, reason_code="mcp_task_lost")
+
+
+def task_cancelled(name: str, tool: str, why: str | None, *, once: bool) -> ToolError:
+    """The server has cancelled the task as which it ran a call.
+
+    Args:
+        name: The server's name.
+        tool: The tool's name.
+        why: What the server says.
+        once: Whether the call may change what must not change twice.
+    """
+    said = f"The MCP server {name!r} has cancelled the call of {tool!r}"
+    said = f"{said}: {why}" if why else f"{said}."
+    if once:
+        return ToolError(
+            f"{said.removesuffix('.')}. It is not known what it has done until then.",
+            status="unknown_outcome",
+            reason_code="mcp_task_cancelled",
+        )
+    return ToolError(said, reason_code="mcp_task_cancelled")
+
+
+def asks_without_end(name: str, tool: str, rounds: int, *, once: bool) -> ToolError:
+    """The server wanted to know more, and more again, instead of answering.
+
+    Args:
+        name: The server's name.
+        tool: The tool's name.
+        rounds: How often it was told.
+        once: Whether the call may change what must not change twice.
+    """
+    said = (
+        f"The tool {tool!r} of the MCP server {name!r} has not answered: {rounds} times it was "
+        "told what it wanted to know, and it wants to know more still"
+    )
+    if once:
+        return ToolError(
+            f"{said}. It is not known what it has done.",
+            status="unknown_outcome",
+            reason_code="mcp_asks_without_end",
+        )
+    return ToolError(f"{said}.", reason_code="mcp_asks_without_end")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import mcp_types
@@ -16,6 +17,7 @@ from leonidas_tools.mcp.places import data_file
 if TYPE_CHECKING:
     from mcp.client.client import Client
 
+    from leonidas_tools.mcp.mending import Mending
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = logging.getLogger(__name__)
@@ -26,31 +28,56 @@ _KIND = "tools"
 _REACHED_BY = {"command", "args", "cwd", "url", "transport"}
 
 
-async def list_tools(client: Client) -> list[mcp_types.Tool]:
-    """A server's tools, from all pages.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """What a server lists.
+
+    Args:
+        tools: Its tools.
+        refused: Why others cannot be read, by name.
+    """
+
+    tools: list[mcp_types.Tool]
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+async def list_tools(client: Client, mending: Mending) -> Listing:
+    """A server's tools, from all pages; one that cannot be read keeps no other away.
 
     Args:
         client: Is connected to it.
+        mending: Looks at what it answers.
 
     Raises:
         ConfigurationError: The pages never end.
     """
     if client.server_capabilities.tools is None:
-        return []
+        return Listing(tools=[])
+    mending.refused = {}
     tools: list[mcp_types.Tool] = []
     cursor: str | None = None
     seen: set[str] = set()
     while True:
-        page = await client.list_tools(cursor=cursor)
+        page = await _page(client, cursor, mending)
         tools.extend(page.tools)
         cursor = page.next_cursor
         if cursor is None:
-            return tools
+            return Listing(tools=tools, refused=mending.refused)
         if cursor in seen:
             raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")
         if len(seen) >= _MOST_PAGES or len(tools) > _MOST_TOOLS:
             raise ConfigurationError(f"lists its tools without end: {len(tools):,} so far")
         seen.add(cursor)
+
+
+async def _page(client: Client, cursor: str | None, mending: Mending) -> mcp_types.ListToolsResult:
+    try:
+        return await client.list_tools(cursor=cursor)
+    except ValidationError:
+        if mending.by_tool:
+            raise
+        mending.mend_by_tool(client.protocol_version)
+        return await client.list_tools(cursor=cursor)
 
 
 class KeptListing:
@@ -67,7 +94,7 @@ class KeptListing:
         reached_by = settings.model_dump_json(include=_REACHED_BY)
         self._server = hashlib.sha256(reached_by.encode()).hexdigest()
 
-    def load(self) -> list[mcp_types.Tool] | None:
+    def load(self) -> Listing | None:
         """The tools, if they are known."""
         try:
             kept = _Kept.model_validate_json(self._file.read_bytes())
@@ -76,11 +103,14 @@ class KeptListing:
         except (OSError, ValidationError) as error:
             logger.warning("MCP server %r: the kept listing is of no use: %s", self._name, error)
             return None
-        return kept.tools if kept.server == self._server else None
+        if kept.server != self._server:
+            return None
+        return Listing(tools=kept.tools, refused=kept.refused)
 
-    def keep(self, tools: list[mcp_types.Tool]) -> None:
+    def keep(self, listing: Listing) -> None:
         """Keeps the tools; that it cannot is no failure."""
-        text = _Kept(server=self._server, tools=tools).model_dump_json(by_alias=True)
+        kept = _Kept(server=self._server, tools=listing.tools, refused=listing.refused)
+        text = kept.model_dump_json(by_alias=True)
         part = self._file.with_suffix(f".{os.getpid()}.part")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -92,3 +122,4 @@ class KeptListing:
 
 class _Kept(mcp_types.ListToolsResult):
     server: str
+    refused: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it

@@ -31,10 +31,8 @@ class Offers:
     """
 
     def __init__(self, server: str, settings: MCPServerSettings) -> None:
+        self.settings = settings
         self._server = server
-        self._settings = settings
-        # With a prefix set, every tool gets it anyhow.
-        self._before = "" if settings.prefix else server + _SEPARATOR
 
     def tools(self, capabilities: mcp_types.ServerCapabilities) -> list[mcp_types.Tool]:
         """The tools for what the server has.
@@ -43,9 +41,9 @@ class Offers:
             capabilities: What it says it has.
         """
         found: list[mcp_types.Tool] = []
-        if self._settings.resources and capabilities.resources is not None:
+        if self.settings.resources and capabilities.resources is not None:
             found += resources.resource_tools(self._server)
-        if self._settings.prompts and capabilities.prompts is not None:
+        if self.settings.prompts and capabilities.prompts is not None:
             found += prompts.prompt_tools(self._server)
         return [tool.model_copy(update={"name": self._before + tool.name}) for tool in found]
 
@@ -62,12 +60,17 @@ class Offers:
         answer = self._answers().get(tool)
         return None if answer is None else _run(partial(answer, client, arguments))
 
+    @property
+    def _before(self) -> str:
+        # With a prefix set, every tool gets it anyhow.
+        return "" if self.settings.prefix else self._server + _SEPARATOR
+
     def _answers(self) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
-        if self._settings.resources:
+        if self.settings.resources:
             answers[self._before + resources.LIST] = resources.listed_resources
             answers[self._before + resources.READ] = resources.read_resource
-        if self._settings.prompts:
+        if self.settings.prompts:
             answers[self._before + prompts.LIST] = prompts.listed_prompts
             answers[self._before + prompts.GET] = prompts.got_prompt
         return answers

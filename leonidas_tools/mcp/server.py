@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.mcp.asks import Asks
 from leonidas_tools.mcp.backoff import delay_seconds
-from leonidas_tools.mcp.call_terms import may_repeat, seconds_of
+from leonidas_tools.mcp.call_terms import call_of
 from leonidas_tools.mcp.definitions import AnyTool, Definitions
 from leonidas_tools.mcp.errors import server_down
 from leonidas_tools.mcp.loading import load
 from leonidas_tools.mcp.results import to_result
+from leonidas_tools.mcp.sending import send
 from leonidas_tools.mcp.server_state import ServerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    import mcp_types
-
     from leonidas_tools.calls import ToolResult
     from leonidas_tools.context import ToolContext
     from leonidas_tools.mcp.connection import Connection
+    from leonidas_tools.mcp.listing import Listing
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tool import ToolEffect
 
@@ -63,7 +63,7 @@ class MCPServer:
         self._on_tools = on_tools
         self._asks = (asks or Asks()).of(name, settings)
         self.definitions = Definitions(name, settings, self._call)
-        self._listed: list[mcp_types.Tool] | None = None
+        self._listed: Listing | None = None
         self._publishing = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._connection: Connection | None = None
@@ -114,7 +114,7 @@ class MCPServer:
         self._asks.apply(settings)
         self.settings = self.definitions.settings = settings
         if self._connection is not None:
-            self._connection.relist()
+            self._connection.relist(settings)
 
     @property
     def is_stale(self) -> bool:
@@ -171,10 +171,10 @@ class MCPServer:
         if self._wanted.is_set():
             return
         if self._listed is None:
-            tools = await asyncio.to_thread(KeptListing(self.name, self.settings).load)
-            if tools is None:
+            listing = await asyncio.to_thread(KeptListing(self.name, self.settings).load)
+            if listing is None:
                 return
-            await self._publish(tools)
+            await self._publish(listing)
         self._set(ServerState.STANDBY)
         await self._wanted.wait()
         self._set(ServerState.STARTING)
@@ -213,11 +213,11 @@ class MCPServer:
     async def _list(self, connection: Connection) -> None:
         from leonidas_tools.mcp.listing import KeptListing
 
-        tools = await connection.tools()
-        logger.info("MCP server %r has %d tools", self.name, len(tools))
+        listing = await connection.tools()
+        logger.info("MCP server %r has %d tools", self.name, len(listing.tools))
         if self._is_lazy:
-            await asyncio.to_thread(KeptListing(self.name, self.settings).keep, tools)
-        await self._publish(tools)
+            await asyncio.to_thread(KeptListing(self.name, self.settings).keep, listing)
+        await self._publish(listing)
 
     async def _list_again(self, connection: Connection) -> None:
         try:
@@ -228,11 +228,11 @@ class MCPServer:
                 raise
             connection.relist()  # many a server answers nothing beside a call, which has its time
 
-    async def _publish(self, listed: list[mcp_types.Tool] | None) -> None:
+    async def _publish(self, listing: Listing | None) -> None:
         """Tells of the tools in a listing; of those in the last one for `None`."""
         async with self._publishing:
-            self._listed = self._listed if listed is None else listed
-            self._on_tools(await self.definitions.read(self._listed or []))
+            self._listed = listing = listing or self._listed
+            self._on_tools([] if listing is None else await self.definitions.read(listing))
 
     async def _connected(self) -> Connection:
         """The open connection, which the first call of a lazy server opens.
@@ -248,23 +248,23 @@ class MCPServer:
         return self._connection
 
     async def _call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        context: ToolContext,
-        effect: ToolEffect,
+        self, tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
     ) -> ToolResult:
         paused = self._asks.calls.paused(context)
         if paused is not None:
             return to_result(await paused.go_on(context))
         connection = await self._connected()
         self.definitions.check_trust(tool)
-        once, seconds = not may_repeat(context, effect), seconds_of(context)
-        send = partial(connection.call, tool, arguments, once=once, seconds=seconds)
+        call = call_of(tool, arguments, context, effect)
         self._calls += 1
-        under_way = self._asks.calls.begin(context, send)
+        sending = partial(send, call, connection, self._following)
+        under_way = self._asks.calls.begin(context, sending)
         under_way.on_end(self._ended)
         return to_result(await under_way.go_on(context))
+
+    async def _following(self) -> Connection | None:
+        await self.wait_for(ServerState.READY, ServerState.STOPPED)
+        return self._connection
 
     def _ended(self) -> None:
         self._calls -= 1

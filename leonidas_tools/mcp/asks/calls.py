@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +13,8 @@ from leonidas_tools.approvals.request import Decision
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from mcp_types import RequestParamsMeta
+
     from leonidas_tools.approvals.inquiry import Inquiry
     from leonidas_tools.calls import ToolSession
     from leonidas_tools.context import ToolContext
@@ -19,11 +22,27 @@ if TYPE_CHECKING:
 _current: ContextVar[CallUnderWay] = ContextVar("leonidas_tools_mcp_call")
 
 
+_RELATED_TASK = "io.modelcontextprotocol/related-task"
+
+
+def runs_as(task: str) -> None:
+    """Notes that the request which is being sent here runs as a task.
+
+    Args:
+        task: What the server calls it.
+    """
+    call = _current.get(None)
+    if call is not None:
+        call.task = task
+
+
 class OnProgress(Protocol):
     """Awaited with each progress notification."""
 
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        """Takes it."""
+    async def __call__(
+        self, progress: float | None, total: float | None, message: str | None
+    ) -> None:
+        """Takes it; what a task says of its state has no number."""
 
 
 class CallUnderWay:
@@ -39,6 +58,8 @@ class CallUnderWay:
 
     def __init__(self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]) -> None:
         self.on_gone: Callable[[], None] | None = None
+        self.task: str | None = None
+        """What the server calls the task that it runs the call as, if it does."""
         self._context = context
         self._asked: list[Inquiry] = []
         self._paused_at: Inquiry | None = None
@@ -127,7 +148,12 @@ class CallUnderWay:
         _current.set(self)
         return await send(self._on_progress)
 
-    async def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+    async def _on_progress(
+        self, progress: float | None, total: float | None, message: str | None
+    ) -> None:
+        if progress is None:
+            self._context.progress(message)
+            return
         fraction = progress / total if total else None
         self._context.progress(message, fraction=fraction, progress=progress)
 
@@ -174,12 +200,20 @@ class Calls:
         for call in tuple(self._under_way):
             call.take_back()
 
-    def asking(self) -> CallUnderWay | None:
+    def asking(self, meta: RequestParamsMeta | None) -> CallUnderWay | None:
         """The call that what the server asks now is about.
 
-        Where the protocol does not tell, it is about the only conversation that calls the server;
-        where there are several, nobody can say.
+        Where neither the protocol tells nor the server, it is about the only conversation that
+        calls the server; where there are several, nobody can say.
+
+        Args:
+            meta: What the server says beside its question; it names the task that asks.
         """
+        about = (meta or {}).get(_RELATED_TASK)
+        if isinstance(about, Mapping) and about.get("taskId") is not None:
+            for call in self._under_way:
+                if call.task == about["taskId"]:
+                    return call
         current = _current.get(None)
         if current is not None and current in self._under_way:
             return current

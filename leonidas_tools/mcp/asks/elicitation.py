@@ -50,11 +50,11 @@ class Elicitation:
         self._rate = Rate(_MOST_PER_MINUTE)
 
     async def __call__(
-        self, _: ClientRequestContext, params: mcp_types.ElicitRequestParams
+        self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult:
         """Asks, and tells what was answered; a question that cannot be put is declined."""
         try:
-            call = self._calls.asking()
+            call = self._calls.asking(context.meta)
             if call is None:
                 raise UnaskableError("it is not known whose call it is about")  # noqa: TRY301 - said once, below
             if not self._rate.admits():

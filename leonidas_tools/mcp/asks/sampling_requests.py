@@ -22,6 +22,7 @@ from leonidas_tools.tool import ToolEffect
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
+    from mcp_types import RequestParamsMeta
 
     from leonidas_tools.mcp.asks.calls import Calls
     from leonidas_tools.mcp.asks.sampling import SamplingModel
@@ -66,23 +67,23 @@ class SamplingRequests:
         self._rate = Rate(settings.calls_per_minute)
 
     async def __call__(
-        self, _: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
+        self, context: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
     ) -> mcp_types.CreateMessageResult | mcp_types.ErrorData:
         """Answers, or says why not."""
         try:
-            return await self._answered(params)
+            return await self._answered(params, context.meta)
         except RefusedError as error:
             logger.warning("The MCP server %r asks a model, in vain: %s", self._server, error)
             return mcp_types.ErrorData(code=error.code, message=str(error))
 
     async def _answered(
-        self, params: mcp_types.CreateMessageRequestParams
+        self, params: mcp_types.CreateMessageRequestParams, meta: RequestParamsMeta | None
     ) -> mcp_types.CreateMessageResult:
         request = self._request(params)
         if not self._rate.admits():
             most = self._settings.calls_per_minute
             raise RefusedError(f"it does so more than {most} times a minute", _REFUSED)
-        await self._ask(request)
+        await self._ask(request, meta)
         try:
             answer = await self._model(request)
         except Exception as error:  # a model is others' code, and may raise anything
@@ -95,13 +96,13 @@ class SamplingRequests:
             stop_reason=answer.stop_reason,
         )
 
-    async def _ask(self, request: SamplingRequest) -> None:
+    async def _ask(self, request: SamplingRequest, meta: RequestParamsMeta | None) -> None:
         """Asks the person of the call that it is about.
 
         Raises:
             RefusedError: A rule or the person says no, or there is nobody to ask.
         """
-        call = self._calls.asking()
+        call = self._calls.asking(meta)
         if call is None:
             raise RefusedError("it is not known whose call it is about", _REFUSED)
         text = _last_text(request)

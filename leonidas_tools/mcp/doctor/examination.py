@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.errors import ToolError
+from leonidas_tools.mcp.call_terms import ServerCall
 from leonidas_tools.mcp.connection import Connection
 from leonidas_tools.mcp.definitions import Definitions, described
 from leonidas_tools.mcp.doctor.address import elsewhere, on_the_way
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     import mcp_types
 
+    from leonidas_tools.mcp.listing import Listing
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
 _ELSEWHERE = ("HTTP 404", "HTTP 405", "HTTP 400", "a web page", "does not follow the protocol")
@@ -118,7 +120,7 @@ class _Patient:
             seconds=status["connect_seconds"],
         )
 
-    async def _run(self, listed: list[mcp_types.Tool]) -> list[mcp_types.Tool] | None:
+    async def _run(self, listed: Listing) -> list[mcp_types.Tool] | None:
         """Tells which tools are run, and returns those; `None` where pins keep all from it."""
         # To look at what a server lists is not to use it: nothing is trusted by that.
         unpinned = self._settings.model_copy(update={"pin": "off"})
@@ -130,12 +132,12 @@ class _Patient:
         finally:
             logger.removeHandler(warnings)
         names = {tool.origin.tool for tool in usable if tool.origin is not None}
-        tools = [tool for tool in listed if tool.name in names]
+        tools = [tool for tool in listed.tools if tool.name in names]
         changes = self._changes(tools)
         runs = [tool for tool in tools if tool.name not in changes]
         shown = ", ".join(tool.name for tool in runs)
         message = f"{len(runs)} can be used: {shown}" if runs else "none can be used"
-        message = message if listed else "it has none"
+        message = message if listed.tools else "it has none"
         self._report(Finding(step="tools", outcome="ok" if runs else "note", message=message))
         for text in warnings.texts:
             self._report(Finding(step="tools", outcome="note", message=text))
@@ -184,9 +186,8 @@ class _Patient:
         seconds = self._connection.limit_seconds
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._connection.call(
-                    tool.name, {}, _no_progress, once=False, seconds=seconds
-                )
+                call = ServerCall(tool=tool.name, arguments={}, once=False, seconds=seconds)
+                answer = await self._connection.call(call, _no_progress)
         except ToolError as error:
             return Finding(step="call", outcome="failed", message=f"{tool.name}: {error.message}")
         except TimeoutError:
@@ -231,7 +232,7 @@ def _is_harmless(tool: mcp_types.Tool) -> bool:
     return reads and not tool.input_schema.get("required")
 
 
-async def _no_progress(progress: float, total: float | None, message: str | None) -> None:
+async def _no_progress(progress: float | None, total: float | None, message: str | None) -> None:
     """Nobody is told."""
 
 

@@ -39,6 +39,7 @@ def _rows(place):
         ok("toggle-subscriber-updates", {}, Like("Stopped simulated resource updates .*")),
         *_pictures_and_resources(poem),
         *_asking(place),
+        *_researching(),
         failed(
             "get-resource-reference",
             {"resourceId": -1},
@@ -83,6 +84,16 @@ def _asking(place):
             {"prompt": "Roses are"},
             "MCP error -32603: The model has failed.",
         ),
+    ]
+
+
+def _researching():
+    """What can be called only as a task; one of them asks the person."""
+    report = "# Research Report: {}\n.*\n- Stage 4: Generating report ✓\n.*"
+    told = report.format(r"Python \(comedy\)")
+    return [
+        ok("simulate-research-query", {"topic": "Roses"}, Like(report.format("Roses"))),
+        ok("simulate-research-query", {"topic": "Python", "ambiguous": True}, Like(told)),
     ]
 
 
