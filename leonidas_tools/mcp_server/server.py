@@ -88,6 +88,8 @@ class ToolServer:
 
     async def drain(self, seconds: float) -> None:
         """Waits for the calls under way, but not longer than that; then it may be left."""
+        for state in tuple(self._waiting):
+            self._forget(state)  # no client comes back with an answer any more
         try:
             async with asyncio.timeout(seconds):
                 while self._running:

@@ -413,6 +413,18 @@ async def test_a_question_that_nobody_answered_is_closed(serve):
     assert bank.moved == []
 
 
+async def test_a_server_that_ends_waits_for_no_answer(serve, caplog):
+    bank = Bank(requires_approval=True)
+    answer, _ = person()
+    serving = await serve(bank.tool)
+    client = await serving.client(elicitation_callback=answer)
+    await asked(client)
+    await serving.leave(client)
+    await serving.stop()
+    assert "were still under way" not in caplog.text
+    assert bank.moved == []
+
+
 async def test_a_rule_denies_here_as_everywhere(serve):
     bank = Bank()
     config = {"policies": {"mode": "read_only"}}
