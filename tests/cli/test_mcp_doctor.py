@@ -13,6 +13,7 @@ from mcp.server.mcpserver import MCPServer
 
 from leonidas_tools.cli import mcp
 from tests.mcp.certificates import Authority
+from tests.mcp.forking import forked
 from tests.mcp.logins import Guarded, Listener, browse
 
 SH = shutil.which("sh")
@@ -33,9 +34,16 @@ def examine(invoke, settings):
     return run
 
 
-def speaking(text):
-    """A server over stdio that is this text of Python."""
-    return {"command": sys.executable, "args": ["-c", textwrap.dedent(text)], "timeout": 30}
+@pytest.fixture
+def speaking(tmp_path, forking):
+    """A server over stdio that is a text of Python: `speaking("import mcp…")`."""
+
+    def made(text):
+        script = tmp_path / "server.py"
+        script.write_text(textwrap.dedent(text))
+        return forked(script, timeout=30)
+
+    return made
 
 
 WORKING = """
@@ -56,7 +64,7 @@ WORKING = """
 """
 
 
-def test_a_server_that_works_is_followed_to_a_call(examine):
+def test_a_server_that_works_is_followed_to_a_call(examine, speaking):
     code, steps = examine(speaking(WORKING))
     assert (code, [(step["step"], step["outcome"]) for step in steps]) == (
         0,
@@ -67,7 +75,7 @@ def test_a_server_that_works_is_followed_to_a_call(examine):
     assert all(steps[index]["seconds"] > 0 for index in (1, 3, 4))
 
 
-def test_no_tool_is_called_where_that_is_not_wanted(examine):
+def test_no_tool_is_called_where_that_is_not_wanted(examine, speaking):
     code, steps = examine(speaking(WORKING), "--no-call")
     assert (code, steps[-1]["step"]) == (0, "ping")
 
@@ -80,12 +88,10 @@ def test_a_tool_that_cannot_be_used_is_told(examine, mark_of_listing):
 
 
 @pytest.fixture
-def mark_of_listing(tmp_path):
-    from tests.mcp.conftest import script
-
+def mark_of_listing(tmp_path, forking):
     tools = tmp_path / "tools"
     tools.write_text('good\nbroken {"type": "object", "properties": {"a": {"type": "text"}}}')
-    return script("listing.py", tools)
+    return forked("listing.py", tools)
 
 
 PINNED = """
@@ -108,7 +114,7 @@ PINNED = """
     ("more", "code", "last"), [(False, 1, ("tools", "failed")), (True, 0, ("call", "ok"))]
 )
 def test_a_tool_in_quarantine_is_told_and_not_called(
-    examine, invoke, settings, tmp_path, more, code, last
+    examine, speaking, invoke, settings, tmp_path, more, code, last
 ):
     words = tmp_path / "words"
     words.write_text("Looks.")

@@ -8,14 +8,16 @@ import yaml
 from leonidas_tools.cli import mcp
 from leonidas_tools.errors import ConfigurationError
 from tests.mcp.bench import described
-from tests.mcp.conftest import script
+from tests.mcp.forking import forked
+
+pytestmark = pytest.mark.usefixtures("forking")
 
 
 @pytest.fixture
 def run(invoke, settings, tmp_path):
     tools = tmp_path / "listed"
     tools.write_text("one\ntwo")
-    servers = {"life": script("life.py"), "listing": script("listing.py", tools)}
+    servers = {"life": forked("life.py"), "listing": forked("listing.py", tools)}
     settings.write_text(yaml.safe_dump({"version": 1, "mcp_servers": servers}))
     return lambda *arguments: invoke(mcp.commands(), "tools", *arguments, "--config", settings)
 
@@ -44,7 +46,7 @@ def test_people_read_the_same_of_all_servers_and_what_it_comes_to(run):
 def test_a_tool_that_has_changed_is_marked_wherever_tools_are_listed(invoke, settings, tmp_path):
     listed = tmp_path / "listed.json"
     listed.write_text(json.dumps([described("send", "Sends mail.")]))
-    server = {**script("defined.py", listed), "include": ["send"]}
+    server = {**forked("defined.py", listed), "include": ["send"]}
     settings.write_text(yaml.safe_dump({"version": 1, "mcp_servers": {"mail": server}}))
 
     def run(*arguments):

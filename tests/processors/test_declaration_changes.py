@@ -18,7 +18,7 @@ from leonidas_tools.approvals.session_policy import Preferred
 from leonidas_tools.discovery import discover
 from leonidas_tools.rules.rule import Decide, Mode, Rule
 from tests.faults.play import Script, call
-from tests.mcp.conftest import script
+from tests.mcp.forking import forked
 from tests.processors.chains import ADDED, add, add_part, look_up
 
 
@@ -299,7 +299,7 @@ class Lab:
     def __init__(self, directory):
         self.listed = directory / "listed"
         self.tools = alone(add)
-        self.server = script("listing.py", self.listed)
+        self.server = forked("listing.py", self.listed)
         self.server["tools"] = {
             name: {"effect": "read", "retry_attempts": 0} for name in ("one", "exit", "announce")
         }
@@ -312,7 +312,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path):
+def lab(tmp_path, forking):
     return Lab(tmp_path)
 
 
