@@ -80,7 +80,7 @@ def read_foreign(path: Path) -> ForeignServers:
         data = json.loads(_without_comments(path.read_text("utf-8-sig")))
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror or error}", file=path) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise ConfigurationError("is not JSON", file=path, line=line) from None
     found = foreign_servers(data, _workspace(path))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_serializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
 
 from leonidas_tools.settings.fields import (
     Count,
@@ -24,6 +24,22 @@ from leonidas_tools.settings.fields import (
 )
 from leonidas_tools.settings.model import Model
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
+
+_LONGEST_NAME = 100
+
+
+def _server_name(name: str) -> str:
+    fits = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+    if not fits or name != name.strip() or name.startswith("-"):
+        raise ValueError(
+            f"is no name for a server: a name has 1 to {_LONGEST_NAME} visible characters, no "
+            "space at its ends and no '-' at its beginning"
+        )
+    return name
+
+
+ServerName = Annotated[str, AfterValidator(_server_name)]
+"""A name that can be read in messages, typed in commands and written as a key."""
 
 
 class OAuthSettings(Model):

@@ -26,7 +26,11 @@ from leonidas_tools.settings.fields import (
     Port,
     mapping,
 )
-from leonidas_tools.settings.mcp_settings import MCPServerSettings, MCPToolConfiguration
+from leonidas_tools.settings.mcp_settings import (
+    MCPServerSettings,
+    MCPToolConfiguration,
+    ServerName,
+)
 from leonidas_tools.settings.model import Model
 from leonidas_tools.settings.policy_settings import GuardSettings
 from leonidas_tools.settings.rules import (
@@ -179,7 +183,7 @@ class Settings(Model):
     )
     tools: ToolConfigurations = Field(default_factory=dict)
     toolboxes: Names = ()
-    mcp_servers: Annotated[dict[str, MCPServerSettings], BeforeValidator(mapping)] = Field(
+    mcp_servers: Annotated[dict[ServerName, MCPServerSettings], BeforeValidator(mapping)] = Field(
         default_factory=dict
     )
     monitoring: Annotated[MonitoringSettings, BeforeValidator(mapping)] = (

@@ -24,7 +24,9 @@ from leonidas_tools.settings.problem import DocumentError, KeyPath
 _BOM = b"\xef\xbb\xbf"
 
 
-def update_file(path: str | Path, changes: Mapping[str, Any]) -> None:
+def update_file(
+    path: str | Path, changes: Mapping[str, Any], *, initial: str | None = None
+) -> None:
     """Changes some settings in a YAML file, and leaves every other character as it was.
 
     The new content is validated first and replaces the old at once: no reader sees half of it.
@@ -35,18 +37,23 @@ def update_file(path: str | Path, changes: Mapping[str, Any]) -> None:
         changes: By dotted path, `{"tools.search.timeout": "2s"}`, or nested,
             `{"tools": {"search": {"timeout": "2s"}}}`; only outermost keys are split at dots. A
             mapping is merged into what stands there, `None` removes a key.
+        initial: The text to begin with where there is no file; it is made with its folder then.
 
     Raises:
         ConfigurationError: The changes are wrong, or the file cannot be changed; it stays as it is.
     """
     path = Path(path)
-    text = read_text(path)
+    new = None if path.exists() else initial
+    text = read_text(path) if new is None else new
     edited = _edit(text, changes, path)
     read_settings(edited, path)
     if edited == text:
         return
     try:
-        _replace(path, text, edited)
+        if new is None:
+            _replace(path, text, edited)
+        else:
+            _make(path, edited)
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
         raise ConfigurationError(message, file=path) from None
@@ -198,6 +205,20 @@ def _replace(path: Path, before: str, after: str) -> None:
         Path(name).unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
+
+
+def _make(path: Path, text: str) -> None:
+    """Makes a file, unless someone else was faster; who may read it is as with any new file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("x", encoding="utf-8") as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
+    _sync_directory(path.parent)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_server_is_removed_with_all_that_was_kept_of_it(run, settings):
 
 def test_a_file_that_cannot_be_made_is_told(invoke, settings):
     inside = settings / "tools.yaml"
-    with pytest.raises(ConfigurationError, match=r"tools\.yaml: cannot be made: "):
+    with pytest.raises(ConfigurationError, match=r"tools\.yaml: cannot be written: "):
         invoke(mcp.commands(), "add", "new", "http://host/mcp", "--config", inside)
 
 

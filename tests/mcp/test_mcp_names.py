@@ -92,6 +92,17 @@ async def test_names_are_kept_for_the_server_that_comes_first_in_the_settings(be
         assert bench.names() == ["fast__find"]
 
 
+async def test_servers_whose_names_become_the_same_before_a_tools_name_do_not_meet(bench):
+    for name in ("a b", "a_b", "a-b", "名前", "前名"):
+        bench.server(name, "send")
+    async with bench.processor():
+        await bench.ready()
+        assert bench.names() == ["a-b__send", "a_b__send", "send", "前名__send", "名前__send"]
+        declared = [name for name in bench.declared() if name.endswith("send") or "_send_" in name]
+        assert len(declared) == 5
+        assert [await bench.call(name) for name in declared] == [{}] * 5
+
+
 async def test_other_settings_of_names_and_choice_reach_a_server_that_runs(bench):
     bench.server("a", "find", "get", "drop")
     tools = bench.processor()

@@ -1,11 +1,12 @@
 """`leonidas mcp add` and `remove`: servers into the settings file and out, its comments kept."""
 
+import shlex
 from typing import Annotated, Any
 
 import typer
 
 from leonidas_tools.cli.mcp.options import Config, Name, file_to_change
-from leonidas_tools.cli.mcp.writing import secret_notes, write_servers, written
+from leonidas_tools.cli.mcp.writing import secret_notes, write_servers, written_servers
 from leonidas_tools.errors import ConfigurationError
 
 Target = Annotated[
@@ -51,22 +52,20 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
     }
     server |= {key: value for key, value in given.items() if value}
     file = file_to_change(config)
-    for note in [*secret_notes(name, server), *write_servers(file, {name: server})]:
+    for note in [*write_servers(file, {name: server}), *secret_notes(name, server)]:
         typer.echo(note, err=True)
-    then = f"leonidas mcp {'login' if login else 'test'} {name}"
+    then = f"leonidas mcp {'login' if login else 'test'} {shlex.quote(name)}"
     typer.echo(f"{file}: {name} was added; see whether it answers: {then}")
 
 
 def remove(name: Name, config: Config = None) -> None:
     """Remove a server from the settings file, and forget its tokens, its pins and its tools."""
     from leonidas_tools.mcp.places import forget
-    from leonidas_tools.settings.load import FOREIGN
     from leonidas_tools.settings.write import update_file
 
     file = file_to_change(config)
-    before = written(file)
-    sections = [key for key in ("mcp_servers", FOREIGN) if name in (before.get(key) or {})]
-    if not sections:
+    sections = written_servers(file).get(name)
+    if sections is None:
         raise ConfigurationError(f"There is no MCP server {name!r}", file=file)
     update_file(file, {section: {name: None} for section in sections})
     forget(name)
@@ -79,6 +78,8 @@ def _server(target: list[str]) -> dict[str, Any]:
         if args:
             raise typer.BadParameter(f"nothing goes behind an address: {' '.join(args)}")
         return {"url": command}
+    if "://" in command:
+        raise typer.BadParameter(f"an address begins with http:// or https://, not {command!r}")
     return {"command": command, "args": args} if args else {"command": command}
 
 

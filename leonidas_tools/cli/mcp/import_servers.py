@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from leonidas_tools.cli.mcp.options import Config, file_to_change
-from leonidas_tools.cli.mcp.writing import write_servers, written
+from leonidas_tools.cli.mcp.writing import problem_of, write_servers, written_servers
 
 File = Annotated[
     Path,
@@ -26,18 +26,20 @@ def import_servers(file: File, config: Config = None) -> None:
 
     found = read_foreign(file)
     settings = file_to_change(config)
-    before = written(settings)
-    known = {*(before.get("mcp_servers") or {}), *(before.get("mcpServers") or {})}
+    known = written_servers(settings)
     refused = dict(found.refused)
-    refused |= {
-        name: f"{settings} has a server of that name" for name in found.servers if name in known
-    }
+    for name, server in found.servers.items():
+        if name in known:
+            refused[name] = f"{settings} has a server of that name"
+        elif (problem := problem_of(name, server)) is not None:
+            refused[name] = problem
     taken = {name: server for name, server in found.servers.items() if name not in refused}
     notes = [*found.notes, *(write_servers(settings, taken) if taken else [])]
     for note in notes:
         typer.echo(note, err=True)
     for name, why in refused.items():
-        typer.echo(f"{name}: left out: {why}", err=True)
+        shown = name if name.isprintable() else repr(name)
+        typer.echo(f"{shown}: left out: {why}", err=True)
     typer.echo(f"{settings}: {', '.join(taken) or 'nothing'} taken over from {file}")
     if refused:
         raise typer.Exit(1)

@@ -18,7 +18,6 @@ Config: TypeAlias = Annotated[
 Name: TypeAlias = Annotated[str, typer.Argument(help="The server's name in the settings.")]
 
 _OWN = Path("config/tools.yaml")
-_EMPTY = "version: 1\n"
 
 
 def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
@@ -43,21 +42,11 @@ def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
 
 
 def file_to_change(config: Path | None) -> Path:
-    """The settings file that a command writes to; made where it is missing.
+    """The settings file that a command writes to, which may be missing.
 
     What came with the package is never written to.
 
     Args:
         config: The file; `config/tools.yaml` in the working directory when left out.
-
-    Raises:
-        ConfigurationError: It cannot be made.
     """
-    file = config or _OWN
-    try:
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(_EMPTY)
-    except OSError as error:
-        raise ConfigurationError(f"cannot be made: {error.strerror}", file=file) from error
-    return file
+    return config or _OWN

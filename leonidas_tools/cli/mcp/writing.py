@@ -2,30 +2,41 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from leonidas_tools.errors import ConfigurationError
 
+_EMPTY = "version: 1\n"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def written(file: Path) -> dict[str, Any]:
-    """What stands in a settings file, variables as they are written.
+def written_servers(file: Path) -> dict[str, list[str]]:
+    """Under which keys of a settings file each server stands.
+
+    What is wrong with a server does not matter here: it may be what is to be removed.
 
     Args:
-        file: The file; what is wrong in it is found elsewhere.
+        file: The file; there may be none.
+
+    Raises:
+        ConfigurationError: It cannot be read so far as to tell.
     """
     from leonidas_tools.settings.document import read_document
-    from leonidas_tools.settings.load import read_text
+    from leonidas_tools.settings.load import FOREIGN, read_settings, read_text
     from leonidas_tools.settings.problem import DocumentError
 
+    text = read_text(file) if file.exists() else _EMPTY
     try:
-        data = read_document(read_text(file)).data
-    except DocumentError:
-        return {}
-    return data if isinstance(data, dict) else {}
+        data = read_document(text).data
+        sections = {key: (data.get(key) or {}).keys() for key in ("mcp_servers", FOREIGN)}
+    except (DocumentError, AttributeError):
+        read_settings(text, file)  # says what it is
+        raise
+    names = {name for section in sections.values() for name in section}
+    return {name: [key for key, servers in sections.items() if name in servers] for name in names}
 
 
 def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -34,29 +45,48 @@ def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[
     A variable that is not set is written with an empty default: the file stays one that loads.
 
     Args:
-        file: The settings file.
+        file: The settings file; made where it is missing.
         servers: By name, as they stand under `mcp_servers`.
 
     Raises:
         ConfigurationError: One is there already, or the settings would be wrong with it.
     """
-    from leonidas_tools.settings.load import FOREIGN
+    from leonidas_tools.settings.load import load
     from leonidas_tools.settings.write import update_file
 
-    before = written(file)
-    for section in ("mcp_servers", FOREIGN):
-        for name in servers:
-            if name in (before.get(section) or {}):
-                raise ConfigurationError(
-                    f"There is an MCP server {name!r} already: `leonidas mcp remove {name}` first, "
-                    "or choose another name",
-                    file=file,
-                )
+    before = written_servers(file)
+    for name in servers:
+        if name in before:
+            raise ConfigurationError(
+                f"There is an MCP server {name!r} already: `leonidas mcp remove "
+                f"{shlex.quote(name)}` first, or choose another name",
+                file=file,
+            )
+    loadable = {name: _loadable(server) for name, server in servers.items()}
+    load({"mcp_servers": loadable})  # its words name no line of a file that was never written
     missing = sorted({variable for server in servers.values() for variable in _unset(server)})
-    update_file(file, {"mcp_servers": {name: _loadable(s) for name, s in servers.items()}})
+    update_file(file, {"mcp_servers": loadable}, initial=_EMPTY)
     return [
         f"set the environment variable {name}, or write it to .env: it is empty" for name in missing
     ]
+
+
+def problem_of(name: str, server: Mapping[str, Any]) -> str | None:
+    """Why a server cannot stand in a settings file, if it cannot.
+
+    Args:
+        name: The server's name.
+        server: Its settings.
+    """
+    from leonidas_tools.settings.load import load
+
+    try:
+        load({"mcp_servers": {name: _loadable(server)}})
+    except ConfigurationError as error:
+        first = error.problems[0]
+        place = (first.key or "").removeprefix(f"mcp_servers.{name}").removeprefix(".")
+        return f"{place}: {first.message}" if place else first.message
+    return None
 
 
 def secret_notes(name: str, server: Mapping[str, Any]) -> list[str]:
