@@ -28,11 +28,12 @@ _MOST_BYTES = 1 << 20
 def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp:
     """An ASGI app by which preferences are read and written: `tools.store.preferences` over HTTP.
 
-    `GET /preferences/USER` answers `{"user", "values", "version", "updated"}`. `PUT` replaces the
-    values, `PATCH` changes some as RFC 7396 has it (`null` takes one away); both answer as `GET`
-    does. `If-Match` with the version that was read refuses (412) what would undo the change of
-    another. Values that the library could not read are refused (422). What is written holds at
-    once in the sessions of the tools that have this store.
+    `GET /preferences/USER` answers `{"user", "values", "version", "updated"}`; USER is all that
+    follows, a slash (`%2F`) included, but for ends of lines. `PUT` replaces the values, `PATCH`
+    changes some as RFC 7396 has it (`null` takes one away); both answer as `GET` does. `If-Match`
+    with the version that was read refuses (412) what would undo the change of another. Values that
+    the library could not read are refused (422). What is written holds at once in the sessions of
+    the tools that have this store.
 
     Args:
         preferences: Where they are kept.
@@ -50,8 +51,9 @@ def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp
     if access.token is None:
         raise ConfigurationError("Preferences are served only with a token: give one")
     endpoint = _Preferences(preferences)
-    route = Route("/preferences/{user}", endpoint.answer, methods=["GET", "PUT", "PATCH"])
-    return Guard(_Spoken(Router([route])), access)
+    # A path, since servers take `%2F` for a slash before anything here sees it.
+    route = Route("/preferences/{user:path}", endpoint.answer, methods=["GET", "PUT", "PATCH"])
+    return Guard(_Spoken(Router([route], redirect_slashes=False)), access)
 
 
 class _Preferences:
@@ -73,6 +75,8 @@ class _Preferences:
 
     async def _asked(self, request: Request) -> Preferences:
         user = request.path_params["user"]
+        if not user or not request.scope["path"].endswith(user):  # an end of line is left out
+            raise HTTPException(404, "Name a user: /preferences/USER")
         if request.method in ("GET", "HEAD"):
             return await self._preferences.read(user)
         version, values = _version(request), await _body(request)

@@ -39,6 +39,26 @@ async def test_what_is_written_is_read_again(store):
     assert read.json()["values"] == {"voice": "Kore", "rate": 1.5}
 
 
+@pytest.mark.parametrize(
+    ("path", "user"),
+    [
+        ("a%2Fb", "a/b"),
+        ("a%2Fb%2F", "a/b/"),
+        ("%2F", "/"),
+        ("..%2Fana", "../ana"),
+        ("a%252Fb", "a%2Fb"),
+        ("ana%20%3F%23", "ana ?#"),
+        ("%E5%90%8D", "名"),
+    ],
+)
+async def test_a_users_id_may_hold_anything(store, path, user):
+    async with client_of(store) as client:
+        put = await client.put(f"/preferences/{path}", json={"a": 1})
+        read = await client.get(f"/preferences/{path}")
+    assert (put.status_code, read.json()["user"], read.json()["values"]) == (200, user, {"a": 1})
+    assert (await store.preferences.read(user)).values == {"a": 1}
+
+
 async def test_half_a_character_is_read_again_as_it_was_written(store):
     content = b'{"\\ud800": "\\udfff"}'
     async with client_of(store) as client:
@@ -126,7 +146,15 @@ async def test_a_page_of_a_named_origin_may_write(store):
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("DELETE", "/preferences/ana", 405), ("GET", "/preferences", 404), ("GET", "/", 404)],
+    [
+        ("DELETE", "/preferences/ana", 405),
+        ("GET", "/preferences", 404),
+        ("GET", "/preferences/", 404),
+        ("PUT", "/preferences/", 404),
+        ("GET", "/preferences/ana%0A", 404),
+        ("GET", "/preferences/a%0Ab", 404),
+        ("GET", "/", 404),
+    ],
 )
 async def test_what_is_not_there_is_said(store, method, path, status):
     async with client_of(store) as client:
