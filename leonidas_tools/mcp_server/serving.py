@@ -107,6 +107,7 @@ async def serve_http(  # noqa: PLR0913 - what can be said of a server
 
 def _configured(app: MCPApp) -> uvicorn.Config:
     routed = Starlette(routes=[Route(PATH, app)])
+    routed.router.redirect_slashes = False  # it would name a scheme, of which nothing is known here
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         # Cancelled at the end, when a client has not sent its whole request: that is no fault.
@@ -119,6 +120,9 @@ def _configured(app: MCPApp) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        # Who may speak here is told by Host, Origin and the token alone, which a proxy hands on;
+        # `X-Forwarded-…` is what anybody on this machine, a page in its browser too, may send.
+        proxy_headers=False,
         ws="none",
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_CLOSE_SECONDS,

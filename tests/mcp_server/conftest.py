@@ -1,6 +1,7 @@
 """Real clients of the official SDK, and a server of ours in the same loop."""
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 
 import httpx2
@@ -8,11 +9,30 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from leonidas_tools import AdvancedToolProcessor
+from leonidas_tools import AdvancedToolProcessor, tool
 from leonidas_tools.mcp_server import serve_http
 
 SECONDS = 30
+HELLO = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "raw", "version": "1"},
+        },
+    }
+)
+HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@tool(effect="read")
+def add(a: int, b: int = 1) -> int:
+    """Adds two numbers."""
+    return a + b
 
 
 class Serving:
@@ -71,12 +91,8 @@ class Serving:
     async def post(self, body, **headers):
         """One raw request."""
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
-            sent = {
-                "content-type": "application/json",
-                "accept": "application/json, text/event-stream",
-                **{name.replace("_", "-"): value for name, value in headers.items()},
-            }
-            return await http.post(self.url, content=body, headers=sent)
+            more = {name.replace("_", "-"): value for name, value in headers.items()}
+            return await http.post(self.url, content=body, headers=HEADERS | more)
 
 
 @pytest.fixture
