@@ -16,8 +16,7 @@ from mcp.client.stdio import stdio_client
 
 from leonidas_tools.cli.mcp.serve import serve
 from leonidas_tools.errors import ConfigurationError
-from tests.mcp_server.conftest import MODES
-from tests.mcp_server.test_mcp_server_http import HEADERS, HELLO
+from tests.mcp_server.conftest import HEADERS, HELLO, MODES
 
 SECONDS = 60
 pytestmark = pytest.mark.timeout(180)
