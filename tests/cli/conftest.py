@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+
+import leonidas_tools
+from tests.mcp.forking import fork_command
 
 KEYS = (
     "GEMINI_API_KEY",
@@ -18,6 +22,7 @@ KEYS = (
     "LEONIDAS_MODEL",
     "LEONIDAS_PROFILE",
 )
+PROGRAM = Path(leonidas_tools.__file__).with_name("__main__.py")
 SETTINGS = "version: 1\ntoolboxes: [leonidas_tools.toolboxes.demo]\n"
 
 
@@ -51,15 +56,31 @@ def command(tmp_path):
 
 
 @pytest.fixture
-def leonidas(command, environment):
+def leonidas(command, environment, forking):
     """Runs the program to its end: `leonidas("run", "demo", stdin=…, GEMINI_API_KEY=…)`."""
 
     def run(*arguments, stdin="", **variables):
         options = command({**environment, **variables})
-        options["args"] += map(str, arguments)
-        return subprocess.run(**options, input=stdin, capture_output=True, timeout=60, check=False)
+        options["args"] = fork_command(PROGRAM, *arguments)
+        return _run(options, stdin)
 
     return run
+
+
+@pytest.fixture
+def started(command, environment):
+    """Runs the program to its end from the start of its Python: `started("run", "demo")`."""
+
+    def run(*arguments):
+        options = command(environment)
+        options["args"] += map(str, arguments)
+        return _run(options)
+
+    return run
+
+
+def _run(options, stdin=""):
+    return subprocess.run(**options, input=stdin, capture_output=True, timeout=60, check=False)
 
 
 @pytest.fixture

@@ -39,8 +39,8 @@ def scenario(tmp_path):
     return write
 
 
-def test_the_demo_plays_from_any_folder_with_its_mcp_server(leonidas):
-    finished = leonidas("run", "--speed", "inf")
+def test_the_demo_plays_from_any_folder_with_its_mcp_server(started):
+    finished = started("run", "--speed", "inf")
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.startswith("    0.00  session     the simulator plays 'Demo'")
     assert "agent       Let me think.\n" in finished.stdout
@@ -263,8 +263,8 @@ def test_a_mistake_of_the_user_is_one_line_and_ends_with_2(leonidas, arguments, 
     assert "Traceback" not in finished.stderr
 
 
-def test_help_names_every_command(leonidas):
-    finished = leonidas("--help")
+def test_help_names_every_command(started):
+    finished = started("--help")
     assert finished.returncode == 0
     for name in ("run", "tools", "config", "mcp"):
         assert f"\n  {name} " in finished.stdout

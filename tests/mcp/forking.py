@@ -1,8 +1,8 @@
-"""Servers that are our scripts, forked from a process that has imported what they import.
+"""Programs in Python, forked from a process that has imported what they import.
 
-It is the same script in a process of its own, there in milliseconds. What is special about it: our
-child is a small process that stands for the server. Where the processes are what a test is about,
-it starts the script itself.
+It is the same program in a process of its own, there in milliseconds. What is special about it: our
+child is a small process that stands for it. Where the processes are what a test is about, or how a
+program starts, it starts the program itself.
 """
 
 import contextlib
@@ -20,29 +20,38 @@ VARIABLE = "LEONIDAS_TEST_FORKS"
 
 @contextlib.contextmanager
 def forks():
-    """Forks servers inside."""
+    """Programs can be forked inside."""
     with (
         tempfile.TemporaryDirectory(prefix="forks-") as directory,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening,
     ):
         address = f"{directory}/socket"
         listening.bind(address)
-        listening.listen(128)  # before it runs: whoever comes first is kept waiting
+        listening.listen(128)
         command = [sys.executable, str(SCRIPTS / "forks.py"), str(listening.fileno())]
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, pass_fds=[listening.fileno()]
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[listening.fileno()],
         ) as process:
+            assert process.stdout.readline() == b"ready\n"
             os.environ[VARIABLE] = address
             yield
             del os.environ[VARIABLE]
             process.stdin.close()
 
 
+def fork_command(script, *args):
+    """The command that stands for a script, which is forked."""
+    fork = (sys.executable, "-I", "-S", SCRIPTS / "fork.py", os.environ[VARIABLE])
+    return list(map(str, (*fork, script, *args)))
+
+
 def forked(name, *args, **settings):
     """The settings of a server that is one of our scripts, forked."""
-    fork, script = SCRIPTS / "fork.py", SCRIPTS / name
-    args = ["-I", "-S", str(fork), os.environ[VARIABLE], str(script), *map(str, args)]
-    return {"command": sys.executable, "args": args, **settings}
+    command, *args = fork_command(SCRIPTS / name, *args)
+    return {"command": command, "args": args, **settings}
 
 
 class Fork:

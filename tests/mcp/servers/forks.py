@@ -1,11 +1,12 @@
-"""Forks servers that are our scripts: `forks.py SOCKET`, the number of a socket that listens.
+"""Forks what is written in Python: `forks.py SOCKET`, the number of a socket that listens.
 
-The libraries that the scripts need are imported once, which takes a second of a processor, and a
-server is there in milliseconds. Whoever connects sends a command with standard input, output and
-error, and is told the process and how it has ended; the process is killed if they leave first. All
-end when standard input does.
+What our scripts and the program import is imported once, which takes seconds of a processor; then
+`ready` is printed, and a process is there in milliseconds. Whoever connects sends a command with
+standard input, output and error, and is told the process and how it has ended; the process is
+killed if they leave first. All end when standard input does.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -16,12 +17,20 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import traceback
 from pathlib import Path
 
 MOST_BYTES = 128 * 1024
 IMPORTED = (
     "anyio._backends._asyncio",
+    "leonidas_tools.cli.app",
+    "leonidas_tools.cli.conversation",
+    "leonidas_tools.cli.run",
+    "leonidas_tools.cli.with_simulator",
+    "leonidas_tools.live.gemini",
+    "leonidas_tools.live.simulator",
+    "leonidas_tools.settings.document",
     "mcp.server.elicitation",
     "mcp.server.mcpserver.resolve",
     "mcp.server.subscriptions",
@@ -122,20 +131,37 @@ def become(fds, args, environment, directory):
         os.environ.update(environment)
         os.chdir(directory)
         sys.argv = args
-        runpy.run_path(args[0], run_name="__main__")
-        code = 0
+        script = Path(args[0])  # which of a package is run as by `python -m`
+        sys.path[0] = directory if script.name == "__main__.py" else str(script.parent)
+        code = run(script)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def run(script):
+    """Runs it to the end of all that a Python waits for; how it has ended."""
+    code = 0
+    try:
+        runpy.run_path(str(script), run_name="__main__")
     except SystemExit as ended:
         code = ended.code or 0
     except BaseException:
         traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    gc.collect()  # says of tasks and files that nobody has ended
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return code
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     preload()
-    Forks(socket.socket(fileno=int(sys.argv[1]))).run()
+    forks = Forks(socket.socket(fileno=int(sys.argv[1])))
+    print("ready", flush=True)
+    forks.run()
