@@ -9,6 +9,7 @@ from mcp.shared.exceptions import MCPError
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.asks.wording import clean
+from leonidas_tools.mcp.offered_pages import READS, listing_tool, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 LIST = "list_prompts"
 GET = "get_prompt"
 
-_MOST_LISTED = 100
-_LONGEST_DESCRIPTION = 300
+_SHOWN = {"name", "title", "description", "arguments"}
 
 
 def prompt_tools(name: str) -> list[mcp_types.Tool]:
@@ -28,25 +28,11 @@ def prompt_tools(name: str) -> list[mcp_types.Tool]:
     Args:
         name: The server's name.
     """
-    reads = mcp_types.ToolAnnotations(read_only_hint=True)
     return [
-        mcp_types.Tool(
-            name=LIST,
-            description=(
-                f"Lists the prompts of the server {name!r}, with their arguments: instructions for "
-                f"tasks that it knows. Use one with {GET}."
-            ),
-            input_schema={
-                "type": "object",
-                "properties": {
-                    "cursor": {
-                        "type": "string",
-                        "description": "Where to go on: the 'next_cursor' of the answer before.",
-                    }
-                },
-                "additionalProperties": False,
-            },
-            annotations=reads,
+        listing_tool(
+            LIST,
+            f"Lists the prompts of the server {name!r}, with their arguments: instructions for "
+            f"tasks that it knows. Use one with {GET}.",
         ),
         mcp_types.Tool(
             name=GET,
@@ -64,7 +50,7 @@ def prompt_tools(name: str) -> list[mcp_types.Tool]:
                 "required": ["name"],
                 "additionalProperties": False,
             },
-            annotations=reads,
+            annotations=READS,
         ),
     ]
 
@@ -77,13 +63,7 @@ async def listed_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_ty
         arguments: `cursor`.
     """
     page = await client.list_prompts(cursor=arguments.get("cursor"))
-    said: dict[str, Any] = {"prompts": [_shown(each) for each in page.prompts[:_MOST_LISTED]]}
-    if page.next_cursor is not None:
-        said["next_cursor"] = page.next_cursor
-    left_out = len(page.prompts) - _MOST_LISTED
-    if left_out > 0:
-        said["left_out"] = left_out
-    return mcp_types.CallToolResult(content=[], structured_content=said)
+    return page_of("prompts", page.prompts, page, _SHOWN)
 
 
 async def got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
@@ -113,18 +93,6 @@ async def got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.
         each.content for each in prompt.messages if each.content.type != "text"
     ]
     return mcp_types.CallToolResult(content=beside, structured_content=said)
-
-
-def _shown(prompt: mcp_types.Prompt) -> dict[str, Any]:
-    said = prompt.model_dump(
-        mode="json",
-        by_alias=True,
-        exclude_none=True,
-        include={"name", "title", "description", "arguments"},
-    )
-    if "description" in said:
-        said["description"] = clean(said["description"], _LONGEST_DESCRIPTION)
-    return said
 
 
 def _message(message: mcp_types.PromptMessage) -> dict[str, str]:

@@ -8,7 +8,7 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from leonidas_tools.errors import ToolError
-from leonidas_tools.mcp.asks.wording import clean
+from leonidas_tools.mcp.offered_pages import READS, listing_tool, page_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,6 @@ READ = "read_resource"
 
 _NOT_FOUND = -32002
 """What older servers say of a resource that they do not have."""
-_MOST_LISTED = 100
-_LONGEST_DESCRIPTION = 300
 _SHOWN = {"name", "title", "description", "uri", "uri_template", "mime_type", "size"}
 
 
@@ -31,25 +29,11 @@ def resource_tools(name: str) -> list[mcp_types.Tool]:
     Args:
         name: The server's name.
     """
-    reads = mcp_types.ToolAnnotations(read_only_hint=True)
     return [
-        mcp_types.Tool(
-            name=LIST,
-            description=(
-                f"Lists what the server {name!r} has to read: resources with their addresses, and "
-                f"templates of addresses. Read one with {READ}."
-            ),
-            input_schema={
-                "type": "object",
-                "properties": {
-                    "cursor": {
-                        "type": "string",
-                        "description": "Where to go on: the 'next_cursor' of the answer before.",
-                    }
-                },
-                "additionalProperties": False,
-            },
-            annotations=reads,
+        listing_tool(
+            LIST,
+            f"Lists what the server {name!r} has to read: resources with their addresses, and "
+            f"templates of addresses. Read one with {READ}.",
         ),
         mcp_types.Tool(
             name=READ,
@@ -65,7 +49,7 @@ def resource_tools(name: str) -> list[mcp_types.Tool]:
                 "required": ["uri"],
                 "additionalProperties": False,
             },
-            annotations=reads,
+            annotations=READS,
         ),
     ]
 
@@ -81,15 +65,9 @@ async def listed_resources(
     """
     cursor = arguments.get("cursor")
     page = await client.list_resources(cursor=cursor)
-    said: dict[str, Any] = {"resources": [_shown(each) for each in page.resources[:_MOST_LISTED]]}
-    if cursor is None and (templates := await _templates(client)):
-        said["templates"] = templates
-    if page.next_cursor is not None:
-        said["next_cursor"] = page.next_cursor
-    left_out = len(page.resources) - _MOST_LISTED
-    if left_out > 0:
-        said["left_out"] = left_out
-    return mcp_types.CallToolResult(content=[], structured_content=said)
+    templates = await _templates(client) if cursor is None else []
+    more = {"templates": templates} if templates else {}
+    return page_of("resources", page.resources, page, _SHOWN, **more)
 
 
 async def read_resource(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
@@ -129,12 +107,4 @@ async def _templates(client: Client) -> list[dict[str, Any]]:
         if error.code == mcp_types.METHOD_NOT_FOUND:
             return []
         raise
-    return [_shown(each) for each in page.resource_templates[:_MOST_LISTED]]
-
-
-def _shown(thing: mcp_types.Resource | mcp_types.ResourceTemplate) -> dict[str, Any]:
-    """What the model needs of it."""
-    said = thing.model_dump(mode="json", by_alias=True, exclude_none=True, include=_SHOWN)
-    if "description" in said:
-        said["description"] = clean(said["description"], _LONGEST_DESCRIPTION)
-    return said
+    return shown(page.resource_templates, _SHOWN)
