@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.private_file import PrivateFile
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -83,6 +83,9 @@ async def _page(client: Client, cursor: str | None, mending: Mending) -> mcp_typ
 class KeptListing:
     """The tools that a server listed last, kept in a file so that they are known without it.
 
+    What every server called its tools is kept by `ListedNames`, which is short and read without
+    the client library; all that they say is kept only where a server starts late.
+
     Args:
         name: The server's name.
         settings: How to reach it; what was listed by another server of the name does not count.
@@ -90,32 +93,27 @@ class KeptListing:
 
     def __init__(self, name: str, settings: MCPServerSettings) -> None:
         self._name = name
-        self._file = data_file(name, _KIND)
+        self._file = PrivateFile(data_file(name, _KIND))
         reached_by = settings.model_dump_json(include=_REACHED_BY)
         self._server = hashlib.sha256(reached_by.encode()).hexdigest()
 
     def load(self) -> Listing | None:
         """The tools, if they are known."""
         try:
-            kept = _Kept.model_validate_json(self._file.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValidationError) as error:
+            text = self._file.read()
+            kept = None if text is None else _Kept.model_validate_json(text)
+        except (OSError, ValueError) as error:
             logger.warning("MCP server %r: the kept listing is of no use: %s", self._name, error)
             return None
-        if kept.server != self._server:
+        if kept is None or kept.server != self._server:
             return None
         return Listing(tools=kept.tools, refused=kept.refused)
 
     def keep(self, listing: Listing) -> None:
         """Keeps the tools; that it cannot is no failure."""
         kept = _Kept(server=self._server, tools=listing.tools, refused=listing.refused)
-        text = kept.model_dump_json(by_alias=True)
-        part = self._file.with_suffix(f".{os.getpid()}.part")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(text)
-            part.replace(self._file)
+            self._file.write(kept.model_dump_json(by_alias=True))
         except OSError as error:
             logger.warning("MCP server %r: its listing cannot be kept: %s", self._name, error)
 

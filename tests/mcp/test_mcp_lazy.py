@@ -1,5 +1,6 @@
 import asyncio
 import json
+import stat
 
 import pytest
 from mcp_types import LATEST_PROTOCOL_VERSION
@@ -61,6 +62,7 @@ async def test_what_was_kept_of_another_server_or_is_no_listing_does_not_count(s
     await seen.mcp.stop()
     file = data_file("lab", "tools")
     assert len(json.loads(file.read_bytes())["tools"]) == len(seen.tools)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_bytes(kept)
     server = await serve(forked("life.py", start="lazy")).standby()
     assert server.tools.keys() == seen.tools.keys()
