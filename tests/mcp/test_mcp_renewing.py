@@ -15,6 +15,7 @@ from leonidas_tools.mcp.login import log_in
 from leonidas_tools.mcp.places import data_file
 from leonidas_tools.mcp.private_file import PrivateFile
 from leonidas_tools.settings.models import MCPServerSettings
+from tests.mcp.forking import fork_command
 from tests.mcp.logins import Guarded, browse
 
 SECONDS = 60
@@ -43,11 +44,11 @@ asyncio.run(main())
 class Users:
     """Processes that use one login, step by step at the same time."""
 
-    def __init__(self, stack, settings, count):
+    def __init__(self, stack, program, settings, count):
         self._processes = [
             stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, json.dumps(settings)],
+                    fork_command(program, json.dumps(settings)),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -93,13 +94,15 @@ def guarded():
     servers.close()
 
 
-async def test_processes_that_renew_at_once_ask_once_and_all_go_on(guarded):
+async def test_processes_that_renew_at_once_ask_once_and_all_go_on(guarded, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
     settings = guarded.settings()
     assert await log_in("lab", MCPServerSettings(**settings), browse) == "logged in"
     file = data_file("lab", "tokens")
     file.write_text(json.dumps({**json.loads(file.read_text()), "expires_at": 1}))
     with contextlib.ExitStack() as stack:
-        users = Users(stack, settings, 3)
+        users = Users(stack, program, settings, 3)
         assert await asyncio.to_thread(users.said) == ["loaded"] * 3
         users.go_on()  # all find the token expired
         assert await asyncio.to_thread(users.said) == ["ok"] * 3

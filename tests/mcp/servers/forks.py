@@ -30,6 +30,7 @@ IMPORTED = (
     "leonidas_tools.cli.with_simulator",
     "leonidas_tools.live.gemini",
     "leonidas_tools.live.simulator",
+    "leonidas_tools.mcp.connection",
     "leonidas_tools.settings.document",
     "mcp.server.elicitation",
     "mcp.server.mcpserver.resolve",
