@@ -198,16 +198,16 @@ def test_at_a_terminal_without_devices_text_it_is_and_why(command, environment, 
 
 def test_what_comes_late_leaves_no_gap():
     buffer = JitterBuffer(prefill_seconds=0.04)
-    buffer.put(FRAME)
+    buffer.play(FRAME)
     played = [buffer.take(SPEAKER_FRAME_BYTES)]
-    buffer.put(FRAME)
+    buffer.play(FRAME)
     played += [buffer.take(SPEAKER_FRAME_BYTES) for _ in range(3)]
     assert played == [SILENCE, FRAME, FRAME, SILENCE]
 
 
 def test_a_short_sound_is_played_although_nothing_follows():
     buffer = JitterBuffer(prefill_seconds=0.06)
-    buffer.put(FRAME)
+    buffer.play(FRAME)
     assert [buffer.take(SPEAKER_FRAME_BYTES) for _ in range(4)] == [
         SILENCE,
         SILENCE,
@@ -218,7 +218,7 @@ def test_a_short_sound_is_played_although_nothing_follows():
 
 def test_a_flush_leaves_silence():
     buffer = JitterBuffer(prefill_seconds=0)
-    buffer.put(FRAME * 3)
+    buffer.play(FRAME * 3)
     assert buffer.take(SPEAKER_FRAME_BYTES) == FRAME
     buffer.flush()
     assert buffer.take(SPEAKER_FRAME_BYTES) == SILENCE

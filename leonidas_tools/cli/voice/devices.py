@@ -82,11 +82,11 @@ class DeviceMicrophone:
             yield await self._frames.get()
 
 
-class DeviceSpeaker:
+class DeviceSpeaker(JitterBuffer):
     """The machine's speaker."""
 
     def __init__(self) -> None:
-        self._buffer = JitterBuffer()
+        super().__init__()
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:
@@ -97,7 +97,7 @@ class DeviceSpeaker:
         """
 
         def wanted(sound: Any, *_: Any) -> None:
-            sound[:] = self._buffer.take(len(sound))
+            sound[:] = self.take(len(sound))
 
         self._stream = _started("RawOutputStream", SPEAKER_HERTZ, wanted)
         return self
@@ -110,18 +110,6 @@ class DeviceSpeaker:
     ) -> None:
         """Ends playing."""
         self._stream.close()
-
-    def play(self, sound: bytes) -> None:
-        """Plays a sound after what is waiting."""
-        self._buffer.put(sound)
-
-    def flush(self) -> None:
-        """Drops what is not played yet."""
-        self._buffer.flush()
-
-    async def drained(self) -> None:
-        """Waits until all is played."""
-        await self._buffer.drained()
 
 
 def _started(kind: str, hertz: int, callback: Any) -> Any:

@@ -81,7 +81,7 @@ class SilentMicrophone:
                 yield bytes(MICROPHONE_FRAME_BYTES)
 
 
-class FileSpeaker:
+class FileSpeaker(JitterBuffer):
     """Writes what the user would have heard, silence included, to a WAV file.
 
     Args:
@@ -90,7 +90,7 @@ class FileSpeaker:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._buffer = JitterBuffer()
+        super().__init__()
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -121,22 +121,10 @@ class FileSpeaker:
         """Ends the file."""
         await self._stack.aclose()
 
-    def play(self, sound: bytes) -> None:
-        """Plays a sound after what is waiting."""
-        self._buffer.put(sound)
-
-    def flush(self) -> None:
-        """Drops what is not played yet."""
-        self._buffer.flush()
-
-    async def drained(self) -> None:
-        """Waits until all is played."""
-        await self._buffer.drained()
-
     async def _play(self, file: wave.Wave_write) -> None:
         async with contextlib.aclosing(_ticks()) as ticks:
             async for _ in ticks:
-                file.writeframesraw(self._buffer.take(SPEAKER_FRAME_BYTES))
+                file.writeframesraw(self.take(SPEAKER_FRAME_BYTES))
 
 
 async def _ticks() -> AsyncGenerator[None]:

@@ -13,17 +13,19 @@ _LONGEST_REST_SECONDS = 1.0
 
 
 class JitterBuffer:
-    r"""Sound that waits to be played; put by the event loop, taken by the speaker's own thread.
+    r"""Sound that waits to be played; given by the event loop, taken by the speaker's own thread.
 
     After a silence it waits until it holds a little, or as long as that little lasts: so sounds
     that come late by less than that leave no gap.
+
+    Speakers are such buffers: what is their own is who takes.
 
     Args:
         prefill_seconds: How much it holds before it begins to play.
 
     Example:
         >>> buffer = JitterBuffer(prefill_seconds=0)
-        >>> buffer.put(b"abcd")
+        >>> buffer.play(b"abcd")
         >>> buffer.take(2), buffer.take(4)
         (b'ab', b'cd\x00\x00')
     """
@@ -35,8 +37,8 @@ class JitterBuffer:
         self._playing = False
         self._lock = threading.Lock()
 
-    def put(self, sound: bytes) -> None:
-        """Adds a sound."""
+    def play(self, sound: bytes) -> None:
+        """Plays a sound after what is waiting; returns at once."""
         with self._lock:
             self._sound += sound
 
