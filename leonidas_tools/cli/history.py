@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leonidas_tools.cli import history_session
-from leonidas_tools.cli.kept import MOST_ROWS, AsJson, Config, Place, answer, when, write_lines
+from leonidas_tools.cli.kept import MOST_ROWS, AsJson, Place, answer, when, write_lines
+from leonidas_tools.cli.places import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

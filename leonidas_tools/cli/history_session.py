@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.kept import MOST_ROWS, AsJson, Config, Place, answer, when, write_lines
+from leonidas_tools.cli.kept import MOST_ROWS, AsJson, Place, answer, when, write_lines
+from leonidas_tools.cli.places import Config
 
 if TYPE_CHECKING:
     from rich.console import Console

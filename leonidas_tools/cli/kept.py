@@ -18,10 +18,6 @@ T = TypeVar("T")
 MOST_ROWS = 1_000_000
 _SQLITE = b"SQLite format 3\0"
 
-Config = Annotated[
-    Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-]
 Place = Annotated[
     str | None,
     typer.Option("--store", help="A file or an address; else store.url of the settings."),

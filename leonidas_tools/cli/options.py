@@ -12,10 +12,6 @@ Scenarios: TypeAlias = Annotated[
         help="Scenarios for the simulator: files, or names such as demo, policies, cancel.",
     ),
 ]
-Config: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-]
 Model: TypeAlias = Annotated[
     str | None,
     typer.Option(envvar="LEONIDAS_MODEL", help="The live model; else one of the profile."),

@@ -2,8 +2,17 @@
 
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
 
 from leonidas_tools.errors import ConfigurationError
+
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
+]
+"""The option of every command that reads settings."""
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.cli.reference import reference
 from leonidas_tools.cli.typed_arguments import typed_arguments
 
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.rules.engine import ToolRules
     from leonidas_tools.rules.rule import Rule
-
-Config = Annotated[
-    Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-]
 
 
 def commands() -> typer.Typer:

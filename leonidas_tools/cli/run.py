@@ -10,7 +10,7 @@ import typer
 
 from leonidas_tools.cli import options
 from leonidas_tools.cli.generations import ALL, check_profile, model_of, scenarios_of
-from leonidas_tools.cli.places import default_config, find_scenario
+from leonidas_tools.cli.places import Config, default_config, find_scenario
 
 if TYPE_CHECKING:
     from leonidas_tools.cli.display import Display
@@ -41,7 +41,7 @@ class _Access:
 
 def run(  # noqa: PLR0913, PLR0917 - the options of a command
     scenarios: options.Scenarios = None,
-    config: options.Config = None,
+    config: Config = None,
     model: options.Model = None,
     profile: options.Profile = None,
     speed: options.Speed = 1.0,

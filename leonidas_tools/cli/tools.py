@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.cli.typed_arguments import typed_arguments
 
 if TYPE_CHECKING:
     from leonidas_tools import ToolResult
     from leonidas_tools.events import ToolEvent
 
-Config = Annotated[
-    Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-]
 Name = Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has them all.")]
 
 

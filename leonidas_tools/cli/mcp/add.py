@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.mcp.options import Config, Name, file_to_change
+from leonidas_tools.cli.mcp.options import Name, file_to_change
 from leonidas_tools.cli.mcp.writing import secret_notes, write_servers, written_servers
+from leonidas_tools.cli.places import Config
 from leonidas_tools.errors import ConfigurationError
 
 Target = Annotated[

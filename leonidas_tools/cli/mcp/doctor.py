@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leonidas_tools.cli.mcp.options import Config, Name, server_settings
+from leonidas_tools.cli.mcp.options import Name, server_settings
+from leonidas_tools.cli.places import Config
 
 if TYPE_CHECKING:
     from collections.abc import Callable

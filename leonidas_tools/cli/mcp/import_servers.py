@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from leonidas_tools.cli.mcp.options import Config, file_to_change
+from leonidas_tools.cli.mcp.options import file_to_change
 from leonidas_tools.cli.mcp.writing import problem_of, write_servers, written_servers
+from leonidas_tools.cli.places import Config
 
 File = Annotated[
     Path,

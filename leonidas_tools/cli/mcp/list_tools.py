@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.mcp.options import Config
-from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError
 
 _CHARACTERS_A_TOKEN = 4

@@ -4,7 +4,8 @@ import asyncio
 
 import typer
 
-from leonidas_tools.cli.mcp.options import Config, Name, server_settings
+from leonidas_tools.cli.mcp.options import Name, server_settings
+from leonidas_tools.cli.places import Config
 
 
 def login(name: Name, config: Config = None) -> None:

@@ -11,10 +11,6 @@ from leonidas_tools.errors import ConfigurationError
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
 
-Config: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-]
 Name: TypeAlias = Annotated[str, typer.Argument(help="The server's name in the settings.")]
 
 _OWN = Path("config/tools.yaml")

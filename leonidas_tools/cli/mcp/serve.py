@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,10 +20,6 @@ _HOST = "127.0.0.1"
 _MOST_PORT = 65535
 
 
-Config: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
-]
 Http: TypeAlias = Annotated[
     str | None,
     typer.Option(

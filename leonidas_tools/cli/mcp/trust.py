@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from leonidas_tools.cli.mcp.options import Config, Name, server_settings
+from leonidas_tools.cli.mcp.options import Name, server_settings
+from leonidas_tools.cli.places import Config
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
