@@ -15,7 +15,7 @@ from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current, log_failure
-from leonidas_tools.sendable import sendable
+from leonidas_tools.sendable import measured_sendable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -97,7 +97,9 @@ class Attempt:
             return self._failed(call, error)
 
     def _sendable(self, call: ToolCall, value: Any) -> ToolResult:
-        return sendable(value, self.max_bytes, tool=call.name)
+        result, size = measured_sendable(value, self.max_bytes, tool=call.name)
+        current().measured = (result.result, size)
+        return result
 
     def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
         log_failure(logger, call.name, error)

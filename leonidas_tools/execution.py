@@ -18,6 +18,7 @@ from leonidas_tools.policies.approval import Approval
 from leonidas_tools.policies.base import Policy, compose
 from leonidas_tools.policies.dependencies import Dependencies
 from leonidas_tools.policies.fallback import Fallback, Helps
+from leonidas_tools.policies.hooks import Before
 from leonidas_tools.policies.inquiries import Inquiries
 from leonidas_tools.policies.lane import InLane, Lanes
 from leonidas_tools.policies.limit import Limit, Limiter
@@ -117,8 +118,7 @@ class Compiler:
         outer = self.guards.outermost(tool, settings)
         if refusal is not None:
             return compose(outer, partial(_refuse, result=refusal))
-        if self.policies:
-            outer += [partial(_sent, max_bytes=self._max_bytes(settings)), *self.policies]
+        outer += self._users_own(self._max_bytes(settings))
         outer.append(self._validation(tool, settings))
         if tool.metadata.dependencies:
             needs = tool.metadata.dependencies
@@ -135,6 +135,16 @@ class Compiler:
         if names:
             outer.append(Fallback(names=names, resolve=self._resolve, helps=_helps(tool, settings)))
         return compose(outer, self._inner(tool, settings))
+
+    def _users_own(self, max_bytes: int) -> list[Policy]:
+        """The policies of the user, and what looks at the results of those that may make any."""
+        own = [
+            replace(policy, max_bytes=max_bytes) if type(policy) is Before else policy
+            for policy in self.policies
+        ]
+        if all(getattr(policy, "leaves_results", False) for policy in own):
+            return own
+        return [partial(_sent, max_bytes=max_bytes), *own]
 
     def _inner(self, tool: AnyTool, settings: ToolConfiguration) -> Run:
         """What a tool keeps also when it stands in for another."""

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from leonidas_tools.approvals.request import fingerprint_of, hash_of
 from leonidas_tools.overrides import effect_of, either
 from leonidas_tools.policies.breaker import Breaker, BreakerLimits, CircuitBreaker
-from leonidas_tools.policies.cache import Cache, ResultCache
+from leonidas_tools.policies.cache import Cache
 from leonidas_tools.policies.call_limits import CallLimits, MostCalls
 from leonidas_tools.policies.loop_guard import LoopGuard, LoopLimits
 from leonidas_tools.policies.result_budget import ResultBudget
+from leonidas_tools.policies.result_cache import ResultCache
 from leonidas_tools.policies.secret_results import SecretResults
 from leonidas_tools.settings.policy_settings import BreakerSettings
 from leonidas_tools.tool import Overflow, ToolEffect, ToolPriority

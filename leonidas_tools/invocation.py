@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.cutting import length
 from leonidas_tools.errors import ToolError
 from leonidas_tools.events import EventKind, Sink, ToolEvent, ending_kind
 from leonidas_tools.loop_watch import TASK_PREFIX
@@ -69,8 +70,8 @@ class Invocation:
 
     __slots__ = (
         "_entered", "_on_end", "_run", "_stop", "_task", "begun", "call", "context", "ended",
-        "left_over", "outer", "owner", "places", "sinks", "started", "stoppable", "take_back",
-        "wanted",
+        "left_over", "measured", "outer", "owner", "places", "sinks", "started", "stoppable",
+        "take_back", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +91,8 @@ class Invocation:
         self.ended = False
         self.left_over = 0
         """How many steps of what it has half done could not be taken back."""
+        self.measured: tuple[Any, int] = (None, 0)
+        """What the last attempt has given, and how long its JSON is."""
         self.places: list[Place] = []
         """What it holds, the innermost last; who holds a place leaves it and takes it off."""
         self.outer = _current.get(None)
@@ -158,6 +161,11 @@ class Invocation:
                 return True
             outer = outer.outer
         return False
+
+    def length_of(self, value: Any) -> int:
+        """How long the JSON of a plain value is; what the attempt has given is measured already."""
+        known, size = self.measured
+        return size if known is value else length(value)
 
     @property
     def stopping(self) -> bool:

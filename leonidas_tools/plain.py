@@ -6,12 +6,12 @@ The Live client serialises answers while it sends them, where a set or a NaN end
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from leonidas_tools.cutting import Keep, fitting, room_left
+from leonidas_tools.cutting import Keep, fitting, length, room_left
 from leonidas_tools.jsonable import Conversion, NotPlainError
 
-__all__ = ["NotPlainError", "plain", "snapshot"]
+__all__ = ["Measured", "NotPlainError", "measured", "plain", "snapshot"]
 
 _BRANCHES = frozenset({dict, list})
 
@@ -36,15 +36,31 @@ def plain(value: Any, max_bytes: int, keep: Keep = "head") -> tuple[Any, bool]:
         >>> plain(list(range(100)), 20)
         ([0, 1, 2, 3, '… 96 more'], True)
     """
+    shown = measured(value, max_bytes, keep)
+    return shown.value, shown.cut
+
+
+class Measured(NamedTuple):
+    """A plain value, whether something was cut, and how long its JSON is."""
+
+    value: Any
+    cut: bool
+    length: int
+
+
+def measured(value: Any, max_bytes: int, keep: Keep = "head") -> Measured:
+    """The value as plain JSON, as `plain` makes it, and how long that is: nobody measures again."""
     if type(value) is str and len(value) < max_bytes and value.isascii():
-        return value, False
+        return Measured(value, False, len(value) + 2)
     try:
         left = room_left((value,), max_bytes)
     except NotPlainError:
         value = Conversion(max_bytes).of(value)
         left = room_left((value,), max_bytes)
-    fitted = value if left >= 0 else fitting(value, max_bytes, keep)
-    return snapshot(fitted), fitted is not value
+    if left >= 0:
+        return Measured(snapshot(value), False, max_bytes - left)
+    fitted = fitting(value, max_bytes, keep)
+    return Measured(snapshot(fitted), fitted is not value, length(fitted))
 
 
 def snapshot(value: Any) -> Any:

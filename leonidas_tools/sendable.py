@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from leonidas_tools.calls import Media, ResultStatus, ToolResult
-from leonidas_tools.plain import NotPlainError, plain
+from leonidas_tools.plain import NotPlainError, measured, plain
 
 _LONGEST_TEXT = 4096
 _LONGEST_OPTIONS = 16_384
@@ -27,22 +27,25 @@ def sendable(value: Any, max_bytes: int, *, tool: str) -> ToolResult:
         >>> sendable({7}, 100, tool="dice").to_response()
         {'status': 'ok', 'result': [7], 'retryable': False}
     """
+    return measured_sendable(value, max_bytes, tool=tool)[0]
+
+
+def measured_sendable(value: Any, max_bytes: int, *, tool: str) -> tuple[ToolResult, int]:
+    """A result as `sendable` makes it, and how long the JSON of its value is."""
     own = _checked(value) if isinstance(value, ToolResult) else None
     try:
-        body, cut = plain(value if own is None else own.result, max_bytes)
+        body, cut, size = measured(value if own is None else own.result, max_bytes)
     except NotPlainError as error:
-        return ToolResult(
-            status=ResultStatus.FAILED,
-            message=f"The tool {tool!r} ran, but its result cannot be shown: {error}.",
-            reason_code="unserialisable_result",
-        )
+        said = f"The tool {tool!r} ran, but its result cannot be shown: {error}."
+        code = "unserialisable_result"
+        return ToolResult(status=ResultStatus.FAILED, message=said, reason_code=code), 0
     message = None if own is None else own.message
     if cut:
         said = f"The result was cut: it is longer than {max_bytes} bytes."
         message = said if message is None else f"{message} {said}"
     if own is None:
-        return ToolResult(result=body, message=message)
-    return own.with_value(body, message)
+        return ToolResult(result=body, message=message), size
+    return own.with_value(body, message), size
 
 
 def _checked(result: ToolResult) -> ToolResult:

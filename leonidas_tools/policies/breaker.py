@@ -156,7 +156,7 @@ class CircuitBreaker:
         failed: bool | None = None
         try:
             result = await run(call)
-            failed = True if result.status in _FAILURES else False if result.ok else None
+            failed = False if result.ok else True if result.status in _FAILURES else None
         finally:
             breaker.ended(admitted, failed=failed, now=time())
             if breaker.state is not before:

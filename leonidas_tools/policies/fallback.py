@@ -44,7 +44,7 @@ class Fallback:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call, and others in its place while it fails."""
         first = await run(call)
-        if not self.helps(first):
+        if first.status is ResultStatus.OK or not self.helps(first):
             return first
         for name in self.names:
             found = self.resolve(name, call)

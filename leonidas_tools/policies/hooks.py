@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
+from leonidas_tools.sendable import sendable
 
 BeforeFunction: TypeAlias = Callable[
     [ToolCall], "Awaitable[ToolCall | ToolResult | None] | ToolCall | ToolResult | None"
@@ -15,6 +16,8 @@ BeforeFunction: TypeAlias = Callable[
 AfterFunction: TypeAlias = Callable[
     [ToolCall, ToolResult], "Awaitable[ToolResult | None] | ToolResult | None"
 ]
+
+_MOST_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +27,26 @@ class Before:
     Args:
         function: Takes the call; returns another call, a result that stands for the tool's, or
             `None` to let the call be. What it changes is validated again.
+        max_bytes: How long the JSON of a result of its own may be; a processor puts in what holds
+            for the tool.
 
     Example:
         >>> audit = []
         >>> policy = Before(lambda call: audit.append(call.name))
     """
 
+    leaves_results: ClassVar[bool] = True
     function: BeforeFunction
+    max_bytes: int = _MOST_BYTES
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call as the function leaves it."""
         changed = self.function(call)
-        if inspect.isawaitable(changed):
+        if changed is not None and inspect.isawaitable(changed):
             changed = await changed
         if isinstance(changed, ToolResult):
-            return changed
+            # One that is looked at here need not be looked at around every call.
+            return sendable(changed, self.max_bytes, tool=call.name)
         return await run(changed or call)
 
 

@@ -33,8 +33,8 @@ class Limiter:
         self._numbers = itertools.count()
         self._preemptible: dict[int, Callable[[], None]] = {}
 
-    async def enter(self, priority: int) -> None:
-        """Takes a place, when there is one; critical calls take one in any case.
+    def enter_now(self, priority: int) -> bool:
+        """Takes a place if that needs no waiting; critical calls take one in any case.
 
         Args:
             priority: 1 (critical) to 5 (background).
@@ -42,10 +42,14 @@ class Limiter:
         if priority == _CRITICAL:
             if self.taken >= self.places and self._preemptible:
                 self._preemptible.popitem()[1]()
-            self.taken += 1
-            return
-        if self.taken < self.places and not self._waiting:
-            self.taken += 1
+        elif self.taken >= self.places or self._waiting:
+            return False
+        self.taken += 1
+        return True
+
+    async def enter(self, priority: int) -> None:
+        """Takes a place, when there is one."""
+        if self.enter_now(priority):
             return
         turn = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (priority, next(self._numbers), turn))
@@ -104,7 +108,8 @@ class Limit:
         if invocation.is_inside(self.limiter):
             return await run(call)
         while True:
-            await self.limiter.enter(self.priority)
+            if not self.limiter.enter_now(self.priority):
+                await self.limiter.enter(self.priority)
             places = invocation.places
             places.append(self)
             try:

@@ -7,8 +7,9 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.cutting import fits, fitting
+from leonidas_tools.cutting import fitting
 from leonidas_tools.errors import StoreError
+from leonidas_tools.invocation import current
 from leonidas_tools.metadata import Overflow
 from leonidas_tools.results import Results
 from leonidas_tools.speakable import speakable
@@ -50,7 +51,7 @@ class ResultBudget:
         body = result.result
         if result.speech is None and isinstance(body, str) and len(body) > _LONG_TEXT:
             result = replace(result, speech=speakable(body))
-        if body is None or fits(body, self.max_bytes):
+        if body is None or current().length_of(body) <= self.max_bytes:
             return result
         if self.overflow is Overflow.SPILL:
             handle = await self._kept(call, body)

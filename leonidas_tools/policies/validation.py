@@ -33,7 +33,7 @@ class Validation:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call with valid arguments only."""
         arguments = call.arguments
-        if self.presets:
+        if self.presets and not self.presets.keys() <= arguments.keys():
             arguments = {**self.presets, **arguments}
         try:
             valid = self.validator(arguments)

@@ -49,6 +49,8 @@ def values_at(arguments: Any, steps: Sequence[str]) -> list[Any]:
         >>> values_at({"files": [{"size": 1}, {"size": 2}]}, ("files", "*", "size"))
         [1, 2]
     """
+    if len(steps) == 1:  # as most paths are
+        return list(_inside(arguments, steps[0]))
     found = [arguments]
     for step in steps:
         found = [inner for value in found for inner in _inside(value, step)]
@@ -56,7 +58,7 @@ def values_at(arguments: Any, steps: Sequence[str]) -> list[Any]:
 
 
 def _inside(value: Any, step: str) -> Sequence[Any]:
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         if step in value:
             return (value[step],)
         return tuple(value.values()) if step == _ANY else ()

@@ -97,11 +97,12 @@ class ToolRules:
         rules: Its rules, in order.
     """
 
-    __slots__ = ("_rules", "subject")
+    __slots__ = ("_in_mode", "_rules", "subject")
 
     def __init__(self, subject: Subject, rules: Sequence[Rule]) -> None:
         self.subject = subject
         self._rules = tuple(rules)
+        self._in_mode: dict[Mode, Sequence[Rule]] = {}
 
     def __iter__(self) -> Any:
         return iter(self._rules)
@@ -113,9 +114,9 @@ class ToolRules:
             about: What is known of it.
             more: Rules of the session.
         """
-        rules = self.with_more(more) if more else self._rules
+        rules = self._holding(about.mode, more)
         for rule in rules:
-            if rule.lifts is not None or self.why_not(rule, about) is not None:
+            if rule.lifts is not None or _unmet(rule, about) is not None:
                 continue
             if rule.decide is Decide.ASK and self._is_lifted(rule, rules, about):
                 return Verdict(decide=Decide.AUDIT, rule=rule, lifted=True)
@@ -124,9 +125,17 @@ class ToolRules:
 
     def _is_lifted(self, asking: Rule, rules: Sequence[Rule], about: Circumstances) -> bool:
         """Whether the question of a rule was answered in advance."""
-        return any(
-            rule.lifts == asking.name and self.why_not(rule, about) is None for rule in rules
-        )
+        return any(rule.lifts == asking.name and _unmet(rule, about) is None for rule in rules)
+
+    def _holding(self, mode: Mode, more: Sequence[Rule] = ()) -> Sequence[Rule]:
+        """The rules that hold in a mode; found out once, since a mode lasts for many calls."""
+        if more:
+            return [rule for rule in self.with_more(more) if rule.holds_in(mode, self.subject)]
+        rules = self._in_mode.get(mode)
+        if rules is None:
+            rules = tuple(rule for rule in self._rules if rule.holds_in(mode, self.subject))
+            self._in_mode[mode] = rules
+        return rules
 
     def with_more(self, more: Sequence[Rule]) -> Sequence[Rule]:
         """The rules and those of a session, the strongest first."""
@@ -140,24 +149,16 @@ class ToolRules:
         """Why a rule says nothing of a call; `None` where it does say something."""
         if not rule.holds_in(about.mode, self.subject):
             return f"not in mode {about.mode.value!r}"
-        if rule.users and about.user not in rule.users:
-            return f"not for the user {about.user!r}"
-        for path, condition in rule.when.items():
-            if not _is_met(rule, condition.holds, values_at(about.arguments, steps_of(path))):
-                return f"not with this {path!r}"
-        return None
+        return _unmet(rule, about)
 
     def acts_in(self, mode: Mode) -> bool:
         """Whether any call may meet with anything but being allowed, in a mode."""
-        return any(
-            rule.decide is not Decide.ALLOW and rule.holds_in(mode, self.subject)
-            for rule in self._rules
-        )
+        return any(rule.decide is not Decide.ALLOW for rule in self._holding(mode))
 
     def always_denies(self, mode: Mode) -> bool:
         """Whether every call is denied, in a mode."""
-        for rule in self._rules:
-            if rule.lifts is None and rule.holds_in(mode, self.subject):
+        for rule in self._holding(mode):
+            if rule.lifts is None:
                 if rule.decide is not Decide.DENY:
                     return False
                 if rule.is_global:
@@ -170,8 +171,8 @@ class ToolRules:
         return any(self._asks_in(mode) for mode in Mode)
 
     def _asks_in(self, mode: Mode) -> bool:
-        for rule in self._rules:
-            if rule.lifts is None and rule.holds_in(mode, self.subject):
+        for rule in self._holding(mode):
+            if rule.lifts is None:
                 if rule.decide is Decide.ASK:
                     return True
                 if rule.is_global:
@@ -186,6 +187,17 @@ def in_order(rules: Iterable[Rule]) -> list[Rule]:
 
 def _strength(rule: Rule) -> tuple[int, int, int]:
     return rule.strength
+
+
+def _unmet(rule: Rule, about: Circumstances) -> str | None:
+    """Why a rule that holds in the mode says nothing of a call; `None` where it says something."""
+    if rule.users and about.user not in rule.users:
+        return f"not for the user {about.user!r}"
+    arguments = about.arguments
+    for path, condition in rule.when.items():
+        if not _is_met(rule, condition.holds, values_at(arguments, steps_of(path))):
+            return f"not with this {path!r}"
+    return None
 
 
 def _is_met(rule: Rule, holds: Any, values: Sequence[Any]) -> bool:

@@ -87,6 +87,9 @@ class DurableStart:
         refuses: Whether a call is refused that cannot be kept.
     """
 
+    leaves_results = True
+    """What the tool has answered is handed on as it is; what it answers itself can be sent."""
+
     def __init__(self, store: Begins, *, refuses: bool = False) -> None:
         self._store = store
         self._refuses = refuses

@@ -71,6 +71,8 @@ class KeptSessions:
 
     sets_session_policy = True
     """What a session may do may only be known once its first call has come here."""
+    leaves_results = True
+    """What the tool has answered is handed on as it is, and can be sent."""
 
     def __init__(self, store: Store, writer: Writer) -> None:
         self._store = store

@@ -25,7 +25,7 @@ from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls import Media
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
-from leonidas_tools.policies.cache import ResultCache, _Entry
+from leonidas_tools.policies.result_cache import KeptResult, ResultCache
 from leonidas_tools.rules.rule import Decide, Rule, Tier
 from tests.policies.clock import in_no_time
 from tests.policies.runs import Stage, Told, begin, ended, settled, tools_of
@@ -437,8 +437,8 @@ async def test_what_was_forgotten_meanwhile_is_not_kept_nor_shared_any_more() ->
 # --- bounds -----------------------------------------------------------------------------------
 
 
-def entry(size: int) -> _Entry:
-    return _Entry(arguments={}, result=ToolResult(), body=None, size=size, at=0)
+def entry(size: int) -> KeptResult:
+    return KeptResult(arguments={}, result=ToolResult(), body=None, size=size, at=0)
 
 
 @given(
@@ -466,7 +466,7 @@ def test_it_never_holds_more_than_it_may(
         assert held["bytes"] <= most_bytes
         assert held["entries"] == len(used)
     while used:  # those longest unused go first
-        gone, _ = cache._entries.popitem()
+        gone, _ = cache._entries.popitem(last=False)
         assert gone == ("tool", None, str(used.pop(0)))
 
 

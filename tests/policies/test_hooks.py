@@ -103,11 +103,16 @@ async def test_a_function_after_a_call_sees_the_result_and_may_replace_it(kind: 
     assert seen == [("order", "ok"), ("order", "failed"), ("order", "invalid_argument")]
 
 
-async def test_what_it_replaces_the_result_with_is_made_plain_and_bounded() -> None:
-    bench = Order().bench(
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Before(lambda _: ToolResult(result={"x" * 1000, 7})),
         After(lambda _, result: replace(result, result={"x" * 1000, result.result})),
-        policies={"max_result_bytes": 200},
-    )
+    ],
+    ids=["before", "after"],
+)
+async def test_what_it_replaces_the_result_with_is_made_plain_and_bounded(policy: Any) -> None:
+    bench = Order().bench(policy, policies={"max_result_bytes": 200})
     result = await bench.run("order", n=7)
     assert result.message == "The result was cut: it is longer than 200 bytes."
     assert len(str(result.result)) < 300
