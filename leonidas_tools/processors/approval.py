@@ -21,6 +21,11 @@ class VoiceApproval:
     While anything may be asked about, the tool `confirm_action` is registered, and while a server
     may want to know something, `answer_question`.
 
+    No server says in advance whether it will ask, so any of them may whose settings let it
+    (`elicitation`). Once it has asked it is too late for some models: one that takes no other tools
+    in mid-session gets them with another connection, which may know nothing of the question. So the
+    two are there from the start, for 1,500 characters of declarations, and stay.
+
     Args:
         registry: Where the tools are registered.
         settings: Whose rules may ask.

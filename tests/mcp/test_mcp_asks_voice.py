@@ -29,6 +29,19 @@ async def test_by_voice_the_model_asks_and_the_answer_lets_the_call_go_on(lab):
     assert (again.status, again.reason_code) == ("denied", "approval_used")
 
 
+async def test_what_is_declared_before_a_server_asks_is_enough_to_answer_it(lab):
+    bench, changes = await lab(), []
+    (declared,) = bench.tools.declarations()
+    names = {function.name for function in declared.function_declarations}
+    assert {"answer_question", "confirm_action"} <= names
+    bench.tools.on_declarations_change(lambda: changes.append("changed"))
+    question = (await bench.call("order", what="x")).result["question_id"]
+    bench.hear("Large.")
+    told = {"question_id": question, "answers": {"size": "L"}}
+    assert (await bench.call("answer_question", **told)).status == "ok"
+    assert ((declared,), changes) == ((*bench.tools.declarations(),), [])
+
+
 async def test_an_answer_counts_only_if_the_user_has_spoken_since(lab):
     bench = await lab()
     bench.hear("Large, please.")
