@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import httpx2
 from mcp.client.client import Client
+from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import token_file
@@ -58,7 +59,8 @@ async def log_in(
                 Client(server.streams(), cache=None) as client,
             ):
                 if client.server_capabilities.tools is not None:
-                    await client.list_tools()
+                    with contextlib.suppress(ValidationError):  # a wrong listing needs a login, too
+                        await client.list_tools()
     except Exception as error:  # noqa: BLE001 - whatever it is, there is no login, and it is said why
         what = placed(redact(reason_of(error)), settings.url)
         raise ConfigurationError(f"No login to the MCP server {name!r}: {what}") from None

@@ -88,7 +88,7 @@ async def test_cancelling_a_call_cancels_its_task(server, tool):
 async def test_a_task_that_never_ends_is_given_up_in_time(chain, settings):
     tools = await chain({**settings, "tools": {"endless": {"timeout": 0.5}}})
     result = await call(tools, "endless")
-    assert result.status in {ResultStatus.TIMEOUT, ResultStatus.UNKNOWN_OUTCOME}
+    assert result.status is ResultStatus.UNKNOWN_OUTCOME
     told = await call(tools, "cancellations")
     assert json.loads(told.result) == ["endless"]
 

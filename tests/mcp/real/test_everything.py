@@ -39,3 +39,18 @@ async def test_a_session_the_server_has_forgotten_is_opened_anew(listening, serv
     await server.down()
     await server.back()
     assert (await server.call("echo", message="hi")).result == "Echo: hi"
+
+
+async def test_a_task_that_the_server_has_forgotten_is_not_begun_anew(listening, serve):
+    process, port = await listening("streamableHttp")
+    server = await serve({"url": f"http://127.0.0.1:{port}/mcp"}).ready()
+    research = await server.begun("simulate-research-query", topic="Roses")
+    process.kill()
+    await process.wait()
+    await listening("streamableHttp", port)
+    with pytest.raises(ToolError) as forgotten:
+        await research
+    assert (forgotten.value.status, forgotten.value.retryable) == ("unknown_outcome", False)
+    assert forgotten.value.reason_code == "mcp_task_lost"
+    await server.back()
+    assert (await server.call("echo", message="hi")).result == "Echo: hi"
