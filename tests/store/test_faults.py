@@ -6,7 +6,6 @@ import logging
 import os
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import asyncpg
@@ -21,16 +20,18 @@ from leonidas_tools.store.backlog import Backlog
 from leonidas_tools.store.database import Database
 from leonidas_tools.store.tables import executions
 from leonidas_tools.store.writer import Writer
+from tests.mcp.forking import fork_command
 
 from .conftest import locked, until
 
 CHILD = Path(__file__).parent / "child.py"
+pytestmark = pytest.mark.usefixtures("forking")
 
 
 def start(mode, where, count):
-    command = [sys.executable, str(CHILD), mode, str(where), str(count)]
-    environment = {**os.environ, "PYTHONPATH": str(CHILD.parents[2])}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        fork_command(CHILD, mode, where, count), stdout=subprocess.PIPE, text=True
+    )
 
 
 def numbers(lines, word):
