@@ -35,7 +35,7 @@ def forget(server: str) -> None:
     Args:
         server: The server's name.
     """
-    for file in (data_directory() / "mcp").glob(f"{_stem(server)}.*.json"):
+    for file in (data_directory() / "mcp").glob(f"{_stem(server)}.*"):
         file.unlink(missing_ok=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +91,12 @@ class Report:
             pin = self.changed[name]
             logger.warning(
                 "MCP server %r: the tool %r has changed since it was first used (%s)%s; "
-                "'leonidas mcp trust %s' shows how",
+                "`leonidas mcp trust %s` shows how",
                 server,
                 name,
                 ", ".join(fields_of(pin)),
                 ", and is not run" if self.denies else "",
-                server,
+                shlex.quote(server),
             )
         if self.new:
             names = ", ".join(map(repr, self.new))

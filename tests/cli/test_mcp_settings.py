@@ -106,6 +106,7 @@ def test_a_server_is_removed_with_all_that_was_kept_of_it(run, settings):
         for name in ("new", "new-2")
     }
     kept["new"][0].parent.mkdir(parents=True)
+    kept["new"] += [file.with_name(f"{file.name}.lock") for file in kept["new"]]
     for file in [*kept["new"], *kept["new-2"]]:
         file.write_text("{}")
     assert run("remove", "new").exit_code == 0

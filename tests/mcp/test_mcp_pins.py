@@ -166,7 +166,7 @@ async def test_a_tool_that_has_changed_is_declared_as_it_was_and_denied(bench, c
     assert (quarantined["tool"], quarantined["changed"]) == ("send", ["description", "effect"])
     assert f"+{EVIL}" in quarantined["diff"].splitlines()
     (warning,) = (r.getMessage() for r in caplog.records if "has changed" in r.getMessage())
-    assert "leonidas mcp trust mail" in warning
+    assert "`leonidas mcp trust mail`" in warning
 
 
 async def test_a_tool_that_changes_while_a_session_runs_is_denied(bench):

@@ -122,5 +122,5 @@ def _trust(server: str, pins: "Pins", shown: dict[str, str]) -> None:
     if others := ", ".join(repr(name) for name in shown if name not in trusted):
         raise ConfigurationError(
             f"{others} of {server!r}: what was shown is not what waits by now; look again: "
-            f"`leonidas mcp trust {server}`"
+            f"`leonidas mcp trust {shlex.quote(server)}`"
         )

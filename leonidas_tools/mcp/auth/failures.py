@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -28,7 +29,7 @@ class LoginNeededError(LoginError):
     """Raised where a person has to log in, and none is asked now."""
 
     def __init__(self, server: str) -> None:
-        super().__init__(f"needs a login: run `leonidas mcp login {server}`")
+        super().__init__(f"needs a login: run `leonidas mcp login {shlex.quote(server)}`")
 
 
 def reason(error: OAuthFlowError | ValidationError) -> str:
@@ -37,6 +38,8 @@ def reason(error: OAuthFlowError | ValidationError) -> str:
     Example:
         >>> reason(LoginNeededError("notes"))
         'needs a login: run `leonidas mcp login notes`'
+        >>> reason(LoginNeededError("my notes"))
+        "needs a login: run `leonidas mcp login 'my notes'`"
     """
     if isinstance(error, LoginError):
         return str(error)

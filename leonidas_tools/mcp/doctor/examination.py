@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -147,7 +148,7 @@ class _Patient:
                     step="tools",
                     outcome="note" if runs else "failed",
                     message=f"{name!r} {change}, and is not run",
-                    hint=f"see how: `leonidas mcp trust {self._name}`",
+                    hint=f"see how: `leonidas mcp trust {shlex.quote(self._name)}`",
                 )
             )
         return None if changes and not runs else runs
