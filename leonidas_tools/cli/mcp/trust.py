@@ -49,7 +49,7 @@ def trust(
     if fingerprint is not None:
         _trust(name, pins, {named[0]: fingerprint})
         return
-    asks = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    asks = not as_json and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
     _show(name, waiting, as_json=as_json, asks=asks)
     if not waiting:
         return
