@@ -142,9 +142,8 @@ class Compiler:
             replace(policy, max_bytes=max_bytes) if type(policy) is Before else policy
             for policy in self.policies
         ]
-        if all(getattr(policy, "leaves_results", False) for policy in own):
-            return own
-        return [partial(_sent, max_bytes=max_bytes), *own]
+        looks = not all(_leaves_results(policy) for policy in own)
+        return [partial(_sent, max_bytes=max_bytes), *own] if looks else own
 
     def _inner(self, tool: AnyTool, settings: ToolConfiguration) -> Run:
         """What a tool keeps also when it stands in for another."""
@@ -275,6 +274,11 @@ class Compiler:
         if tool is None or quarantined(tool) is not None:
             return False
         return refused(tool, self.settings.for_tool(name, tool.origin)) is None
+
+
+def _leaves_results(policy: Policy) -> bool:
+    """Whether it says so itself: what is derived from `Before` may return anything."""
+    return type(policy) is Before or getattr(policy, "leaves_results", False) is True
 
 
 async def _sent(call: ToolCall, run: Run, *, max_bytes: int) -> ToolResult:

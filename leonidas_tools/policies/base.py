@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import MethodType
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ def compose(policies: Sequence[Policy], run: Run) -> Run:
 
 def _around(policy: Policy, run: Run) -> Run:
     # A bound method in a closure: an object that is called through `partial` takes twice as long.
-    bound = policy.__call__
-    around: Policy = bound if inspect.ismethod(bound) else policy
+    own = inspect.getattr_static(type(policy), "__call__")
+    around: Policy = MethodType(own, policy) if inspect.isfunction(own) else policy
 
     def call_in(call: ToolCall) -> Awaitable[ToolResult]:
-        return around(call, run)
+        return around(call, run=run)
 
     return call_in

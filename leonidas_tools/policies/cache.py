@@ -70,8 +70,12 @@ class Cache:
 
     async def _shared(self, key: Key, call: ToolCall) -> ToolResult | None:
         """The result of the same call under way; `None` where this one is to be made."""
-        # A call that another makes does not wait: it could wait for what its maker holds.
-        while current().outer is None and (flight := self.cache.flight(key)) is not None:
+        # A call that another makes does not wait, nor one that others may wait for, as when it
+        # stands in for another tool: each could wait for the other.
+        waiting = current()
+        if waiting.outer is not None or self.cache.is_waited_for(waiting):
+            return None
+        while (flight := self.cache.flight(key)) is not None:
             result = await flight.result()
             # Else its maker was stopped, or it was meant for another session.
             if result is not None and result.status not in _NOT_OF_THE_TOOL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.sendable import sendable
@@ -35,7 +35,6 @@ class Before:
         >>> policy = Before(lambda call: audit.append(call.name))
     """
 
-    leaves_results: ClassVar[bool] = True
     function: BeforeFunction
     max_bytes: int = _MOST_BYTES
 

@@ -136,8 +136,13 @@ class ResultCache:
             self._bytes -= entry.size
 
     def flight(self, key: Key) -> Flight | None:
-        """The call under way for this key."""
-        return self._flights.get(key)
+        """The call under way for this key; one that was left behind may never end."""
+        flight = self._flights.get(key)
+        return None if flight is None or flight.maker.ended else flight
+
+    def is_waited_for(self, invocation: Invocation) -> bool:
+        """Whether others may wait for what it runs."""
+        return any(flight.maker is invocation for flight in self._flights.values())
 
     def begin(self, key: Key, call: ToolCall) -> Flight:
         """The call that others who make it meanwhile can wait for."""
@@ -161,11 +166,11 @@ class Flight:
         maker: Who runs it.
     """
 
-    __slots__ = ("_ended", "_maker", "_waiting", "arguments")
+    __slots__ = ("_ended", "_waiting", "arguments", "maker")
 
     def __init__(self, arguments: Mapping[str, Any], maker: Invocation) -> None:
         self.arguments = arguments
-        self._maker = maker
+        self.maker = maker
         self._ended: asyncio.Future[ToolResult | None] | None = None
         self._waiting: list[Invocation] = []
 
@@ -173,7 +178,7 @@ class Flight:
         """How it ends, for who waits for it; `None` where its maker was stopped."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
-            self._maker.sinks = (*self._maker.sinks, self._tell)
+            self.maker.sinks = (*self.maker.sinks, self._tell)
         waiting = current()
         self._waiting.append(waiting)
         try:
@@ -182,15 +187,18 @@ class Flight:
             self._waiting.remove(waiting)
 
     def land(self, result: ToolResult | None) -> None:
-        """Gives the result to all who wait."""
-        if self._ended is not None:
-            self._ended.set_result(result)
+        """Gives a copy of the result to all who wait: its maker may change its own."""
+        if self._ended is not None and not self._ended.done():
+            own = None if result is None else replace(result, result=snapshot(result.result))
+            self._ended.set_result(own)
 
     def _tell(self, event: ToolEvent) -> None:
-        """What happens on the way happens to all who wait."""
-        if not event.ends_call:
-            for invocation in self._waiting:
-                invocation.emit(event.kind, **event.data)
+        """What happens on the way happens to all who wait, and that its maker is left behind."""
+        if event.ends_call:
+            self.land(event.result)
+            return
+        for invocation in self._waiting:
+            invocation.emit(event.kind, **event.data)
 
 
 def _counted(counts: Mapping[str, int]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from leonidas_tools import (
     AdvancedToolProcessor,
     Tool,
+    ToolCall,
     ToolContext,
     ToolResult,
     ToolSession,
@@ -22,9 +24,10 @@ from leonidas_tools import (
     tool_request,
 )
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.calls import Media
+from leonidas_tools.calls import Media, Run
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
+from leonidas_tools.policies.hooks import After
 from leonidas_tools.policies.result_cache import KeptResult, ResultCache
 from leonidas_tools.rules.rule import Decide, Rule, Tier
 from tests.policies.clock import in_no_time
@@ -325,6 +328,83 @@ async def test_a_call_made_by_a_tool_waits_for_no_other() -> None:
     await settled()
     go_on.set()
     assert await ended(writing, stranger) == ["here1", "here2"]
+
+
+async def test_tools_that_stand_in_for_each_other_do_not_wait_for_each_other() -> None:
+    stage = Stage()
+
+    def failing(name: str, fallback: str) -> Tool[..., Any]:
+        async def read() -> None:
+            await stage.play(name)
+            raise RetryableError("It is down.")
+
+        options = {"effect": "read", "cache_seconds": 60, "retry_attempts": 0}
+        return Tool(read, name=name, fallback_tools=[fallback], **options)
+
+    tools = tools_of(failing("left", "right"), failing("right", "left"))
+    calls = [begin(tools, "left"), begin(tools, "right")]
+    await stage.until_on("left", "right")
+    stage.let_go("left", "right")
+    assert await ended(*calls) == [None, None]
+    assert sorted(stage.came) == ["left", "left", "right", "right"]
+
+
+async def test_a_policy_that_makes_a_call_twice_at_once_waits_for_no_call_of_its_own() -> None:
+    async def twice(call: ToolCall, run: Run) -> ToolResult:
+        one, _ = await asyncio.gather(run(call), run(call))
+        return one
+
+    runs = itertools.count()
+
+    async def read() -> str:
+        if next(runs) < 2:
+            raise RetryableError("Not yet.")
+        return "read"
+
+    tool = Tool(read, effect="read", cache_seconds=60)
+    tools = AdvancedToolProcessor(tools=[tool], policies=[twice], builtin_tools=False)
+    Told(tools)
+    assert await ended(begin(tools, "read")) == ["read"]
+
+
+async def test_what_one_does_to_a_result_is_not_done_to_that_of_who_waited() -> None:
+    stage = Stage()
+
+    async def read() -> list[str]:
+        return [await stage.play("read")]
+
+    def add(_: ToolCall, result: ToolResult) -> None:
+        result.result.append("seen")
+
+    tool = Tool(read, effect="read", cache_seconds=60)
+    tools = AdvancedToolProcessor(tools=[tool], policies=[After(add)], builtin_tools=False)
+    calls = [begin(tools, "read") for _ in range(3)]
+    await stage.until_on("read")
+    stage.let_go("read")
+    assert await ended(*calls) == [["read", "seen"]] * 3
+
+
+async def test_nobody_waits_for_a_call_that_was_left_behind() -> None:
+    goes_on = asyncio.Event()
+    runs = itertools.count()
+
+    async def read() -> str:
+        while next(runs) == 0:
+            while not goes_on.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await goes_on.wait()
+        return "read"
+
+    options = {"effect": "read", "cache_seconds": 60, "retry_attempts": 0, "timeout_seconds": 0.1}
+    tools = tools_of(Tool(read, **options))
+    try:
+        async with asyncio.timeout(30):
+            left_behind = await asyncio.gather(begin(tools, "read"), begin(tools, "read"))
+            assert [result.status for result in left_behind] == ["timeout", "timeout"]
+            assert (await tools.execute("read")).result == "read"
+    finally:
+        goes_on.set()
+        await settled()
 
 
 async def test_what_a_session_may_not_run_it_does_not_get_from_another_either() -> None:

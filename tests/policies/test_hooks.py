@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -213,3 +215,42 @@ async def test_a_call_is_cancelled_while_a_hook_waits() -> None:
 def test_what_is_no_policy_is_refused_before_any_call():
     with pytest.raises(TypeError, match="1 is not a policy"):
         AdvancedToolProcessor(policies=[1])
+
+
+class Stamped(Before):
+    """A policy derived from one that leaves results as they are."""
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        result = await Before.__call__(self, call, run)
+        return replace(result, result={"x" * 1000, result.result})
+
+
+async def test_what_is_derived_from_such_a_policy_may_return_anything() -> None:
+    for policy in (
+        Stamped(lambda _: None),
+        AsyncMock(return_value=ToolResult(result={"x" * 1000})),
+    ):
+        result = await Order().bench(policy, policies={"max_result_bytes": 200}).run("order", n=7)
+        assert isinstance(result.result, list)
+        assert len(str(result.result)) < 300
+
+
+class Odd:
+    """Policies that are called in unusual ways."""
+
+    class KeywordOnly:
+        async def __call__(self, call: ToolCall, *, run: Run) -> ToolResult:
+            return await run(call)
+
+    class Static:
+        @staticmethod
+        async def __call__(call: ToolCall, run: Run) -> ToolResult:
+            return await run(call)
+
+    async def bound(self, call: ToolCall, run: Run) -> ToolResult:
+        return await run(call)
+
+
+async def test_a_policy_is_called_as_python_calls_it() -> None:
+    around = [Odd.KeywordOnly(), Odd.Static(), Odd().bound, partial(Odd.bound, None)]
+    assert (await Order().bench(*around).run("order", n=7)).result == 7
