@@ -166,7 +166,9 @@ class Connection:
         Args:
             call: What is called.
         """
-        return ToolTask(self._name, call) if call.tool in self._as_tasks else None
+        if call.tool not in self._as_tasks:
+            return None
+        return ToolTask(self._name, call, self._redact)
 
     async def call(
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None = None

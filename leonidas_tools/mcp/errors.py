@@ -94,13 +94,13 @@ def task_lost(name: str, tool: str, why: str, *, once: bool) -> ToolError:
     return ToolError(f"{lost}.", status="unavailable", retryable=True, reason_code="mcp_task_lost")
 
 
-def task_cancelled(name: str, tool: str, why: str | None, *, once: bool) -> ToolError:
+def task_cancelled(name: str, tool: str, why: str, *, once: bool) -> ToolError:
     """The server has cancelled the task as which it ran a call.
 
     Args:
         name: The server's name.
         tool: The tool's name.
-        why: What the server says.
+        why: What the server says, if anything.
         once: Whether the call may change what must not change twice.
     """
     said = f"The MCP server {name!r} has cancelled the call of {tool!r}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import mcp_types
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
+from pydantic import FiniteFloat, ValidationError
 
 from leonidas_tools.mcp import errors
 from leonidas_tools.mcp.asks.calls import runs_as
@@ -22,7 +22,7 @@ from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
 from leonidas_tools.mcp.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from mcp.client.client import Client
 
@@ -58,10 +58,19 @@ def called_as_tasks(
     )
 
 
+class TaskState(mcp_types.Result):
+    """How far a task is, of all that a server says about it."""
+
+    task_id: str
+    status: mcp_types.TaskStatus
+    status_message: str | None = None
+    poll_interval: FiniteFloat | None = None
+
+
 class _Begun(mcp_types.CallToolResult):
     """What a call is answered with: the result, or the task that will have it."""
 
-    task: mcp_types.Task | None = None
+    task: TaskState | None = None
 
 
 class TaskReports:
@@ -104,13 +113,15 @@ class ToolTask:
     Args:
         server: The server's name.
         call: What is called.
+        redact: Takes secrets out of what the server says.
     """
 
-    def __init__(self, server: str, call: ServerCall) -> None:
+    def __init__(self, server: str, call: ServerCall, redact: Callable[[str], str]) -> None:
         self.id: str | None = None
         """What the server calls it, once it has begun: it then runs whether we listen or not."""
         self._server = server
         self._call = call
+        self._redact = redact
         self._token = f"task-{secrets.token_hex(8)}"
         self._said: str | None = None
 
@@ -140,7 +151,7 @@ class ToolTask:
         return result
 
     async def _result(self, client: Client, on_progress: OnProgress) -> mcp_types.CallToolResult:
-        state: mcp_types.Task | None = None
+        state: TaskState | None = None
         if self.id is None:
             begun = await self._begin(client)
             if begun.task is None:  # some answer at once all the same
@@ -183,24 +194,23 @@ class ToolTask:
             self.id = begun.task.task_id
         return begun
 
-    async def _state(self, client: Client) -> mcp_types.Task:
+    async def _state(self, client: Client) -> TaskState:
         params = mcp_types.GetTaskRequestParams(task_id=str(self.id))
         try:
             return await client.session.send_request(
-                mcp_types.GetTaskRequest(params=params), mcp_types.GetTaskResult
+                mcp_types.GetTaskRequest(params=params), TaskState
             )
         except MCPError as error:
             if error.code in _UNANSWERED:
                 raise
             raise errors.task_lost(
-                self._server, self._call.tool, error.message, once=self._call.once
+                self._server, self._call.tool, self._redact(error.message), once=self._call.once
             ) from error
 
-    async def _ended(self, asking: _Asking, state: mcp_types.Task) -> mcp_types.CallToolResult:
+    async def _ended(self, asking: _Asking, state: TaskState) -> mcp_types.CallToolResult:
         if state.status == "cancelled":
-            raise errors.task_cancelled(
-                self._server, self._call.tool, state.status_message, once=self._call.once
-            )
+            why = self._redact(state.status_message or "")
+            raise errors.task_cancelled(self._server, self._call.tool, why, once=self._call.once)
         try:
             result = await asking.result()
         except MCPError as error:
@@ -211,7 +221,7 @@ class ToolTask:
         failed = state.status == "failed"
         return result.model_copy(update={"is_error": True}) if failed else result
 
-    async def _tell(self, state: mcp_types.Task, on_progress: OnProgress) -> None:
+    async def _tell(self, state: TaskState, on_progress: OnProgress) -> None:
         said, self._said = self._said, state.status_message
         if state.status not in _ENDED and state.status_message not in (None, said):
             await on_progress(None, None, state.status_message)
@@ -225,7 +235,7 @@ class ToolTask:
         with contextlib.suppress(MCPError, ValidationError, TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
                 await client.session.send_request(
-                    mcp_types.CancelTaskRequest(params=params), mcp_types.CancelTaskResult
+                    mcp_types.CancelTaskRequest(params=params), mcp_types.EmptyResult
                 )
 
 
@@ -241,7 +251,7 @@ class _Asking:
         self._client = client
         self._request: asyncio.Task[mcp_types.CallToolResult] | None = None
 
-    async def wait(self, state: mcp_types.Task) -> mcp_types.CallToolResult | None:
+    async def wait(self, state: TaskState) -> mcp_types.CallToolResult | None:
         """Waits as long as the server wishes to be left alone; gives the result if it has come."""
         wished = _POLL_SECONDS if state.poll_interval is None else state.poll_interval / 1000
         seconds = min(max(wished, _LEAST_POLL_SECONDS), _MOST_POLL_SECONDS)
@@ -273,4 +283,10 @@ class _Asking:
             self._request = asyncio.create_task(
                 self._client.session.send_request(request, mcp_types.CallToolResult)
             )
+            self._request.add_done_callback(_taken)  # what is asked early may be wanted no more
         return self._request
+
+
+def _taken(request: asyncio.Task[mcp_types.CallToolResult]) -> None:
+    if not request.cancelled():
+        request.exception()

@@ -40,6 +40,18 @@ async def test_some_answer_at_once(server):
     assert (await server.call("direct")).result == "at once"
 
 
+async def test_of_a_task_no_more_need_be_said_than_how_far_it_is(server):
+    assert (await server.call("terse")).result == "done after 3 steps"
+
+
+async def test_why_a_task_was_cancelled_tells_no_secrets(serve, settings):
+    server = await serve({**settings, "env": {"PRINTER_KEY": "hunter2hunter2"}}).ready()
+    with pytest.raises(ToolError) as cancelled:
+        await server.call("leaks")
+    assert cancelled.value.reason_code == "mcp_task_cancelled"
+    assert "hunter2" not in cancelled.value.message
+
+
 FAILURES = {
     "fail": ("failed", "mcp_error", "Out of ink."),
     "cancelled": ("unknown_outcome", "mcp_task_cancelled", "Out of paper"),

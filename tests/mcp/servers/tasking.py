@@ -31,6 +31,8 @@ TOOLS = (
     "die_reading",
     "direct",
     "reports",
+    "terse",
+    "leaks",
     "slow_to_begin",
 )
 waiting = []
@@ -76,6 +78,8 @@ def begin(request, params):
 
 
 def shown(task, said=None):
+    if task["tool"] == "terse":
+        return {"taskId": task["id"], "status": task["status"]}
     said = {} if said is None else {"statusMessage": said}
     return {"taskId": task["id"], "status": task["status"], "pollInterval": 50, **AT, **said}
 
@@ -93,9 +97,9 @@ def step(task):
         return {**shown(task), "status": "dancing"}
     if tool in {"ask", "refuses_early"} and task["status"] == "working":
         task["status"] = "input_required"
-    elif tool == "cancelled":
+    elif tool in {"cancelled", "leaks"}:
         task["status"] = "cancelled"
-        return shown(task, "Out of paper.")
+        return shown(task, "Out of paper." if tool == "cancelled" else os.environ["PRINTER_KEY"])
     elif tool.startswith("fail") and task["steps"] == 2:
         task["status"] = "failed"
         return shown(task, "Out of ink.")
