@@ -178,3 +178,28 @@ asyncio.run(main())
     await process.communicate()
     async with asyncio.timeout(SECONDS), PrivateFile(file).turn(10 * SECONDS):
         pass
+
+
+async def test_a_process_that_was_forked_meanwhile_holds_nobody():
+    program = """
+import os, pathlib, sys
+from leonidas_tools.mcp.private_file import PrivateFile
+
+file = PrivateFile(pathlib.Path(sys.argv[1]))
+read, write = os.pipe()
+with file.locked():
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)  # lives as long as its parent
+        os._exit(0)
+with file.locked():
+    print("again", flush=True)
+os.close(write)
+os.waitpid(child, 0)
+"""
+    command = [sys.executable, "-c", program, str(data_file("lab", "tokens"))]
+    run = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, timeout=SECONDS, check=True
+    )
+    assert run.stdout == b"again\n"
