@@ -102,7 +102,7 @@ async def test_any_sound_of_a_server_says_that_it_lives():
         asked.set()
         await asyncio.Event().wait()
 
-    health = Health(ask, every_seconds=0.01, limit_seconds=2)
+    health = Health(ask, every_seconds=0.01, limit_seconds=0.1)
     watching = asyncio.create_task(health.silence())
     for _ in range(3):
         asked.clear()

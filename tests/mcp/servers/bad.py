@@ -41,7 +41,7 @@ def hang(wire=None, number=None, token=None):
 
 
 def slow(wire, number, token):
-    time.sleep(5)
+    time.sleep(3)  # longer than the two seconds in which such a server has to answer
     wire.send(message(number, result=result()))
 
 
