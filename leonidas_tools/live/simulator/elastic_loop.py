@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import time
 from concurrent.futures import Future
 from typing import Final
 
 # Where no timer tells how far to run, what others are about to send comes first.
 _PATIENCE_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 0.001
+# Whoever is busy for longer is blocked, maybe until time has passed.
+_LONGEST_BUSY_SECONDS: Final = 10.0
 
 
 class _LentTime:
@@ -57,6 +60,7 @@ class _ElasticSelector(selectors.DefaultSelector):
         self._peers: list[_ElasticSelector] = []
         self._lent = lent
         self._waits = False
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
@@ -65,7 +69,10 @@ class _ElasticSelector(selectors.DefaultSelector):
         events = super().select(patience)
         self._waits = True
         try:
+            until = time.monotonic() + _LONGEST_BUSY_SECONDS
             while not events and self._lent.any and any(peer.is_busy for peer in self._peers):
+                if time.monotonic() > until:
+                    break
                 events = super().select(_LOOK_SECONDS)
             if events or self._lent.pass_over(timeout):
                 return events
@@ -80,8 +87,10 @@ class _ElasticSelector(selectors.DefaultSelector):
     @property
     def is_busy(self) -> bool:
         """Whether its loop does something, or is about to; asked in another thread."""
+        if self.loop is None or not self.loop.is_running():
+            return False
         if not self._waits:
-            return not self.closed
+            return True
         try:
             with selectors.DefaultSelector() as looking:
                 looking.register(self, selectors.EVENT_READ)
@@ -119,6 +128,7 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
         self._lent = _LentTime()
         self._waiting = _ElasticSelector(self._lent)
         super().__init__(self._waiting)
+        self._waiting.loop = self
 
     def time(self) -> float:
         """The loop's time, in seconds: real time and what it was advanced by."""

@@ -18,6 +18,7 @@ from leonidas_tools.live.simulator import (
     Scenario,
     TurnComplete,
     WaitForClose,
+    elastic_loop,
 )
 
 
@@ -158,6 +159,33 @@ def test_a_peer_that_is_busy_does_not_look_like_one_that_is_silent():
         await ended.wait()
 
     run(main())
+
+
+@pytest.mark.parametrize("waits", ["between runs", "in its loop"])
+def test_time_passes_though_a_peer_waits_for_that_and_does_nothing_else(waits, monkeypatch):
+    monkeypatch.setattr(elastic_loop, "_LONGEST_BUSY_SECONDS", 0.1 if "loop" in waits else 1000)
+    running = Future()
+
+    async def peer():
+        ended = asyncio.Event()
+        running.set_result((asyncio.get_running_loop(), ended))
+        await ended.wait()
+
+    async def meet(other):
+        asyncio.get_running_loop().keep_pace_with(other)
+        if waits == "in its loop":
+            other.advance(60).result(30)
+
+    thread = threading.Thread(target=run, args=(peer(),))
+    thread.start()
+    other, ended = running.result()
+    try:
+        with asyncio.Runner(loop_factory=ElasticEventLoop) as runner:
+            runner.run(meet(other))
+            other.advance(60).result(30)
+    finally:
+        other.call_soon_threadsafe(ended.set)
+        thread.join()
 
 
 def test_time_does_not_run_backwards_and_a_closed_loop_owes_nobody_any():
