@@ -264,8 +264,10 @@ class _Asking:
         if not self._request.done():
             return None
         request, self._request = self._request, None
-        # Some do not wait for the end, but refuse.
-        return request.result() if request.exception() is None else None
+        if request.exception() is None:
+            return request.result()
+        await asyncio.sleep(seconds)  # some do not wait for the end, but refuse at once
+        return None
 
     async def result(self) -> mcp_types.CallToolResult:
         """The result of a task that has ended."""

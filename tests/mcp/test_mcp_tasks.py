@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -86,6 +87,11 @@ async def test_garbage_is_cancelled(server):
 
 async def test_a_server_that_gives_no_result_early_is_asked_again(server):
     assert (await server.call("refuses_early")).result == "done after 3 steps"
+
+
+async def test_a_server_that_gives_no_result_early_is_not_asked_more_often(server):
+    result = (await server.call("refuses_for_long")).result
+    assert int(re.search(r"\d+", result)[0]) <= 6
 
 
 @pytest.mark.parametrize("tool", ["endless", "slow_to_begin"])

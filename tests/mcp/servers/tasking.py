@@ -7,6 +7,7 @@ is known after a restart.
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 KEPT = Path(sys.argv[1])
@@ -26,6 +27,7 @@ TOOLS = (
     "garbage",
     "ask",
     "refuses_early",
+    "refuses_for_long",
     "die",
     "die_and_forget",
     "die_reading",
@@ -69,6 +71,7 @@ def begin(request, params):
         "tool": tool,
         "steps": 0,
         "pid": os.getpid(),
+        "begun": time.time(),
         "token": params["_meta"]["progressToken"],
         "status": "working",
     }
@@ -81,7 +84,8 @@ def shown(task, said=None):
     if task["tool"] == "terse":
         return {"taskId": task["id"], "status": task["status"]}
     said = {} if said is None else {"statusMessage": said}
-    return {"taskId": task["id"], "status": task["status"], "pollInterval": 50, **AT, **said}
+    poll = 250 if task["tool"] == "refuses_for_long" else 50
+    return {"taskId": task["id"], "status": task["status"], "pollInterval": poll, **AT, **said}
 
 
 def step(task):
@@ -95,7 +99,10 @@ def step(task):
         return None
     if tool == "garbage":
         return {**shown(task), "status": "dancing"}
-    if tool in {"ask", "refuses_early"} and task["status"] == "working":
+    if tool == "refuses_for_long":
+        is_over = time.time() > task["begun"] + 1
+        task["status"] = "completed" if is_over else "input_required"
+    elif tool in {"ask", "refuses_early"} and task["status"] == "working":
         task["status"] = "input_required"
     elif tool in {"cancelled", "leaks"}:
         task["status"] = "cancelled"
