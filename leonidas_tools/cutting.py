@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from json.encoder import encode_basestring_ascii as _as_json
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -21,6 +20,8 @@ _ELLIPSIS = "…"
 _WORTH_SHOWING = 64
 _ENDLESS = 1 << 62
 _MARK = 48
+_NOTE = 32
+"""How long it may be to say how many more there are: what is cut fits, and is not cut again."""
 _HEAD_SHARE = {"tail": 0.0, "both": 0.2}
 
 
@@ -127,7 +128,7 @@ def _fitting_list(items: list[Any], room: int) -> list[Any]:
     for index, item in enumerate(items):
         left = room_left((item,), room)
         if left < 0:
-            kept = [*items[:index], *_begun(item, room)]
+            kept = _kept(items, index, room)
             return [*kept, f"{_ELLIPSIS} {len(items) - len(kept)} more"]
         room = left
     return items
@@ -135,14 +136,21 @@ def _fitting_list(items: list[Any], room: int) -> list[Any]:
 
 def _fitting_dict(items: dict[str, Any], room: int) -> dict[str, Any]:
     room -= _length_of_keys(items)
-    for index, (key, item) in enumerate(items.items()):
+    for index, item in enumerate(items.values()):
         left = room_left((item,), room)
         if left < 0:
-            kept = dict(itertools.islice(items.items(), index))
-            kept.update((key, begun) for begun in _begun(item, room))
+            kept = dict(zip(items, _kept(list(items.values()), index, room), strict=False))
             return {**kept, _ELLIPSIS: f"{len(items) - len(kept)} more"}
         room = left
     return items
+
+
+def _kept(items: Sequence[Any], count: int, room: int) -> list[Any]:
+    """Of the items that fit the first, and of the next its beginning: there is room for a note."""
+    while count and room < _NOTE:
+        count -= 1
+        room += length(items[count])
+    return [*items[:count], *_begun(items[count], room - _NOTE)]
 
 
 def _begun(item: Any, room: int) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ def plain(value: Any, max_bytes: int, keep: Keep = "head") -> tuple[Any, bool]:
     Example:
         >>> plain({"sizes": [1, 2]}, 100)
         ({'sizes': [1, 2]}, False)
-        >>> plain(list(range(100)), 20)
+        >>> plain(list(range(100)), 50)
         ([0, 1, 2, 3, '… 96 more'], True)
     """
     shown = measured(value, max_bytes, keep)

@@ -254,3 +254,16 @@ class Odd:
 async def test_a_policy_is_called_as_python_calls_it() -> None:
     around = [Odd.KeywordOnly(), Odd.Static(), Odd().bound, partial(Odd.bound, None)]
     assert (await Order().bench(*around).run("order", n=7)).result == 7
+
+
+@pytest.mark.parametrize("value", [list(range(1000)), {"a": "x" * 500, "b": "y" * 500}])
+async def test_what_was_cut_is_not_cut_again_where_somebody_may_have_changed_it(value: Any) -> None:
+    def get() -> Any:
+        return value
+
+    cut, seen = [
+        await Bench(Tool(get), around=around, policies={"max_result_bytes": 200}).run("get")
+        for around in ([], [After(lambda _, __: None)])
+    ]
+    assert cut.message == "The result was cut: it is longer than 200 bytes."
+    assert cut == seen
