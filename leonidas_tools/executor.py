@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.policies.base import Policy
-    from leonidas_tools.policies.result_cache import ResultCache
     from leonidas_tools.registry import ToolRegistry
+    from leonidas_tools.result_cache import ResultCache
 
 
 class Executor:

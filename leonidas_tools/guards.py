@@ -11,8 +11,8 @@ from leonidas_tools.policies.cache import Cache
 from leonidas_tools.policies.call_limits import CallLimits, MostCalls
 from leonidas_tools.policies.loop_guard import LoopGuard, LoopLimits
 from leonidas_tools.policies.result_budget import ResultBudget
-from leonidas_tools.policies.result_cache import ResultCache
 from leonidas_tools.policies.secret_results import SecretResults
+from leonidas_tools.result_cache import ResultCache
 from leonidas_tools.settings.policy_settings import BreakerSettings
 from leonidas_tools.tool import Overflow, ToolEffect, ToolPriority
 

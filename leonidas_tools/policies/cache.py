@@ -12,7 +12,7 @@ from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.invocation import current
 from leonidas_tools.plain import snapshot
-from leonidas_tools.policies.result_cache import KeptResult, Key, ResultCache
+from leonidas_tools.result_cache import KeptResult, Key, ResultCache
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

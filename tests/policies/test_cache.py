@@ -28,7 +28,7 @@ from leonidas_tools.calls import Media, Run
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
 from leonidas_tools.policies.hooks import After
-from leonidas_tools.policies.result_cache import KeptResult, ResultCache
+from leonidas_tools.result_cache import KeptResult, ResultCache
 from leonidas_tools.rules.rule import Decide, Rule, Tier
 from tests.policies.clock import in_no_time
 from tests.policies.runs import Stage, Told, begin, ended, settled, tools_of
