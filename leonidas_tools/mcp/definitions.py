@@ -105,8 +105,9 @@ class Definitions:
 
     def _warn(self, warnings: list[str]) -> None:
         """Logs what the listing before gave no reason to say."""
+        before = set(self._said)
         for warning in warnings:
-            if warning not in self._said:
+            if warning not in before:
                 logger.warning("MCP server %r %s", self._server, warning)
         self._said = warnings
 
