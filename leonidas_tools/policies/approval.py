@@ -21,7 +21,7 @@ from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict
 from leonidas_tools.rules.rule import Decide
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls import Run, ToolCall, ToolResult
@@ -53,12 +53,16 @@ class Approval:
     settings: ApprovalSettings
     asking: Asking
 
-    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+    def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Runs the call if it may run."""
         verdict = self._verdict(call)
         rule = verdict.rule
         if verdict.decide is Decide.ALLOW or rule is None:
-            return await run(call)
+            return run(call)
+        return self._held(call, run, verdict, rule)
+
+    async def _held(self, call: ToolCall, run: Run, verdict: Verdict, rule: Rule) -> ToolResult:
+        """What a rule makes of the call that does not just let it run."""
         if verdict.decide is Decide.DENY:
             return self._denied(call, rule)
         if verdict.decide is Decide.AUDIT:

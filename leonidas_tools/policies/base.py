@@ -19,9 +19,18 @@ class Policy(Protocol):
     be sent; what other policies of the user return is looked at again.
     """
 
-    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call, or decides otherwise."""
+    def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
+        """Runs the call, or decides otherwise: as a rule an async function.
+
+        One that does nothing after the call returns `run(call)` as it is: that is no coroutine
+        more for every call.
+        """
         ...
+
+
+async def answered(result: ToolResult) -> ToolResult:
+    """The result, for who waits for one."""
+    return result
 
 
 def compose(policies: Sequence[Policy], run: Run) -> Run:

@@ -11,8 +11,7 @@ from leonidas_tools.approvals.request import hash_of
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.invocation import current
-from leonidas_tools.plain import snapshot
-from leonidas_tools.result_cache import KeptResult, Key, ResultCache
+from leonidas_tools.result_cache import KeptResult, Key, ResultCache, copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -80,7 +79,7 @@ class Cache:
             # Else its maker was stopped, or it was meant for another session.
             if result is not None and result.status not in _NOT_OF_THE_TOOL:
                 self.cache.count(call.name, "shared")
-                return replace(result, result=snapshot(result.result), cached=result.ok)
+                return replace(copy_of(result), cached=result.ok)
         return None
 
     async def _made(self, key: Key, call: ToolCall, run: Run) -> ToolResult:
@@ -97,8 +96,7 @@ class Cache:
     def _keep(self, key: Key, call: ToolCall, result: ToolResult) -> None:
         entry = KeptResult(
             arguments=call.arguments,
-            result=result,
-            body=snapshot(result.result),
+            result=copy_of(result),
             size=current().length_of(result.result) + len(result.message or ""),
             at=asyncio.get_running_loop().time(),
         )

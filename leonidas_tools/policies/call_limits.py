@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.policies.base import answered
 from leonidas_tools.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
 _MINUTE_SECONDS = 60.0
 
@@ -116,11 +117,11 @@ class CallLimits:
 
     limits: Sequence[MostCalls]
 
-    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+    def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Runs the call, if it may be made."""
         session, now = call.session, asyncio.get_running_loop().time()
         refusal = session.get(CallCounts).take(self.limits, session.get(Turns).number, now)
-        return await run(call) if refusal is None else refusal
+        return run(call) if refusal is None else answered(refusal)
 
 
 def _limited(most: MostCalls, times: str, what: str, wait: int | None = None) -> ToolResult:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.errors import DependencyError
+from leonidas_tools.policies.base import answered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,12 +28,12 @@ class Dependencies:
     names: Sequence[str]
     has_tool: Callable[[str], bool]
 
-    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+    def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Runs the call, unless something is missing."""
         missing = [name for name in self.names if not self._met(name)]
         if missing:
-            return ToolResult.from_error(DependencyError(missing))
-        return await run(call)
+            return answered(ToolResult.from_error(DependencyError(missing)))
+        return run(call)
 
     def _met(self, name: str) -> bool:
         kind, _, what = name.partition(":")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.sendable import sendable
@@ -38,10 +38,13 @@ class Before:
     function: BeforeFunction
     max_bytes: int = _MOST_BYTES
 
-    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+    def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Runs the call as the function leaves it."""
         changed = self.function(call)
-        if changed is not None and inspect.isawaitable(changed):
+        return run(call) if changed is None else self._changed(call, run, changed)
+
+    async def _changed(self, call: ToolCall, run: Run, changed: Any) -> ToolResult:
+        if inspect.isawaitable(changed):
             changed = await changed
         if isinstance(changed, ToolResult):
             # One that is looked at here need not be looked at around every call.

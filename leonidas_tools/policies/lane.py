@@ -106,7 +106,7 @@ class InLane:
         """Runs the call in its turn."""
         lane, write = self.lane, self.write
         invocation = current()
-        if invocation.is_inside(lane):
+        if invocation.outer is not None and invocation.is_inside(lane):
             return await run(call)
         if not lane.enter_now(write=write):
             await lane.enter(write=write)

@@ -105,11 +105,12 @@ class Limit:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call once there is a place."""
         invocation = current()
-        if invocation.is_inside(self.limiter):
+        limiter = self.limiter
+        if invocation.outer is not None and invocation.is_inside(limiter):
             return await run(call)
         while True:
-            if not self.limiter.enter_now(self.priority):
-                await self.limiter.enter(self.priority)
+            if not limiter.enter_now(self.priority):
+                await limiter.enter(self.priority)
             places = invocation.places
             places.append(self)
             try:

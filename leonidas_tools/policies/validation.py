@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.policies.base import answered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Validation:
     validator: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     presets: Mapping[str, Any] = field(default_factory=dict)
 
-    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+    def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Runs the call with valid arguments only."""
         arguments = call.arguments
         if self.presets and not self.presets.keys() <= arguments.keys():
@@ -38,10 +39,10 @@ class Validation:
         try:
             valid = self.validator(arguments)
         except ToolValidationError as error:
-            return ToolResult.from_error(error)
+            return answered(ToolResult.from_error(error))
         if valid is not call.arguments:
             call = call.with_arguments(valid)
-        return await run(call)
+        return run(call)
 
 
 def fitting_presets(

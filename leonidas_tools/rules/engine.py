@@ -193,19 +193,14 @@ def _unmet(rule: Rule, about: Circumstances) -> str | None:
     """Why a rule that holds in the mode says nothing of a call; `None` where it says something."""
     if rule.users and about.user not in rule.users:
         return f"not for the user {about.user!r}"
-    arguments = about.arguments
     for path, condition in rule.when.items():
-        if not _is_met(rule, condition.holds, values_at(arguments, steps_of(path))):
-            return f"not with this {path!r}"
+        in_doubt = False
+        for value in values_at(about.arguments, steps_of(path)):
+            met = condition.holds(value)
+            if met:
+                break
+            in_doubt = in_doubt or met is None
+        else:  # in doubt it counts as met only where that lets nothing through
+            if not in_doubt or rule.decide is Decide.ALLOW:
+                return f"not with this {path!r}"
     return None
-
-
-def _is_met(rule: Rule, holds: Any, values: Sequence[Any]) -> bool:
-    """Whether a condition is met by any value; in doubt only where that lets nothing through."""
-    in_doubt = False
-    for value in values:
-        met = holds(value)
-        if met:
-            return True
-        in_doubt = in_doubt or met is None
-    return in_doubt and rule.decide is not Decide.ALLOW
