@@ -22,13 +22,18 @@ Key: TypeAlias = tuple[Hashable, ...]
 """A tool's name, a user or a session, and what stands for the tool and for the arguments."""
 
 
+def copy_of(result: ToolResult) -> ToolResult:
+    """A result that can be sent, which shares nothing with this one that can be changed."""
+    body, options = snapshot(result.result), snapshot(result.valid_options)
+    return replace(result, result=body, valid_options=options)
+
+
 @record
 class KeptResult:
-    """A result that may be used again: of another's, a copy of what can be changed."""
+    """A result that may be used again, which nobody else has."""
 
     arguments: Mapping[str, Any]
     result: ToolResult
-    body: Any
     size: int
     at: float
 
@@ -37,7 +42,7 @@ class KeptResult:
         message = self.result.message
         if said is not None:
             message = f"{message} {said}" if message else said
-        return replace(self.result, result=snapshot(self.body), message=message, cached=True)
+        return replace(copy_of(self.result), message=message, cached=True)
 
 
 class ResultCache:
@@ -189,8 +194,7 @@ class Flight:
     def land(self, result: ToolResult | None) -> None:
         """Gives a copy of the result to all who wait: its maker may change its own."""
         if self._ended is not None and not self._ended.done():
-            own = None if result is None else replace(result, result=snapshot(result.result))
-            self._ended.set_result(own)
+            self._ended.set_result(None if result is None else copy_of(result))
 
     def _tell(self, event: ToolEvent) -> None:
         """What happens on the way happens to all who wait, and that its maker is left behind."""

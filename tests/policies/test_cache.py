@@ -370,10 +370,13 @@ async def test_a_policy_that_makes_a_call_twice_at_once_waits_for_no_call_of_its
 async def test_what_one_does_to_a_result_is_not_done_to_that_of_who_waited() -> None:
     stage = Stage()
 
-    async def read() -> list[str]:
-        return [await stage.play("read")]
+    async def read() -> ToolResult:
+        return ToolResult(result=[await stage.play("read")], valid_options=["read"])
 
     def add(_: ToolCall, result: ToolResult) -> None:
+        assert isinstance(result.valid_options, list)
+        assert result.valid_options == result.result
+        result.valid_options.append("seen")
         result.result.append("seen")
 
     tool = Tool(read, effect="read", cache_seconds=60)
@@ -382,6 +385,7 @@ async def test_what_one_does_to_a_result_is_not_done_to_that_of_who_waited() -> 
     await stage.until_on("read")
     stage.let_go("read")
     assert await ended(*calls) == [["read", "seen"]] * 3
+    assert await ended(begin(tools, "read")) == [["read", "seen"]]
 
 
 async def test_nobody_waits_for_a_call_that_was_left_behind() -> None:
@@ -518,7 +522,7 @@ async def test_what_was_forgotten_meanwhile_is_not_kept_nor_shared_any_more() ->
 
 
 def entry(size: int) -> KeptResult:
-    return KeptResult(arguments={}, result=ToolResult(), body=None, size=size, at=0)
+    return KeptResult(arguments={}, result=ToolResult(), size=size, at=0)
 
 
 @given(
