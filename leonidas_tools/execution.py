@@ -15,7 +15,7 @@ from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.lanes import lane_key
 from leonidas_tools.overrides import effect_of, either, on_cancel_of, quarantined, refused
 from leonidas_tools.policies.approval import Approval
-from leonidas_tools.policies.base import Policy, compose
+from leonidas_tools.policies.base import Policy, awaited, compose
 from leonidas_tools.policies.dependencies import Dependencies
 from leonidas_tools.policies.fallback import Fallback, Helps
 from leonidas_tools.policies.hooks import Before
@@ -138,12 +138,11 @@ class Compiler:
 
     def _users_own(self, max_bytes: int) -> list[Policy]:
         """The policies of the user, and what looks at the results of those that may make any."""
-        own = [
-            replace(policy, max_bytes=max_bytes) if type(policy) is Before else policy
-            for policy in self.policies
-        ]
-        looks = not all(_leaves_results(policy) for policy in own)
-        return [partial(_sent, max_bytes=max_bytes), *own] if looks else own
+        own: list[Policy] = []
+        for policy in self.policies:
+            own.append(replace(policy, max_bytes=max_bytes) if type(policy) is Before else policy)
+            own += [] if _leaves_results(policy) else [awaited]
+        return [partial(_sent, max_bytes=max_bytes), *own] if awaited in own else own
 
     def _inner(self, tool: AnyTool, settings: ToolConfiguration) -> Run:
         """What a tool keeps also when it stands in for another."""

@@ -33,6 +33,11 @@ async def answered(result: ToolResult) -> ToolResult:
     return result
 
 
+async def awaited(call: ToolCall, run: Run) -> ToolResult:
+    """Runs the call when that is awaited, which others may do later, in a task, or never."""
+    return await run(call)
+
+
 def compose(policies: Sequence[Policy], run: Run) -> Run:
     """Puts policies around `run`, the first outermost."""
     for policy in reversed(policies):

@@ -267,3 +267,23 @@ async def test_what_was_cut_is_not_cut_again_where_somebody_may_have_changed_it(
     ]
     assert cut.message == "The result was cut: it is longer than 200 bytes."
     assert cut == seen
+
+
+async def test_what_a_policy_runs_begins_when_it_awaits_that() -> None:
+    async def late(call: ToolCall, run: Run) -> ToolResult:
+        never, running = run(call), asyncio.create_task(run(call))
+        never.close()
+        try:
+            return await running
+        except ToolError as error:
+            return ToolResult(result=f"caught: {error.message}")
+
+    seen: list[str] = []
+
+    def refuse(call: ToolCall) -> None:
+        seen.append(call.name)
+        raise ToolError("no")
+
+    order = Order()
+    result = await order.bench(late, Before(refuse)).run("order", n=7)
+    assert (result.result, seen, order.given) == ("caught: no", ["order"], [])
