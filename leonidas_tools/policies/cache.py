@@ -120,4 +120,5 @@ def _standing_for(arguments: Mapping[str, Any]) -> Hashable:
     for value in arguments.values():
         if type(value) is not str:
             return hash_of("", "", arguments)  # to Python 1, 1.0 and True are equal
-    return frozenset(arguments.items())
+    names = sorted(arguments)
+    return (*names, *[arguments[name] for name in names])

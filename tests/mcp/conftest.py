@@ -13,7 +13,7 @@ from leonidas_tools.context import ToolContext
 from leonidas_tools.mcp.server import MCPServer, ServerState
 from leonidas_tools.settings.models import MCPServerSettings, ToolConfiguration
 from tests.mcp.bench import Bench
-from tests.mcp.forking import SCRIPTS, Fork
+from tests.mcp.forking import SCRIPTS, started
 
 MARK = "LEONIDAS_TEST_MARK"
 
@@ -140,7 +140,7 @@ class Listening:
         self.start(port)
 
     def start(self, port=0):
-        self._process = Fork(self._name, self.transport, port, *self._args, env=self._env)
+        self._process = started(self._name, self.transport, port, *self._args, env=self._env)
         self.port = int(self._process.stdout.readline())
 
     def signal(self, number):

@@ -20,7 +20,10 @@ VARIABLE = "LEONIDAS_TEST_FORKS"
 
 @contextlib.contextmanager
 def forks():
-    """Programs can be forked inside."""
+    """Programs can be forked inside; where the system cannot say how they end, they are started."""
+    if not _can_wait_for_processes():
+        yield
+        return
     with (
         tempfile.TemporaryDirectory(prefix="forks-") as directory,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening,
@@ -42,8 +45,21 @@ def forks():
             process.stdin.close()
 
 
+def _can_wait_for_processes():
+    """Whether a process can be waited for beside sockets: on Linux, where nothing forbids it."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
 def fork_command(script, *args):
     """The command that stands for a script, which is forked."""
+    if VARIABLE not in os.environ:
+        script = Path(script)
+        program = ["-m", script.parent.name] if script.name == "__main__.py" else [script]
+        return list(map(str, (sys.executable, *program, *args)))
     fork = (sys.executable, "-I", "-S", SCRIPTS / "fork.py", os.environ[VARIABLE])
     return list(map(str, (*fork, script, *args)))
 
@@ -52,6 +68,21 @@ def forked(name, *args, **settings):
     """The settings of a server that is one of our scripts, forked."""
     command, *args = fork_command(SCRIPTS / name, *args)
     return {"command": command, "args": args, **settings}
+
+
+def started(script, *args, env):
+    """A script that runs, forked where that can be."""
+    if VARIABLE in os.environ:
+        return Fork(script, *args, env=env)
+    command = [sys.executable, SCRIPTS / script, *map(str, args)]
+    return _Started(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+class _Started(subprocess.Popen):
+    def kill(self):
+        super().kill()
+        self.wait()
+        self.stdout.close()
 
 
 class Fork:
