@@ -61,7 +61,14 @@ class Cache:
             return known.again()
         result = await self._shared(key, call) if self.cache.flight(key) is not None else None
         if result is None:
-            result = await self._made(key, call, run)
+            self.cache.count(call.name, "miss")
+            flight = self.cache.begin(key, call)
+            try:
+                result = await run(call)
+            finally:
+                may_keep = self.cache.land(key, flight, result)
+            if may_keep and result.ok and not result.media:
+                self._keep(key, call, result)
         if not result.ok and result.status in _FAILURES:
             # What was known may have been invalidated while the call ran.
             return self._or_stale(call, result, self.cache.find(key))
@@ -81,17 +88,6 @@ class Cache:
                 self.cache.count(call.name, "shared")
                 return replace(copy_of(result), cached=result.ok)
         return None
-
-    async def _made(self, key: Key, call: ToolCall, run: Run) -> ToolResult:
-        self.cache.count(call.name, "miss")
-        flight, result = self.cache.begin(key, call), None
-        try:
-            result = await run(call)
-        finally:
-            may_keep = self.cache.land(key, flight, result)
-        if may_keep and result.ok and not result.media:
-            self._keep(key, call, result)
-        return result
 
     def _keep(self, key: Key, call: ToolCall, result: ToolResult) -> None:
         entry = KeptResult(
