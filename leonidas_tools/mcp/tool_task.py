@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _LEAST_POLL_SECONDS = 0.05
-_MOST_POLL_SECONDS = 30.0
+_MOST_POLL_SECONDS = 10.0
+"""Servers may wish to be asked later: then the call would be out of time before it is known."""
 _CANCEL_SECONDS = 5.0
 """How long a server may take to begin, or to end, what nobody waits for any more."""
 _UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, NOT_SENT, SESSION_GONE, *UNREADABLE})
