@@ -116,5 +116,4 @@ def _standing_for(arguments: Mapping[str, Any]) -> Hashable:
     for value in arguments.values():
         if type(value) is not str:
             return hash_of("", "", arguments)  # to Python 1, 1.0 and True are equal
-    names = sorted(arguments)
-    return (*names, *[arguments[name] for name in names])
+    return frozenset(arguments.items())
