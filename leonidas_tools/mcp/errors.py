@@ -29,10 +29,8 @@ def server_lost(name: str, reason: str, *, once: bool) -> ToolError:
     """
     lost = f"The MCP server {name!r} was lost during the call: {reason}"
     if once:
-        return ToolError(
-            f"{lost}. It is not known whether the call took effect.",
-            status="unknown_outcome",
-            reason_code="mcp_server_lost",
+        return _not_known(
+            f"{lost}. It is not known whether the call took effect.", "mcp_server_lost"
         )
     return ToolError(
         f"{lost}.", status="unavailable", retryable=True, reason_code="mcp_server_lost"
@@ -52,11 +50,7 @@ def malformed_answer(name: str, tool: str, *, once: bool) -> ToolError:
         "its own description does not allow."
     )
     if once:
-        return ToolError(
-            f"{said} It is not known what it has done.",
-            status="unknown_outcome",
-            reason_code="mcp_malformed_answer",
-        )
+        return _not_known(f"{said} It is not known what it has done.", "mcp_malformed_answer")
     return ToolError(said, reason_code="mcp_malformed_answer")
 
 
@@ -86,11 +80,7 @@ def task_lost(name: str, tool: str, why: str, *, once: bool) -> ToolError:
     """
     lost = f"The MCP server {name!r} has lost the call of {tool!r}, which it ran as a task: {why}"
     if once:
-        return ToolError(
-            f"{lost}. It is not known whether the call took effect.",
-            status="unknown_outcome",
-            reason_code="mcp_task_lost",
-        )
+        return _not_known(f"{lost}. It is not known whether the call took effect.", "mcp_task_lost")
     return ToolError(f"{lost}.", status="unavailable", retryable=True, reason_code="mcp_task_lost")
 
 
@@ -106,10 +96,9 @@ def task_cancelled(name: str, tool: str, why: str, *, once: bool) -> ToolError:
     said = f"The MCP server {name!r} has cancelled the call of {tool!r}"
     said = f"{said}: {why}" if why else f"{said}."
     if once:
-        return ToolError(
+        return _not_known(
             f"{said.removesuffix('.')}. It is not known what it has done until then.",
-            status="unknown_outcome",
-            reason_code="mcp_task_cancelled",
+            "mcp_task_cancelled",
         )
     return ToolError(said, reason_code="mcp_task_cancelled")
 
@@ -128,9 +117,10 @@ def asks_without_end(name: str, tool: str, rounds: int, *, once: bool) -> ToolEr
         "told what it wanted to know, and it wants to know more still"
     )
     if once:
-        return ToolError(
-            f"{said}. It is not known what it has done.",
-            status="unknown_outcome",
-            reason_code="mcp_asks_without_end",
-        )
+        return _not_known(f"{said}. It is not known what it has done.", "mcp_asks_without_end")
     return ToolError(f"{said}.", reason_code="mcp_asks_without_end")
+
+
+def _not_known(said: str, reason_code: str) -> ToolError:
+    """Nobody can say what a call has done that must not happen twice."""
+    return ToolError(said, status="unknown_outcome", reason_code=reason_code)
