@@ -1,32 +1,17 @@
 """The tool runtime of a voice agent on Gemini Live.
 
 A function call goes in as a part, a function response comes out as a part, and nothing waits.
+
+What tools are written with is there at once; what runs them is loaded when it is first named.
 """
 
-from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.approvals.request import ApprovalRequest, Decision
-from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.approvals.transcript import Transcript
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import LeonidasError, RetryableError, ToolError
-from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.session import LiveToolSession
-from leonidas_tools.live.speech_output import SpeechOutputProcessor
-from leonidas_tools.processors.action import ActionToolProcessor
-from leonidas_tools.processors.advanced import AdvancedToolProcessor
-from leonidas_tools.processors.category import CategoryProcessor
-from leonidas_tools.processors.configuration import ConfigurationProcessor
-from leonidas_tools.processors.generic import GenericToolProcessor
-from leonidas_tools.processors.mcp import MCPToolProcessor
-from leonidas_tools.processors.monitoring import MonitoringProcessor
-from leonidas_tools.processors.python import PythonFunctionProcessor
-from leonidas_tools.processors.registry import ToolRegistryProcessor
-from leonidas_tools.processors.requests import tool_request
-from leonidas_tools.processors.speech import SpeechControlProcessor
 from leonidas_tools.redaction import Secret
-from leonidas_tools.registry import ToolRegistry
-from leonidas_tools.settings.models import Settings, ToolConfiguration
 from leonidas_tools.tool import (
     Tool,
     ToolCategory,
@@ -36,6 +21,63 @@ from leonidas_tools.tool import (
     ToolStatus,
     tool,
 )
+
+if TYPE_CHECKING:
+    from leonidas_tools.approvals.desk import Approvals
+    from leonidas_tools.approvals.request import ApprovalRequest, Decision
+    from leonidas_tools.approvals.session_policy import SessionPolicy
+    from leonidas_tools.approvals.transcript import Transcript
+    from leonidas_tools.live.gemini import GeminiLiveProcessor
+    from leonidas_tools.live.session import LiveToolSession
+    from leonidas_tools.live.speech_output import SpeechOutputProcessor
+    from leonidas_tools.processors.action import ActionToolProcessor
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+    from leonidas_tools.processors.category import CategoryProcessor
+    from leonidas_tools.processors.configuration import ConfigurationProcessor
+    from leonidas_tools.processors.generic import GenericToolProcessor
+    from leonidas_tools.processors.mcp import MCPToolProcessor
+    from leonidas_tools.processors.monitoring import MonitoringProcessor
+    from leonidas_tools.processors.python import PythonFunctionProcessor
+    from leonidas_tools.processors.registry import ToolRegistryProcessor
+    from leonidas_tools.processors.requests import tool_request
+    from leonidas_tools.processors.speech import SpeechControlProcessor
+    from leonidas_tools.registry import ToolRegistry
+    from leonidas_tools.settings.models import Settings, ToolConfiguration
+else:  # hidden from the type checker, for which it would stand for every wrong name as well
+
+    def __getattr__(name: str) -> Any:
+        """Loads a public name from its module, once."""
+        if name not in _LOADED_WHEN_NAMED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_LOADED_WHEN_NAMED[name]), name)
+        globals()[name] = value
+        return value
+
+
+_LOADED_WHEN_NAMED = {
+    "ActionToolProcessor": "leonidas_tools.processors.action",
+    "AdvancedToolProcessor": "leonidas_tools.processors.advanced",
+    "ApprovalRequest": "leonidas_tools.approvals.request",
+    "Approvals": "leonidas_tools.approvals.desk",
+    "CategoryProcessor": "leonidas_tools.processors.category",
+    "ConfigurationProcessor": "leonidas_tools.processors.configuration",
+    "Decision": "leonidas_tools.approvals.request",
+    "GeminiLiveProcessor": "leonidas_tools.live.gemini",
+    "GenericToolProcessor": "leonidas_tools.processors.generic",
+    "LiveToolSession": "leonidas_tools.live.session",
+    "MCPToolProcessor": "leonidas_tools.processors.mcp",
+    "MonitoringProcessor": "leonidas_tools.processors.monitoring",
+    "PythonFunctionProcessor": "leonidas_tools.processors.python",
+    "SessionPolicy": "leonidas_tools.approvals.session_policy",
+    "Settings": "leonidas_tools.settings.models",
+    "SpeechControlProcessor": "leonidas_tools.processors.speech",
+    "SpeechOutputProcessor": "leonidas_tools.live.speech_output",
+    "ToolConfiguration": "leonidas_tools.settings.models",
+    "ToolRegistry": "leonidas_tools.registry",
+    "ToolRegistryProcessor": "leonidas_tools.processors.registry",
+    "Transcript": "leonidas_tools.approvals.transcript",
+    "tool_request": "leonidas_tools.processors.requests",
+}
 
 __all__ = [
     "ActionToolProcessor",
@@ -77,3 +119,7 @@ __all__ = [
     "tool",
     "tool_request",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -27,9 +27,66 @@ HEAVY = {
 }
 
 
+WHAT_TOOLS_ARE_WRITTEN_WITH = {
+    "calls",
+    "context",
+    "cutting",
+    "errors",
+    "events",
+    "json_schema",
+    "jsonable",
+    "metadata",
+    "names",
+    "plain",
+    "records",
+    "redaction",
+    "schema",
+    "tool",
+}
+FRAMEWORKS = {
+    "aiohttp",
+    "anyio",
+    "genai_processors",
+    "google.genai",
+    "google.protobuf",
+    "httpx",
+    "mcp",
+    "prometheus_client",
+    "sqlalchemy",
+    "starlette",
+    "websockets",
+}
+
+
 def test_the_public_names_are_sorted_and_there():
     assert leonidas_tools.__all__ == sorted(leonidas_tools.__all__)
     assert all(hasattr(leonidas_tools, name) for name in leonidas_tools.__all__)
+
+
+def test_the_import_loads_what_tools_are_written_with_and_nothing_that_runs_them():
+    loaded = _loaded_by("import leonidas_tools")
+    ours = {name.split(".")[1] for name in loaded if name.startswith("leonidas_tools.")}
+    assert ours == WHAT_TOOLS_ARE_WRITTEN_WITH
+    assert FRAMEWORKS & loaded == set()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from leonidas_tools import *; AdvancedToolProcessor(), GeminiLiveProcessor, tool",
+        "from leonidas_tools import AdvancedToolProcessor, tool; AdvancedToolProcessor([])",
+        "import leonidas_tools as l; assert 'ToolRegistry' in dir(l); l.ToolRegistry()",
+        "import leonidas_tools.tool; from leonidas_tools import tool; assert callable(tool)",
+    ],
+)
+def test_a_public_name_is_there_however_it_is_asked_for(program):
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+def test_what_is_no_public_name_is_an_attribute_error_that_names_it():
+    with pytest.raises(AttributeError, match="'leonidas_tools' has no attribute 'Toll'") as caught:
+        leonidas_tools.Toll  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("Toll", leonidas_tools)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +94,9 @@ def test_the_public_names_are_sorted_and_there():
     ["import leonidas_tools", "import leonidas_tools; leonidas_tools.AdvancedToolProcessor()"],
 )
 def test_neither_the_import_nor_plain_tools_load_an_optional_part(program):
+    assert HEAVY & _loaded_by(program) == set()
+
+
+def _loaded_by(program):
     program += "; import sys; print(*sys.modules)"
-    printed = subprocess.check_output([sys.executable, "-c", program], text=True)
-    assert HEAVY & set(printed.split()) == set()
+    return set(subprocess.check_output([sys.executable, "-c", program], text=True).split())
