@@ -59,12 +59,15 @@ class Calling:
     lose: Callable[[str], None]
     doubt: Callable[[str], None]
     by_request: bool
-    under_way: set[asyncio.Task[mcp_types.CallToolResult]] = field(default_factory=set)
+    under_way: set[asyncio.Future[None]] = field(default_factory=set)
+    """The calls that have not ended, each of which sets its future then."""
 
     async def call(
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None
     ) -> mcp_types.CallToolResult:
-        """Calls a tool; cancelling the caller cancels the call at the server.
+        """Calls a tool; being cancelled cancels the call at the server.
+
+        Telling a server that hangs of a cancellation may take the client seconds.
 
         Args:
             call: What is called.
@@ -78,17 +81,11 @@ class Calling:
         gone = self.gone()
         if gone is not None:
             raise self._not_reached(gone, call, task)
-        # In a task of its own: telling a server that hangs of a cancellation may take the client
-        # seconds, which must not hold the caller.
-        request = asyncio.create_task(self._request(call, on_progress, task))
-        self.under_way.add(request)
-        request.add_done_callback(self.under_way.discard)
+        ended = asyncio.get_running_loop().create_future()
+        self.under_way.add(ended)
         try:
             with self.health.call(call.seconds):
-                return await asyncio.shield(request)
-        except asyncio.CancelledError:
-            request.cancel()
-            raise
+                return await self._request(call, on_progress, task)
         except MCPError as error:
             raise self._tool_error(error, call, task) from error
         except InputRequiredRoundsExceededError as error:
@@ -97,6 +94,9 @@ class Calling:
         except (RuntimeError, ValidationError) as error:
             logger.warning("MCP server %r: an answer of %r is malformed", self.name, call.tool)
             raise errors.malformed_answer(self.name, call.tool, once=call.once) from error
+        finally:
+            self.under_way.discard(ended)
+            ended.set_result(None)
 
     def _request(
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None

@@ -118,14 +118,14 @@ class Connection:
     ) -> bool:
         self._closed = True
         self._asks.closed()
-        tasks: set[asyncio.Task[Any]] = {*self._calling.under_way, *self._watching}
+        ending: set[asyncio.Future[None]] = {*self._calling.under_way, *self._watching}
         for task in self._watching:
             task.cancel()
         # First, and whatever happens: a client left open would cancel this task for ever. Only its
         # own cancel scopes know whether a cancellation is theirs.
         swallowed = await self._stack.__aexit__(kind, error, traceback)
-        if tasks:
-            await asyncio.wait(tasks, timeout=_LEAVE_SECONDS)
+        if ending:
+            await asyncio.wait(ending, timeout=_LEAVE_SECONDS)
         return bool(swallowed)
 
     def lose(self, what: str) -> None:
@@ -173,7 +173,7 @@ class Connection:
     async def call(
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None = None
     ) -> mcp_types.CallToolResult:
-        """Calls a tool; cancelling the caller cancels the call at the server.
+        """Calls a tool; being cancelled cancels the call at the server, which may take seconds.
 
         Args:
             call: What is called.

@@ -70,7 +70,8 @@ class Health:
             raise
         finally:
             del self._calls[call]
-            self._news.set()
+            if self._in_doubt or self._asking:  # else no moment that is waited for has moved
+                self._news.set()
 
     async def silence(self) -> None:
         """Waits until the server is gone."""

@@ -63,7 +63,10 @@ class CallUnderWay:
         self._context = context
         self._asked: list[Inquiry] = []
         self._paused_at: Inquiry | None = None
+        self._listeners: list[Callable[[], None]] = []
         self._news = asyncio.Event()
+        # In a task of its own: it outlives a call that is paused, and telling a server that hangs
+        # of a cancellation may take seconds, which must not hold the caller.
         self._task = asyncio.create_task(self._run(send))
         self._task.add_done_callback(self._done)
 
@@ -84,8 +87,8 @@ class CallUnderWay:
         return self._paused_at
 
     def on_end(self, listener: Callable[[], None]) -> None:
-        """Calls back when the request has ended, however it did."""
-        self._task.add_done_callback(lambda _: listener())
+        """Calls back when the request has ended or nobody waits for its end any more."""
+        self._listeners.append(listener)
 
     async def ask(self, inquiry: Inquiry) -> tuple[Decision, str]:
         """Has the person asked; cancelling this takes the question back.
@@ -143,10 +146,14 @@ class CallUnderWay:
         """Cancels the request at the server."""
         self._paused_at = self.on_gone = None
         self._task.cancel()
+        self._end()
 
     async def _run(self, send: Callable[[OnProgress], Awaitable[Any]]) -> Any:
         _current.set(self)
-        return await send(self._on_progress)
+        try:
+            return await send(self._on_progress)
+        finally:
+            self._news.set()  # here, which is a turn of the loop earlier than in a callback
 
     async def _on_progress(
         self, progress: float | None, total: float | None, message: str | None
@@ -164,10 +171,16 @@ class CallUnderWay:
             on_gone()
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        self._news.set()
         if not task.cancelled():
             task.exception()  # nobody may be there to take it
+        self._end()
+
+    def _end(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
         self.take_back()  # nobody is asked any more, and what has asked may go
+        self._news.set()
 
 
 class Calls:
