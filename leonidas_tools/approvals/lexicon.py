@@ -6,9 +6,11 @@ question is neither: to ask once more costs a sentence, and a wrong yes what it 
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from enum import StrEnum
+from typing import TypeAlias
 
 _LONGEST_ASIDE = 6
 """In how many words a yes may stand anywhere; in more it must come first."""
@@ -65,6 +67,10 @@ _UNSURE_ZH = """
 _ASKING_ZH = "好不好|行不行|可不可以|是不是|对不对|能不能|要不要"
 
 
+_Table: TypeAlias = "tuple[tuple[Said, re.Pattern[str]], ...]"
+"""In this order: what is an idiom is no longer there when its parts are looked for."""
+
+
 class Said(StrEnum):
     """What an utterance says to a question of yes or no."""
 
@@ -87,7 +93,7 @@ def judge(text: str) -> Said:
     """
     heard = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")  # noqa: RUF001 - heard so
     found = {Said.YES: False, Said.NO: False, Said.DOUBTFUL: "?" in heard}
-    for rest, table in ((_words(heard), _WORDS), (_characters(heard), _CHARACTERS)):
+    for rest, table in ((_words(heard), _of_words()), (_characters(heard), _of_characters())):
         left = rest
         for said, pattern in table:
             # What is found is taken out, so that no idiom is heard again as its parts.
@@ -107,45 +113,48 @@ def _is_plain(heard: str) -> bool:
         return True
     return any(
         pattern.match(rest) is not None
-        for rest, table in ((words, _WORDS), (characters, _CHARACTERS))
+        for rest, table in ((words, _of_words()), (characters, _of_characters()))
         for said, pattern in table
         if said is Said.YES
     )
 
 
 def _words(heard: str) -> str:
-    return " ".join(_WORD.findall(heard))
+    return " ".join(re.findall(r"[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_\u3400-\u9fff]+)*", heard))
 
 
 def _characters(heard: str) -> str:
-    return "".join(_HAN.findall(heard))
+    return "".join(re.findall(r"[\u3400-\u9fff]", heard))
+
+
+@functools.cache
+def _of_words() -> _Table:
+    expressions = (
+        (Said.YES, _phrases(_YES_ALTHOUGH)),
+        (Said.NO, re.sub(r"\n", "", _NO_ALTHOUGH)),
+        (Said.YES, _phrases(_YES)),
+        (Said.NO, _phrases(_NO)),
+        (Said.DOUBTFUL, _phrases(_UNSURE)),
+    )
+    return tuple(
+        (said, re.compile(rf"(?<![\w'])(?:{each})(?![\w'])")) for said, each in expressions
+    )
+
+
+@functools.cache
+def _of_characters() -> _Table:
+    expressions = (
+        (Said.DOUBTFUL, _phrases(_ASKING_ZH)),
+        (Said.YES, _phrases(_YES_ALTHOUGH_ZH)),
+        (Said.NO, f"[不没沒别別](?:{_phrases(_YES_ZH)})"),
+        (Said.YES, _phrases(_YES_ZH)),
+        (Said.NO, _phrases(_NO_ZH)),
+        (Said.DOUBTFUL, _phrases(_UNSURE_ZH)),
+    )
+    return tuple((said, re.compile(each)) for said, each in expressions)
 
 
 def _phrases(text: str) -> str:
     """The phrases of a table as an expression, the longest first."""
     phrases = [each for each in re.split(r"[|\n]", text) if each]
     return "|".join(map(re.escape, sorted(phrases, key=len, reverse=True)))
-
-
-def _of_words(expression: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w'])(?:{expression})(?![\w'])")
-
-
-_WORD = re.compile(r"[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_\u3400-\u9fff]+)*")
-_HAN = re.compile(r"[\u3400-\u9fff]")
-_WORDS = (
-    (Said.YES, _of_words(_phrases(_YES_ALTHOUGH))),
-    (Said.NO, _of_words(re.sub(r"\n", "", _NO_ALTHOUGH))),
-    (Said.YES, _of_words(_phrases(_YES))),
-    (Said.NO, _of_words(_phrases(_NO))),
-    (Said.DOUBTFUL, _of_words(_phrases(_UNSURE))),
-)
-_CHARACTERS = (
-    (Said.DOUBTFUL, re.compile(_phrases(_ASKING_ZH))),
-    (Said.YES, re.compile(_phrases(_YES_ALTHOUGH_ZH))),
-    (Said.NO, re.compile(f"[不没沒别別](?:{_phrases(_YES_ZH)})")),
-    (Said.YES, re.compile(_phrases(_YES_ZH))),
-    (Said.NO, re.compile(_phrases(_NO_ZH))),
-    (Said.DOUBTFUL, re.compile(_phrases(_UNSURE_ZH))),
-)
-"""In this order: what is an idiom is no longer there when its parts are looked for."""

@@ -46,7 +46,10 @@ class ModelProfile(BaseModel):
         sources: By field, where it is known from.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Deferred: the validator is built with the first profiles, not by the import.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
     name: str
     models: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
