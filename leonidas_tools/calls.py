@@ -152,8 +152,10 @@ class ToolResult:
             error=error,
         )
 
-    def with_value(self, value: Any, message: str | None) -> ToolResult:
-        """This result with another value and message."""
+    def with_value(
+        self, value: Any, message: str | None, *, cached: bool | None = None
+    ) -> ToolResult:
+        """This result with another value and message, and maybe as that of another call."""
         # As `dataclasses.replace`, which takes five times as long.
         return ToolResult(
             status=self.status,
@@ -165,7 +167,7 @@ class ToolResult:
             valid_options=self.valid_options,
             media=self.media,
             speech=self.speech,
-            cached=self.cached,
+            cached=self.cached if cached is None else cached,
             error=self.error,
         )
 

@@ -21,7 +21,7 @@ from leonidas_tools.policies.fallback import Fallback, Helps
 from leonidas_tools.policies.hooks import Before
 from leonidas_tools.policies.inquiries import Inquiries
 from leonidas_tools.policies.lane import InLane, Lanes
-from leonidas_tools.policies.limit import Limit, Limiter
+from leonidas_tools.policies.limit import Limit, Limiter, Preemptible
 from leonidas_tools.policies.retry import Retry, may_repeat
 from leonidas_tools.policies.timeout import Timeout
 from leonidas_tools.policies.validation import Validation, fitting_presets
@@ -183,10 +183,10 @@ class Compiler:
             limiters.append(own)
         if self._limiter is not None:
             limiters.append(self._limiter)
-        return [
-            Limit(limiter=limiter, priority=int(priority), preemptible=preemptible)
-            for limiter in limiters
-        ]
+        if not limiters:
+            return []
+        limit = Limit(limiters=limiters, priority=int(priority))
+        return [Preemptible(limit=limit) if preemptible else limit]
 
     def _approval(
         self, tool: AnyTool, settings: ToolConfiguration, *, guarded: bool

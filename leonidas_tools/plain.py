@@ -67,7 +67,11 @@ def snapshot(value: Any) -> Any:
     """A copy of a plain value that shares nothing with it: its owner may go on changing it."""
     kind = type(value)
     if kind is dict:
-        return {key: snapshot(i) if type(i) in _BRANCHES else i for key, i in value.items()}
+        copied = value.copy()  # most are flat: to copy them so is twice as quick
+        for key, inner in value.items():
+            if type(inner) in _BRANCHES:
+                copied[key] = snapshot(inner)
+        return copied
     if kind is list:
         return [snapshot(i) if type(i) in _BRANCHES else i for i in value]
     return value

@@ -6,16 +6,17 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from leonidas_tools.calls import ResultStatus, ToolResult
 from leonidas_tools.invocation import Invocation, current
 from leonidas_tools.plain import snapshot
-from leonidas_tools.records import record
+from leonidas_tools.sendable import says_little
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leonidas_tools.calls import ToolCall, ToolResult
+    from leonidas_tools.calls import ToolCall
     from leonidas_tools.events import ToolEvent
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -24,26 +25,63 @@ Key: TypeAlias = tuple[Hashable, ...]
 
 def copy_of(result: ToolResult) -> ToolResult:
     """A result that can be sent, which shares nothing with this one that can be changed."""
-    own = result.with_value(snapshot(result.result), result.message)  # quicker than `replace`
+    return _copied(result, snapshot(result.result), result.message)
+
+
+def _is_plain(result: ToolResult) -> bool:
+    """Whether it is a value and nothing else, as most are."""
+    return (
+        result.status is ResultStatus.OK
+        and says_little(result)
+        and not result.retryable
+        and not result.cached
+        and result.error is None
+    )
+
+
+def _copied(
+    result: ToolResult, value: Any, message: str | None, *, cached: bool | None = None
+) -> ToolResult:
+    """A result with another value and message; of the rest, it shares nothing that can change."""
+    own = result.with_value(value, message, cached=cached)  # quicker than `replace`
     options = result.valid_options
     return own if options is None else replace(own, valid_options=snapshot(options))
 
 
-@record
-class KeptResult:
+_NOTHING_MORE = ToolResult()
+
+
+class KeptResult(NamedTuple):
     """A result that may be used again, which nobody else has."""
 
     arguments: Mapping[str, Any]
-    result: ToolResult
+    value: Any
+    more: ToolResult
+    """All that it says beside its value."""
     size: int
     at: float
 
+    @classmethod
+    def of(
+        cls, result: ToolResult, arguments: Mapping[str, Any], size: int, at: float
+    ) -> KeptResult:
+        """Keeps a result that others may go on changing.
+
+        Args:
+            result: One that can be sent.
+            arguments: Those of its call.
+            size: How long it is, as JSON.
+            at: When it was made, in seconds.
+        """
+        more = _NOTHING_MORE if _is_plain(result) else _copied(result, None, result.message)
+        return cls(arguments, snapshot(result.result), more, size, at)
+
     def again(self, said: str | None = None) -> ToolResult:
         """The result once more; it shares nothing with what others were given."""
-        message = self.result.message
+        message = self.more.message
         if said is not None:
             message = f"{message} {said}" if message else said
-        return replace(copy_of(self.result), message=message, cached=True)
+        return _copied(self.more, snapshot(self.value), message, cached=True)
 
 
 class ResultCache:
@@ -122,7 +160,8 @@ class ResultCache:
 
     def keep(self, key: Key, entry: KeptResult) -> None:
         """Keeps a result, if it is not longer than all may be together."""
-        self._drop(key)
+        if key in self._entries:
+            self._drop(key)
         if entry.size > self.max_bytes:
             return
         self._entries[key] = entry

@@ -50,7 +50,7 @@ def measured_sendable(value: Any, max_bytes: int, *, tool: str) -> tuple[ToolRes
 
 def _checked(result: ToolResult) -> ToolResult:
     """The result with every field of the type that it says."""
-    if _says_little(result):
+    if says_little(result):
         return result
     media = _bounded_media(result.media)
     message = _text(result.message)
@@ -69,7 +69,7 @@ def _checked(result: ToolResult) -> ToolResult:
     )
 
 
-def _says_little(result: ToolResult) -> bool:
+def says_little(result: ToolResult) -> bool:
     """Whether all beside its value is left as it was made: most results are so."""
     status: Any = result.status
     retryable: Any = result.retryable

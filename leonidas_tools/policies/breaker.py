@@ -107,20 +107,27 @@ class Breaker:
             if failed is not None:
                 self._become(BreakerState.OPEN if failed else BreakerState.CLOSED, now)
         elif failed is not None:
-            self._count(failed=failed, now=now)
+            self._count(failed, now)
 
     def wait_seconds(self, now: float) -> int:
         """How long until a call may be let through: at least a second."""
         return max(math.ceil(self._opened_at + self.limits.open_seconds - now), 1)
 
-    def _count(self, *, failed: bool, now: float) -> None:
-        calls, limits = self._calls, self.limits
+    def _count(self, failed: bool, now: float) -> None:
+        calls = self._calls
         calls.append((now, failed))
-        self._failures += failed
-        while calls[0][0] <= now - limits.window_seconds or len(calls) > _MOST_CALLS:
+        if len(calls) > _MOST_CALLS:
             self._failures -= calls.popleft()[1]
-        enough = len(calls) >= limits.min_calls
-        if failed and enough and self._failures / len(calls) >= limits.error_rate:
+        if failed:
+            self._failures += 1
+            self._judge(now)
+
+    def _judge(self, now: float) -> None:
+        """Opens if too many calls have failed of late."""
+        calls, limits = self._calls, self.limits
+        while calls[0][0] <= now - limits.window_seconds:
+            self._failures -= calls.popleft()[1]
+        if len(calls) >= limits.min_calls and self._failures / len(calls) >= limits.error_rate:
             self._become(BreakerState.OPEN, now)
 
     def _become(self, state: BreakerState, now: float = 0.0) -> None:

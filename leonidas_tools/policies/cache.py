@@ -52,26 +52,26 @@ class Cache:
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Answers the call, and runs it only where nothing is known."""
+        cache, name = self.cache, call.name
         whose = ref(call.session) if self.per_session else user_of(call.session)
-        key = (call.name, whose, self.fingerprint, _standing_for(call.arguments))
-        known = self.cache.find(key)
-        now = asyncio.get_running_loop().time()
-        if known is not None and now < known.at + self.seconds:
-            self.cache.count(call.name, "hit")
+        key = (name, whose, self.fingerprint, _standing_for(call.arguments))
+        known = cache.find(key)
+        if known is not None and asyncio.get_running_loop().time() < known.at + self.seconds:
+            cache.count(name, "hit")
             return known.again()
-        result = await self._shared(key, call) if self.cache.flight(key) is not None else None
+        result = await self._shared(key, call) if cache.flight(key) is not None else None
         if result is None:
-            self.cache.count(call.name, "miss")
-            flight = self.cache.begin(key, call)
+            cache.count(name, "miss")
+            flight = cache.begin(key, call)
             try:
                 result = await run(call)
             finally:
-                may_keep = self.cache.land(key, flight, result)
+                may_keep = cache.land(key, flight, result)
             if may_keep and result.ok and not result.media:
                 self._keep(key, call, result)
         if not result.ok and result.status in _FAILURES:
             # What was known may have been invalidated while the call ran.
-            return self._or_stale(call, result, self.cache.find(key))
+            return self._or_stale(call, result, cache.find(key))
         return result
 
     async def _shared(self, key: Key, call: ToolCall) -> ToolResult | None:
@@ -90,13 +90,9 @@ class Cache:
         return None
 
     def _keep(self, key: Key, call: ToolCall, result: ToolResult) -> None:
-        entry = KeptResult(
-            arguments=call.arguments,
-            result=copy_of(result),
-            size=current().length_of(result.result) + len(result.message or ""),
-            at=asyncio.get_running_loop().time(),
-        )
-        self.cache.keep(key, entry)
+        size = current().length_of(result.result) + len(result.message or "")
+        now = asyncio.get_running_loop().time()
+        self.cache.keep(key, KeptResult.of(result, call.arguments, size, now))
 
     def _or_stale(self, call: ToolCall, result: ToolResult, known: KeptResult | None) -> ToolResult:
         """What was known before, where the tool fails and that is not too old."""

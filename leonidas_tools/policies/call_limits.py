@@ -51,8 +51,8 @@ class _Count:
         self._turn = 0
         self._times: deque[float] = deque()
 
-    def refusal(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
-        """Why one more is too many, if it is."""
+    def take(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
+        """Counts one more, or says why that is too many."""
         if turn != self._turn:
             self._turn, self._in_turn = turn, 0
         if most.per_session is not None and self._in_session >= most.per_session:
@@ -60,21 +60,24 @@ class _Count:
         if most.per_turn is not None and self._in_turn >= most.per_turn:
             times = f"{most.per_turn} times since the user has spoken"
             return _limited(most, times, "turn")
-        if most.per_minute is None:
-            return None
-        while self._times and now - self._times[0] >= _MINUTE_SECONDS:
-            self._times.popleft()
-        if len(self._times) < most.per_minute:
-            return None
-        wait = math.ceil(self._times[-most.per_minute] + _MINUTE_SECONDS - now)
-        return _limited(most, f"{most.per_minute} times in a minute", "minute", wait)
-
-    def add(self, most: MostCalls, now: float) -> None:
-        """Counts one more."""
+        if most.per_minute is not None:
+            times_made = self._times
+            while times_made and now - times_made[0] >= _MINUTE_SECONDS:
+                times_made.popleft()
+            if len(times_made) >= most.per_minute:
+                wait = math.ceil(times_made[-most.per_minute] + _MINUTE_SECONDS - now)
+                return _limited(most, f"{most.per_minute} times in a minute", "minute", wait)
+            times_made.append(now)
         self._in_session += 1
         self._in_turn += 1
+        return None
+
+    def give_back(self, most: MostCalls) -> None:
+        """The one that was just counted is not made."""
+        self._in_session -= 1
+        self._in_turn -= 1
         if most.per_minute is not None:
-            self._times.append(now)
+            self._times.pop()
 
 
 class CallCounts:
@@ -95,13 +98,14 @@ class CallCounts:
         """
         counts = self._counts
         for most in limits:
-            if most.tool not in counts:
-                counts[most.tool] = _Count()
-            refusal = counts[most.tool].refusal(most, turn, now)
+            count = counts.get(most.tool)
+            if count is None:
+                count = counts[most.tool] = _Count()
+            refusal = count.take(most, turn, now)
             if refusal is not None:
+                for taken in limits[: limits.index(most)]:
+                    counts[taken.tool].give_back(taken)
                 return refusal
-        for most in limits:
-            counts[most.tool].add(most, now)
         return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Dependencies:
     """Refuses a call while something it needs is missing.
 
@@ -25,23 +23,31 @@ class Dependencies:
         has_tool: Whether a tool can be called now.
     """
 
-    names: Sequence[str]
-    has_tool: Callable[[str], bool]
+    __slots__ = ("_needs",)
+
+    def __init__(self, *, names: Sequence[str], has_tool: Callable[[str], bool]) -> None:
+        self._needs = tuple((name, *_check(name, has_tool)) for name in names)
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Runs the call, unless something is missing."""
-        missing = [name for name in self.names if not self._met(name)]
+        missing = [name for name, is_there, what in self._needs if not is_there(what)]
         if missing:
             return answered(ToolResult.from_error(DependencyError(missing)))
         return run(call)
 
-    def _met(self, name: str) -> bool:
-        kind, _, what = name.partition(":")
-        if kind == "module" and what:
-            return _has_module(what)
-        if kind == "command" and what:
-            return shutil.which(what) is not None
-        return self.has_tool(name)
+
+def _check(name: str, has_tool: Callable[[str], bool]) -> tuple[Callable[[str], bool], str]:
+    """What looks for something that is needed, and what for."""
+    kind, _, what = name.partition(":")
+    if kind == "module" and what:
+        return _has_module, what
+    if kind == "command" and what:
+        return _has_command, what
+    return has_tool, name
+
+
+def _has_command(name: str) -> bool:
+    return shutil.which(name) is not None
 
 
 def _has_module(name: str) -> bool:

@@ -12,9 +12,10 @@ from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from leonidas_tools.calls import Run, ToolCall, ToolResult
+    from leonidas_tools.invocation import Invocation
 
 _CRITICAL = 1
 
@@ -31,7 +32,7 @@ class Limiter:
         self.taken = 0
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
-        self._preemptible: dict[int, Callable[[], None]] = {}
+        self._preemptible: dict[Invocation, object] = {}
 
     def enter_now(self, priority: int) -> bool:
         """Takes a place if that needs no waiting; critical calls take one in any case.
@@ -41,7 +42,8 @@ class Limiter:
         """
         if priority == _CRITICAL:
             if self.taken >= self.places and self._preemptible:
-                self._preemptible.popitem()[1]()
+                invocation, reason = self._preemptible.popitem()
+                invocation.interrupt(reason)
         elif self.taken >= self.places or self._waiting:
             return False
         self.taken += 1
@@ -77,67 +79,82 @@ class Limiter:
                 self.taken += 1
                 turn.set_result(None)
 
-    def allow_preemption(self, key: int, stop: Callable[[], None]) -> None:
-        """Lets a critical call take this place: `stop` makes its holder leave."""
-        self._preemptible[key] = stop
+    def allow_preemption(self, invocation: Invocation, reason: object) -> None:
+        """Lets a critical call take this place: its holder is stopped for that reason."""
+        self._preemptible[invocation] = reason
 
-    def forbid_preemption(self, key: int) -> None:
+    def forbid_preemption(self, invocation: Invocation) -> None:
         """The place is safe, or given back."""
-        self._preemptible.pop(key, None)
+        self._preemptible.pop(invocation, None)
+
+    @property
+    def room(self) -> Limiter:
+        """Itself: a limiter is the place that it gives."""
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """Runs a call when a limiter has a place for it.
+    """Runs a call when each of its limiters has a place for it.
 
-    A tool that calls another shares its place with it, and does not wait for itself.
+    A tool that calls another shares its places with it, and does not wait for itself.
 
     Args:
-        limiter: Where the places are.
+        limiters: Where the places are; they are taken in this order.
         priority: 1 (critical) to 5 (background).
-        preemptible: Whether a critical call may stop it; it then waits and runs again.
     """
 
-    limiter: Limiter
+    limiters: Sequence[Limiter]
     priority: int
-    preemptible: bool = False
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call once there is a place."""
+        """Runs the call once there is a place everywhere."""
         invocation = current()
-        limiter = self.limiter
-        if invocation.outer is not None and invocation.is_inside(limiter):
+        limiters, places = self.limiters, invocation.places
+        if invocation.outer is not None:
+            limiters = [each for each in limiters if not invocation.is_inside(each)]
+        before = len(places)
+        try:
+            for limiter in limiters:
+                if not limiter.enter_now(self.priority):
+                    await limiter.enter(self.priority)
+                places.append(limiter)
             return await run(call)
-        while True:
-            if not limiter.enter_now(self.priority):
-                await limiter.enter(self.priority)
-            places = invocation.places
-            places.append(self)
+        finally:
+            while len(places) > before:  # unless they were taken away
+                places.pop().leave()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preemptible:
+    """Lets a critical call stop this one where there is no place for both.
+
+    It then waits like any other, and runs again.
+
+    Args:
+        limit: Gives it its places.
+    """
+
+    limit: Limit
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call until it has ended by itself."""
+        invocation = current()
+
+        async def run_in_place(call: ToolCall) -> ToolResult:
+            held = [each for each in self.limit.limiters if each in invocation.places]
             try:
-                if not self.preemptible:
-                    return await run(call)
-                return await self._run_preemptibly(call, run)
+                for limiter in held:
+                    limiter.allow_preemption(invocation, self)
+                return await run(call)
+            finally:
+                for limiter in held:
+                    limiter.forbid_preemption(invocation)
+
+        while True:
+            try:
+                return await self.limit(call, run_in_place)
             except asyncio.CancelledError:
                 if not invocation.taken(self):
                     raise
                 invocation.emit(EventKind.RETRY, attempt=1, delay_seconds=0, error="preempted")
-            finally:
-                if places:  # else it was taken away
-                    places.pop().leave()
-
-    @property
-    def room(self) -> Limiter:
-        """The limiter."""
-        return self.limiter
-
-    def leave(self) -> None:
-        """Gives the place to the next."""
-        self.limiter.leave()
-
-    async def _run_preemptibly(self, call: ToolCall, run: Run) -> ToolResult:
-        invocation = current()
-        self.limiter.allow_preemption(id(invocation), lambda: invocation.interrupt(self))
-        try:
-            return await run(call)
-        finally:
-            self.limiter.forbid_preemption(id(invocation))

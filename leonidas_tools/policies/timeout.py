@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from contextvars import Context
 from typing import Literal
 
@@ -32,7 +31,7 @@ class Timeout:
     def __init__(self, *, seconds: float, covers: Literal["attempt", "call"] = "attempt") -> None:
         self.seconds = seconds
         self.covers = covers
-        self._under_way: OrderedDict[Invocation, float] = OrderedDict()
+        self._under_way: dict[Invocation, float] = {}
         self._grace: dict[Invocation, asyncio.TimerHandle] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -42,7 +42,7 @@ def steps_of(path: Path) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def values_at(arguments: Any, steps: Sequence[str]) -> list[Any]:
+def values_at(arguments: Any, steps: Sequence[str]) -> Sequence[Any]:
     """The values at a path: none where nothing stands there, several where it has a `*`.
 
     Example:
@@ -50,7 +50,7 @@ def values_at(arguments: Any, steps: Sequence[str]) -> list[Any]:
         [1, 2]
     """
     if len(steps) == 1:  # as most paths are
-        return list(_inside(arguments, steps[0]))
+        return _inside(arguments, steps[0])
     found = [arguments]
     for step in steps:
         found = [inner for value in found for inner in _inside(value, step)]
@@ -60,14 +60,14 @@ def values_at(arguments: Any, steps: Sequence[str]) -> list[Any]:
 def _inside(value: Any, step: str) -> Sequence[Any]:
     if type(value) is dict or isinstance(value, Mapping):
         if step in value:
-            return (value[step],)
-        return tuple(value.values()) if step == _ANY else ()
+            return [value[step]]
+        return list(value.values()) if step == _ANY else []
     if isinstance(value, list | tuple):
         if step == _ANY:
             return value
         if step.isdecimal() and int(step) < len(value):
-            return (value[int(step)],)
-    return ()
+            return [value[int(step)]]
+    return []
 
 
 class Condition:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.records import record
 from leonidas_tools.rules.conditions import steps_of, values_at
@@ -20,6 +21,7 @@ from leonidas_tools.rules.rule import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from leonidas_tools.rules.conditions import Condition
     from leonidas_tools.rules.subject import Subject
 
 
@@ -53,6 +55,8 @@ class Circumstances:
     user: str | None = None
 
 
+_Holding: TypeAlias = tuple[Rule, Callable[[Circumstances], bool]]
+"""A rule, and what says whether it says something of a call."""
 _ALLOWED = Verdict(decide=Decide.ALLOW)
 
 
@@ -97,12 +101,13 @@ class ToolRules:
         rules: Its rules, in order.
     """
 
-    __slots__ = ("_in_mode", "_rules", "subject")
+    __slots__ = ("_in_mode", "_in_session", "_rules", "subject")
 
     def __init__(self, subject: Subject, rules: Sequence[Rule]) -> None:
         self.subject = subject
         self._rules = tuple(rules)
-        self._in_mode: dict[Mode, Sequence[Rule]] = {}
+        self._in_mode: dict[Mode, Sequence[_Holding]] = {}
+        self._in_session: tuple[Mode, tuple[Rule, ...], Sequence[_Holding]] | None = None
 
     def __iter__(self) -> Any:
         return iter(self._rules)
@@ -114,28 +119,31 @@ class ToolRules:
             about: What is known of it.
             more: Rules of the session.
         """
-        rules = self._holding(about.mode, more)
-        for rule in rules:
-            if rule.lifts is not None or _unmet(rule, about) is not None:
+        holding = self._with_session(about.mode, tuple(more)) if more else self._holding(about.mode)
+        for rule, speaks in holding:
+            if rule.lifts is not None or not speaks(about):
                 continue
-            if rule.decide is Decide.ASK and self._is_lifted(rule, rules, about):
+            if rule.decide is Decide.ASK and _is_lifted(rule, holding, about):
                 return Verdict(decide=Decide.AUDIT, rule=rule, lifted=True)
             return Verdict(decide=rule.decide, rule=rule)
         return _ALLOWED
 
-    def _is_lifted(self, asking: Rule, rules: Sequence[Rule], about: Circumstances) -> bool:
-        """Whether the question of a rule was answered in advance."""
-        return any(rule.lifts == asking.name and _unmet(rule, about) is None for rule in rules)
-
-    def _holding(self, mode: Mode, more: Sequence[Rule] = ()) -> Sequence[Rule]:
+    def _holding(self, mode: Mode) -> Sequence[_Holding]:
         """The rules that hold in a mode; found out once, since a mode lasts for many calls."""
-        if more:
-            return [rule for rule in self.with_more(more) if rule.holds_in(mode, self.subject)]
-        rules = self._in_mode.get(mode)
-        if rules is None:
-            rules = tuple(rule for rule in self._rules if rule.holds_in(mode, self.subject))
-            self._in_mode[mode] = rules
-        return rules
+        holding = self._in_mode.get(mode)
+        if holding is None:
+            holding = self._in_mode[mode] = self._compiled(mode, self._rules)
+        return holding
+
+    def _with_session(self, mode: Mode, more: tuple[Rule, ...]) -> Sequence[_Holding]:
+        """The same with the rules of a session; those of the last are kept."""
+        kept = self._in_session
+        if kept is None or kept[0] is not mode or kept[1] != more:
+            kept = self._in_session = (mode, more, self._compiled(mode, self.with_more(more)))
+        return kept[2]
+
+    def _compiled(self, mode: Mode, rules: Sequence[Rule]) -> Sequence[_Holding]:
+        return tuple((r, _speaker(r)) for r in rules if r.holds_in(mode, self.subject))
 
     def with_more(self, more: Sequence[Rule]) -> Sequence[Rule]:
         """The rules and those of a session, the strongest first."""
@@ -153,11 +161,11 @@ class ToolRules:
 
     def acts_in(self, mode: Mode) -> bool:
         """Whether any call may meet with anything but being allowed, in a mode."""
-        return any(rule.decide is not Decide.ALLOW for rule in self._holding(mode))
+        return any(rule.decide is not Decide.ALLOW for rule, _ in self._holding(mode))
 
     def always_denies(self, mode: Mode) -> bool:
         """Whether every call is denied, in a mode."""
-        for rule in self._holding(mode):
+        for rule, _ in self._holding(mode):
             if rule.lifts is None:
                 if rule.decide is not Decide.DENY:
                     return False
@@ -171,7 +179,7 @@ class ToolRules:
         return any(self._asks_in(mode) for mode in Mode)
 
     def _asks_in(self, mode: Mode) -> bool:
-        for rule in self._holding(mode):
+        for rule, _ in self._holding(mode):
             if rule.lifts is None:
                 if rule.decide is Decide.ASK:
                     return True
@@ -189,18 +197,46 @@ def _strength(rule: Rule) -> tuple[int, int, int]:
     return rule.strength
 
 
+def _speaker(rule: Rule) -> Callable[[Circumstances], bool]:
+    """Says whether a rule that holds in the mode says something of a call."""
+    users = rule.users
+    when = tuple((steps_of(path), condition) for path, condition in rule.when.items())
+
+    def speaks(about: Circumstances) -> bool:
+        if users and about.user not in users:
+            return False
+        for steps, condition in when:
+            if not _is_met(rule, values_at(about.arguments, steps), condition):
+                return False
+        return True
+
+    return speaks
+
+
+def _is_lifted(asking: Rule, holding: Sequence[_Holding], about: Circumstances) -> bool:
+    """Whether the question of a rule was answered in advance."""
+    return any(rule.lifts == asking.name and speaks(about) for rule, speaks in holding)
+
+
 def _unmet(rule: Rule, about: Circumstances) -> str | None:
     """Why a rule that holds in the mode says nothing of a call; `None` where it says something."""
     if rule.users and about.user not in rule.users:
         return f"not for the user {about.user!r}"
     for path, condition in rule.when.items():
-        in_doubt = False
-        for value in values_at(about.arguments, steps_of(path)):
-            met = condition.holds(value)
-            if met:
-                break
-            in_doubt = in_doubt or met is None
-        else:  # in doubt it counts as met only where that lets nothing through
-            if not in_doubt or rule.decide is Decide.ALLOW:
-                return f"not with this {path!r}"
+        if not _is_met(rule, values_at(about.arguments, steps_of(path)), condition):
+            return f"not with this {path!r}"
     return None
+
+
+def _is_met(rule: Rule, values: Iterable[Any], condition: Condition) -> bool:
+    """Whether a condition of a rule holds of any value.
+
+    In doubt it does, but only where that lets nothing through.
+    """
+    in_doubt = False
+    for value in values:
+        met = condition.holds(value)
+        if met:
+            return True
+        in_doubt = in_doubt or met is None
+    return in_doubt and rule.decide is not Decide.ALLOW

@@ -522,7 +522,7 @@ async def test_what_was_forgotten_meanwhile_is_not_kept_nor_shared_any_more() ->
 
 
 def entry(size: int) -> KeptResult:
-    return KeptResult(arguments={}, result=ToolResult(), size=size, at=0)
+    return KeptResult.of(ToolResult(), {}, size, at=0)
 
 
 @given(
