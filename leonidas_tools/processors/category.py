@@ -8,6 +8,7 @@ where nothing waits for a tool.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from genai_processors import processor
@@ -44,7 +45,11 @@ class CategoryProcessor(processor.PartProcessor):
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = ()) -> None:
         self.registry = ToolRegistry(self._own(thing) for thing in tools)
-        self.executor = Executor(self.registry)
+
+    @functools.cached_property
+    def executor(self) -> Executor:
+        """Runs its own tools, where no registry stage has recognised the call."""
+        return Executor(self.registry)
 
     @property
     def tools(self) -> list[AnyTool]:

@@ -56,6 +56,10 @@ def settings_schema() -> dict[str, Any]:
         'Python modules whose tools are loaded.'
     """
     schema = Settings.model_json_schema(schema_generator=_Generator)
+    defaults = Settings().model_dump(mode="json")
+    for name, field in Settings.model_fields.items():
+        if field.validate_default:  # read from nothing, which pydantic does not write out
+            schema["properties"][name]["default"] = defaults[name]
     _describe(schema, Settings)
     for model in (
         AlertRule,

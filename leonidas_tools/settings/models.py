@@ -178,8 +178,10 @@ class Settings(Model):
 
     version: Literal[1] = 1
     environment: Name = "development"
-    defaults: Annotated[ToolConfiguration, BeforeValidator(mapping)] = (
-        ToolConfiguration.model_construct()
+    # Read from nothing each time: with a mapping inside, a default that is there would be copied
+    # deeply, which takes five times as long.
+    defaults: Annotated[ToolConfiguration, BeforeValidator(mapping)] = Field(
+        default_factory=dict, validate_default=True
     )
     tools: ToolConfigurations = Field(default_factory=dict)
     toolboxes: Names = ()
@@ -189,7 +191,9 @@ class Settings(Model):
     monitoring: Annotated[MonitoringSettings, BeforeValidator(mapping)] = (
         MonitoringSettings.model_construct()
     )
-    policies: Annotated[PolicySettings, BeforeValidator(mapping)] = PolicySettings.model_construct()
+    policies: Annotated[PolicySettings, BeforeValidator(mapping)] = Field(
+        default_factory=dict, validate_default=True
+    )
     store: Annotated[StoreSettings, BeforeValidator(mapping)] = StoreSettings.model_construct()
     _written: dict[str, str] = PrivateAttr(default_factory=dict)
     _hidden: set[str] = PrivateAttr(default_factory=set)
