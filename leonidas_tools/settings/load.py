@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -112,7 +113,7 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
 
 def _validate(document: Document, file: Path | None) -> Settings:
     taken, foreign_problems = _with_foreign_servers(document.data, file)
-    expansion = Expansion({INTERPRETER_VARIABLE: sys.executable, **os.environ})
+    expansion = Expansion(ChainMap(os.environ, {INTERPRETER_VARIABLE: sys.executable}))
     data = expansion.expand(taken)
     if environment := os.environ.get(ENVIRONMENT_VARIABLE):
         data["environment"] = environment
