@@ -44,6 +44,8 @@ class ResultStatus(StrEnum):
 
 
 _STATUSES: Mapping[str, ResultStatus] = {status.value: status for status in ResultStatus}
+_WORDS: Mapping[ResultStatus, str] = {status: status.value for status in ResultStatus}
+_OK, _NO_RESULTS = ResultStatus.OK, ResultStatus.NO_RESULTS  # looking them up is slow in 3.11
 
 
 def known_status(status: str, *more: str) -> str:
@@ -122,7 +124,7 @@ class ToolResult:
     @property
     def ok(self) -> bool:
         """Whether the tool did what it was asked."""
-        return self.status is ResultStatus.OK or self.status is ResultStatus.NO_RESULTS
+        return self.status is _OK or self.status is _NO_RESULTS
 
     @classmethod
     def no_results(cls, message: str, **more: Any) -> ToolResult:
@@ -173,7 +175,7 @@ class ToolResult:
 
     def to_response(self) -> dict[str, Any]:
         """The envelope that the model reads: only `None` says nothing and is left out."""
-        response: dict[str, Any] = {"status": self.status.value}
+        response: dict[str, Any] = {"status": _WORDS[self.status]}
         if self.result is not None:
             response["result"] = self.result
         if self.message is not None:

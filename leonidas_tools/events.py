@@ -112,6 +112,8 @@ class ToolEvent:
         return shown
 
 
+_COMPLETE = EventKind.COMPLETE  # looked up once: most calls end so
+
 Sink: TypeAlias = Callable[[ToolEvent], None]
 """Hears of every event; returns at once and never raises on purpose."""
 
@@ -119,5 +121,5 @@ Sink: TypeAlias = Callable[[ToolEvent], None]
 def ending_kind(result: ToolResult) -> EventKind:
     """The event that ends a call with this result."""
     if result.ok:
-        return EventKind.COMPLETE
+        return _COMPLETE
     return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED

@@ -28,6 +28,7 @@ OnEnd: TypeAlias = Callable[["Invocation", ToolResult], None]
 
 _current: ContextVar[Invocation] = ContextVar("leonidas_tools_invocation")
 
+_START = EventKind.START
 _LAST_WORDS = ("cancel", "stop")
 """Reasons to stop after which no policy may go on."""
 
@@ -115,7 +116,7 @@ class Invocation:
         self.owner = owner
         self._begin(self._body())
         if self.sinks:  # told before the task takes its first step, in the next turn of the loop
-            self.emit(EventKind.START)
+            self.emit(_START)
 
     def _begin(self, what: Coroutine[Any, Any, None]) -> None:
         self.owner.add(self)

@@ -31,7 +31,7 @@ def copy_of(result: ToolResult) -> ToolResult:
 def _is_plain(result: ToolResult) -> bool:
     """Whether it is a value and nothing else, as most are."""
     return (
-        result.status is ResultStatus.OK
+        result.status is _OK
         and says_little(result)
         and not result.retryable
         and not result.cached
@@ -48,6 +48,7 @@ def _copied(
     return own if options is None else replace(own, valid_options=snapshot(options))
 
 
+_OK = ResultStatus.OK
 _NOTHING_MORE = ToolResult()
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from leonidas_tools.rules.rule import Mode, Rule
     from leonidas_tools.settings.rules import ApprovalSettings
 
+_ALLOW = Decide.ALLOW
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approval:
@@ -57,7 +59,7 @@ class Approval:
         """Runs the call if it may run."""
         verdict = self._verdict(call)
         rule = verdict.rule
-        if verdict.decide is Decide.ALLOW or rule is None:
+        if rule is None or verdict.decide is _ALLOW:
             return run(call)
         return self._held(call, run, verdict, rule)
 

@@ -35,6 +35,9 @@ class BreakerState(StrEnum):
     HALF_OPEN = "half_open"
 
 
+_CLOSED = BreakerState.CLOSED
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BreakerLimits:
     """When a tool is left alone, and for how long.
@@ -81,7 +84,7 @@ class Breaker:
 
     def admit(self, now: float) -> int | None:
         """Lets a call through, and says what it is to be ended with; `None` where it may not."""
-        if self.state is BreakerState.CLOSED:
+        if self.state is _CLOSED:
             return self._period
         if self.state is BreakerState.OPEN:
             if now < self._opened_at + self.limits.open_seconds:
@@ -102,12 +105,13 @@ class Breaker:
         """
         if admitted != self._period:
             return
-        if self.state is BreakerState.HALF_OPEN:
-            self._probing = False
+        if self.state is _CLOSED:
             if failed is not None:
-                self._become(BreakerState.OPEN if failed else BreakerState.CLOSED, now)
-        elif failed is not None:
-            self._count(failed, now)
+                self._count(failed, now)
+            return
+        self._probing = False
+        if failed is not None:
+            self._become(BreakerState.OPEN if failed else BreakerState.CLOSED, now)
 
     def wait_seconds(self, now: float) -> int:
         """How long until a call may be let through: at least a second."""

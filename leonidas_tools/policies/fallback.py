@@ -15,6 +15,7 @@ Helps: TypeAlias = Callable[[ToolResult], bool]
 Resolve: TypeAlias = Callable[[str, ToolCall], "tuple[ToolCall, Run, Helps] | None"]
 """Name of a tool, a call → the call addressed to that tool, and what runs it with its policies."""
 
+_OK = ResultStatus.OK
 _DID_NOTHING = frozenset(
     {
         ResultStatus.INVALID_ARGUMENT,
@@ -44,7 +45,7 @@ class Fallback:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call, and others in its place while it fails."""
         first = await run(call)
-        if first.status is ResultStatus.OK or not self.helps(first):
+        if first.status is _OK or not self.helps(first):
             return first
         for name in self.names:
             found = self.resolve(name, call)

@@ -11,6 +11,7 @@ from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
 
+_OK = ResultStatus.OK
 _LONGEST_DELAY_SECONDS = 10.0
 _PERMANENT = (
     TypeError, AttributeError, NameError, NotImplementedError, ImportError, SyntaxError,
@@ -52,7 +53,7 @@ class Retry:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call until it works or trying again cannot help."""
         result = await run(call)
-        if result.status is ResultStatus.OK:
+        if result.status is _OK:
             return result
         for attempt in range(1, self.attempts + 1):
             if not self._helps(result) or not current().is_open:
