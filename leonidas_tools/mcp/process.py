@@ -25,6 +25,7 @@ _PIPE_SECONDS = 0.5
 """How long output may still come after an exit, and an exit after the end of the output."""
 
 _POLL_SECONDS = 0.01
+_MOST_UNREAD = 256
 
 
 class Listener(Protocol):
@@ -71,6 +72,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._closed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
+        self._unread = 0
 
     @classmethod
     async def start(
@@ -106,20 +108,23 @@ class ServerProcess(asyncio.SubprocessProtocol):
             else:
                 self._stdout.resume_reading()
 
-    async def write(self, data: bytes) -> None:
-        """Writes to the server's standard input, waiting while it does not read.
+    def write(self, data: bytes) -> None:
+        """Writes to the server's standard input: what it does not read yet waits, however much.
 
-        Raises:
-            BrokenPipeError: The server has closed its input.
+        What is written before it is ended still gets to it, while it exits. What is written to a
+        server that has closed its input is lost: it is about to end.
         """
-        await self.writable()
-        if self._stdin is None or self._stdin.is_closing():
-            raise BrokenPipeError("The server has closed its standard input")
-        self._stdin.write(data)
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+            self._unread += not self._writable.is_set()
 
-    async def writable(self) -> None:
-        """Waits while the server does not read."""
-        await self._writable.wait()
+    async def room(self) -> None:
+        """Waits while many writes are unread.
+
+        Without it a server that asks and never reads would fill our memory with answers.
+        """
+        if self._unread > _MOST_UNREAD:
+            await self._writable.wait()
 
     async def stop(self) -> None:
         """Ends the server and every process it has started: asked first, then told, then killed."""
@@ -145,6 +150,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         stdin: Any = transport.get_pipe_transport(_STDIN)
         stdout: Any = transport.get_pipe_transport(_STDOUT)
         self._stdin, self._stdout = stdin, stdout
+        stdout.set_protocol(_Output(self, stdout.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Called by asyncio with output."""
@@ -177,6 +183,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def resume_writing(self) -> None:
         """Called by asyncio when it reads again."""
+        self._unread = 0
         self._writable.set()
 
     def _keep(self, line: bytes) -> None:
@@ -220,6 +227,20 @@ class ServerProcess(asyncio.SubprocessProtocol):
         except PermissionError:
             return True  # somebody is left who may not be signalled
         return True
+
+
+class _Output(asyncio.Protocol):
+    """Hands over standard output as it is read; asyncio's own takes a turn of the loop to do so."""
+
+    def __init__(self, process: ServerProcess, own: asyncio.BaseProtocol) -> None:
+        self._process = process
+        self._own = own
+
+    def data_received(self, data: bytes) -> None:
+        self._process.pipe_data_received(_STDOUT, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._own.connection_lost(exc)
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> bool:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-import math
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
-from mcp.shared.message import SessionMessage
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.inbox import Inbox
+from leonidas_tools.mcp.outbox import Outbox
 from leonidas_tools.mcp.process import ServerProcess
 from leonidas_tools.mcp.unreadable import MALFORMED, TOO_LONG, is_asked, stand_in
 from leonidas_tools.mcp.watchdog import Watchdog
@@ -28,13 +23,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Outbox: TypeAlias = MemoryObjectSendStream[SessionMessage]
-
 _SHOWN_CHARACTERS = 80
 _SEEN_BYTES = 512
-_MOST_UNREAD = 256
-_FLUSH_SECONDS = 0.5
-"""How long messages already sent, such as cancellations, may take to reach the server."""
 
 
 class StdioServer:
@@ -84,30 +74,16 @@ class StdioServer:
         Raises:
             ConfigurationError: The command cannot be started.
         """
-        # Without a bound: what is written must not hold a caller.
-        outbox, to_send = anyio.create_memory_object_stream[SessionMessage](math.inf)
-
-        async def room() -> None:
-            # Without it a server that asks and never reads would fill our memory with answers.
-            if to_send.statistics().current_buffer_used > _MOST_UNREAD and self._process:
-                await self._process.writable()
-
-        self._inbox = inbox = Inbox(room=room, on_garbage=self._ignore, hold=self._hold)
-        async with inbox, outbox, to_send, Watchdog() as watchdog:
+        self._inbox = Inbox(room=self._room, on_garbage=self._ignore, hold=self._hold)
+        async with self._inbox as inbox, Watchdog() as watchdog:
             self._process = process = await self._start(watchdog)
             watchdog.watch(process.pid)
-            writing = asyncio.create_task(_write(process, to_send))
             try:
-                yield inbox, outbox
+                yield inbox, Outbox(process.write)
             finally:
-                outbox.close()
                 await inbox.aclose()
-                try:
-                    await asyncio.wait({writing}, timeout=_FLUSH_SECONDS)
-                finally:
-                    writing.cancel()
-                    await process.stop()
-                    watchdog.watch(None)
+                await process.stop()
+                watchdog.watch(None)
 
     def on_line(self, line: bytes) -> None:
         """Called with each line of standard output."""
@@ -154,6 +130,10 @@ class StdioServer:
                 f"the command {settings.command!r} cannot be started: {why}"
             ) from error
 
+    async def _room(self) -> None:
+        if self._process is not None:
+            await self._process.room()
+
     def _hold(self, held: bool) -> None:
         if self._process is not None:
             self._process.hold(held)
@@ -170,12 +150,3 @@ class StdioServer:
         logger.log(
             level, "The MCP server %r printed what is no message: %r; ignored", self._name, shown
         )
-
-
-async def _write(
-    process: ServerProcess, to_send: MemoryObjectReceiveStream[SessionMessage]
-) -> None:
-    with contextlib.suppress(OSError):
-        async for message in to_send:
-            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            await process.write(text.encode() + b"\n")
