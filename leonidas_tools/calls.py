@@ -221,9 +221,9 @@ class ToolSession:
 
     def get(self, kind: type[T]) -> T:
         """The session's one object of this kind, made on first use by calling `kind()`."""
-        if kind not in self._values:
-            self._values[kind] = kind()
-        value: T = self._values[kind]
+        value: T | None = self._values.get(kind)
+        if value is None:
+            value = self._values[kind] = kind()
         return value
 
     def find(self, kind: type[T]) -> T | None:

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 OnEnd: TypeAlias = Callable[["Invocation", ToolResult], None]
 
 _current: ContextVar[Invocation] = ContextVar("leonidas_tools_invocation")
+current: Callable[[], Invocation] = _current.get
+"""The invocation in whose task this runs."""
 
 _START = EventKind.START
 _LAST_WORDS = ("cancel", "stop")
@@ -44,11 +46,6 @@ class Place(Protocol):
     def leave(self) -> None:
         """Gives it to the next."""
         ...
-
-
-def current() -> Invocation:
-    """The invocation in whose task this runs."""
-    return _current.get()
 
 
 def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> None:

@@ -8,23 +8,28 @@ import math
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.errors import RetryableError
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 logger = logging.getLogger(__name__)
 
 _MOST_CALLS = 1000
-_FAILURES = frozenset(
-    {
-        ResultStatus.FAILED,
-        ResultStatus.TIMEOUT,
-        ResultStatus.UNAVAILABLE,
-        ResultStatus.UNKNOWN_OUTCOME,
-    }
-)
+_FAILED: Mapping[ResultStatus, bool] = {
+    ResultStatus.OK: False,
+    ResultStatus.NO_RESULTS: False,
+    ResultStatus.FAILED: True,
+    ResultStatus.TIMEOUT: True,
+    ResultStatus.UNAVAILABLE: True,
+    ResultStatus.UNKNOWN_OUTCOME: True,
+}
+"""Whether the tool failed; the other results do not tell."""
 
 
 class BreakerState(StrEnum):
@@ -167,7 +172,7 @@ class CircuitBreaker:
         failed: bool | None = None
         try:
             result = await run(call)
-            failed = False if result.ok else True if result.status in _FAILURES else None
+            failed = _FAILED.get(result.status)
         finally:
             breaker.ended(admitted, failed=failed, now=time())
             if breaker.state is not before:

@@ -65,7 +65,8 @@ class Limiter:
     def leave(self) -> None:
         """Gives the place to the next."""
         self.taken -= 1
-        self._admit()
+        if self._waiting:
+            self._admit()
 
     def resize(self, places: int) -> None:
         """Has so many places from now on."""

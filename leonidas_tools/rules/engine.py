@@ -119,7 +119,10 @@ class ToolRules:
             about: What is known of it.
             more: Rules of the session.
         """
-        holding = self._with_session(about.mode, tuple(more)) if more else self._holding(about.mode)
+        mode = about.mode
+        holding = self._with_session(mode, tuple(more)) if more else self._in_mode.get(mode)
+        if holding is None:
+            holding = self._holding(mode)
         for rule, speaks in holding:
             if rule.lifts is not None or not speaks(about):
                 continue
