@@ -190,6 +190,14 @@ def test_what_makes_no_sense_is_refused(key, value):
         ToolConfiguration(**{key: value})
 
 
+def test_default_settings_are_equal_and_share_nothing_that_can_be_changed():
+    one, other = Settings(), Settings()
+    one.defaults.custom_parameters["key"] = "value"
+    one.policies.always["answer"] = None
+    assert other == Settings() == Settings(defaults={}, policies={}) != one
+    assert other.model_dump(exclude_unset=True) == {}
+
+
 def test_settings_cannot_be_changed_in_place():
     with pytest.raises(ValidationError):
         Settings().environment = "production"  # type: ignore[misc]  # that is the test
