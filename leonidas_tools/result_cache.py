@@ -30,13 +30,7 @@ def copy_of(result: ToolResult) -> ToolResult:
 
 def _is_plain(result: ToolResult) -> bool:
     """Whether it is a value and nothing else, as most are."""
-    return (
-        result.status is _OK
-        and says_little(result)
-        and not result.retryable
-        and not result.cached
-        and result.error is None
-    )
+    return result.status is _OK and not result.retryable and says_little(result)
 
 
 def _copied(

@@ -291,3 +291,13 @@ def test_of_very_many_calls_the_last_thousand_count() -> None:
         breaker.ended(breaker.admit(0.0), failed=number >= 4500, now=0.0)
         assert len(breaker._calls) <= 1000
         assert (breaker.state is BreakerState.OPEN) == (number >= 4999)
+
+
+def test_what_failed_before_the_last_thousand_does_not_count() -> None:
+    breaker = Breaker(BreakerLimits(min_calls=1000))
+    for number in range(2500):
+        breaker.ended(breaker.admit(0.0), failed=number < 900 and number % 2 == 1, now=0.0)
+    for number in range(500):
+        assert breaker.state is BreakerState.CLOSED, number
+        breaker.ended(breaker.admit(0.0), failed=True, now=0.0)
+    assert breaker.state is BreakerState.OPEN

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -177,6 +178,25 @@ async def test_what_is_done_to_a_result_is_not_done_to_the_next() -> None:
         result = await tools.execute("read", {"place": "a"})
         assert result.result == {"place": "a", "run": 1}
         result.result["run"] = "broken"
+
+
+async def test_a_result_says_the_second_time_all_that_it_said_the_first() -> None:
+    said = [
+        ToolResult(result={"rows": [1]}, retryable=True),
+        ToolResult(result=1, message="Yesterday's."),
+        ToolResult(result=1, speech="One."),
+        ToolResult(result=1, retry_hint="Ask for a day.", valid_options=["monday"]),
+        ToolResult(result=1, reason_code="partial"),
+        ToolResult(),
+    ]
+
+    def look(number: int) -> ToolResult:
+        return said[number]
+
+    tools = tools_of(tool(effect="read", cache_seconds=60)(look))
+    for number in range(len(said)):
+        first, second = [await tools.execute("look", {"number": number}) for _ in range(2)]
+        assert second == replace(first, cached=True)
 
 
 @in_no_time

@@ -88,10 +88,10 @@ async def test_a_new_turn_brings_new_calls() -> None:
     assert await run(tools, *["count"] * 3) == ["ok", "ok", "limited"]
 
 
-async def test_a_refused_call_does_not_count() -> None:
-    tools = tools_of(
-        count, other, policies={"calls": {"per_turn": 3}}, tools={"count": {"calls_per_turn": 1}}
-    )
+@pytest.mark.parametrize("per", ["turn", "minute", "session"])
+async def test_a_refused_call_does_not_count(per: str) -> None:
+    limits = {"calls": {f"per_{per}": 3}}
+    tools = tools_of(count, other, policies=limits, tools={"count": {"calls_per_turn": 1}})
     got = await run(tools, "count", "count", "count", "other", "other", "other")
     assert got == ["ok", "limited", "limited", "ok", "ok", "limited"]
 

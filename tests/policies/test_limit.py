@@ -157,6 +157,32 @@ async def test_who_has_ended_is_not_preempted_in_the_place_of_who_has_not() -> N
     await asyncio.gather(*calls)
 
 
+async def test_a_call_within_a_call_has_no_place_that_it_could_be_made_to_leave() -> None:
+    steps, ran = Steps(), []
+
+    @tool(effect="read", priority="background", lane="inner")
+    async def inner() -> None:
+        ran.append("inner")
+        await steps.take("inner")
+
+    @tool(effect="read", priority="background", lane="outer")
+    async def outer() -> None:
+        ran.append("outer")
+        await made.run("inner")
+
+    critical = steps.tool("critical", priority="critical", lane="critical")
+    made = Bench(inner, outer, critical, policies={"concurrency": 1})
+    calls = [made.start("outer")]
+    await quiet()
+    calls.append(made.start("critical", step="urgent"))
+    await quiet()
+    steps.finish("urgent", "inner")
+    await asyncio.gather(*calls)
+    assert ran == ["outer", "inner", "outer", "inner"]
+    retried = [event.call.name for event in made.events if event.kind == "tool_retry"]
+    assert retried == ["outer"]
+
+
 async def test_a_cancelled_call_that_is_still_tidying_up_does_not_run_again_when_preempted() -> (
     None
 ):

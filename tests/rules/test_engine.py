@@ -77,6 +77,23 @@ def test_rules_of_the_session_go_before_all_others():
     assert decided(rule("file", "audit"), more=[elsewhere]) == ("audit", "file")
 
 
+def test_each_session_and_mode_has_its_own_verdict():
+    rules = RuleBook([rule("file", "audit")]).for_tool(subject())
+
+    def verdict(*more, mode=Mode.ASK):
+        said = rules.decide(Circumstances(arguments={}, mode=mode), more).rule
+        return None if said is None else said.name
+
+    strict, lax = rule("strict", "deny", Tier.SESSION), rule("lax", "allow", Tier.SESSION)
+    planning = rule("planning", "ask", Tier.SESSION, modes=[Mode.AUTONOMOUS])
+    for _ in range(2):
+        assert verdict(strict) == "strict"
+        assert verdict(lax) == "lax"
+        assert verdict(planning) == "file"
+        assert verdict(planning, mode=Mode.AUTONOMOUS) == "planning"
+        assert verdict() == "file"
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
