@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mcp_types
 from mcp.client import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp import errors
@@ -18,7 +17,7 @@ from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
 from leonidas_tools.mcp.unreadable import TOO_LONG, UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from mcp.client.client import Client
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.call_terms import ServerCall
     from leonidas_tools.mcp.health import Health
     from leonidas_tools.mcp.offers import Offers
+    from leonidas_tools.mcp.output_schemas import OutputSchemas
     from leonidas_tools.mcp.redaction import Redaction
     from leonidas_tools.mcp.tool_task import TaskReports, ToolTask
 
@@ -41,6 +41,7 @@ class Calling:
         client: Is connected to it, or about to be.
         health: Told how long calls may take.
         offers: Answers the tools that are none of the server's own.
+        outputs: Know how answers have to be.
         redact: Takes secrets out of what the server says.
         reports: Where what the server reports of tasks is brought.
         gone: Why no call can be made, if none can.
@@ -53,6 +54,7 @@ class Calling:
     client: Client
     health: Health
     offers: Offers
+    outputs: OutputSchemas
     redact: Redaction
     reports: TaskReports
     gone: Callable[[], str | None]
@@ -85,28 +87,32 @@ class Calling:
         self.under_way.add(ended)
         try:
             with self.health.call(call.seconds):
-                return await self._request(call, on_progress, task)
+                return await self._answer(call, on_progress, task)
         except MCPError as error:
             raise self._tool_error(error, call, task) from error
         except InputRequiredRoundsExceededError as error:
             rounds = error.max_rounds
             raise errors.asks_without_end(self.name, call.tool, rounds, once=call.once) from error
-        except (RuntimeError, ValidationError) as error:
+        except (RuntimeError, ValueError) as error:
             logger.warning("MCP server %r: an answer of %r is malformed", self.name, call.tool)
             raise errors.malformed_answer(self.name, call.tool, once=call.once) from error
         finally:
             self.under_way.discard(ended)
             ended.set_result(None)
 
-    def _request(
+    async def _answer(
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None
-    ) -> Coroutine[Any, Any, mcp_types.CallToolResult]:
+    ) -> mcp_types.CallToolResult:
         if task is not None:
-            return task.run(self.client, self.reports, on_progress)
-        offered = self.offers.request(self.client, call.tool, call.arguments)
-        return offered or self.client.call_tool(
-            call.tool, dict(call.arguments), progress_callback=on_progress
-        )
+            answer = await task.run(self.client, self.reports, on_progress)
+        elif (offered := self.offers.request(self.client, call.tool, call.arguments)) is not None:
+            return await offered
+        else:
+            answer = await self.client.call_tool(
+                call.tool, dict(call.arguments), progress_callback=on_progress
+            )
+        self.outputs.check(call.tool, answer)
+        return answer
 
     def _tool_error(self, error: MCPError, call: ServerCall, task: ToolTask | None) -> ToolError:
         if error.code == TOO_LONG:

@@ -25,6 +25,7 @@ from leonidas_tools.mcp.listing import Listing, list_tools
 from leonidas_tools.mcp.mending import Mending
 from leonidas_tools.mcp.news import News
 from leonidas_tools.mcp.offers import Offers
+from leonidas_tools.mcp.output_schemas import OutputSchemas
 from leonidas_tools.mcp.reasons import placed, reason_of, telling
 from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.mcp.tool_task import TaskReports, ToolTask, called_as_tasks
@@ -69,7 +70,8 @@ class Connection:
         self._offers = Offers(name, settings)
         self._redact = Redaction(settings)
         self._stack = AsyncExitStack()
-        self._mending = Mending()
+        self._outputs = OutputSchemas()
+        self._mending = Mending(self._outputs)
         self._reports = TaskReports()
         self._as_tasks: frozenset[str] = frozenset()
         self._stdio: StdioServer | None
@@ -85,6 +87,7 @@ class Connection:
             client=self._client,
             health=self._health,
             offers=self._offers,
+            outputs=self._outputs,
             redact=self._redact,
             reports=self._reports,
             gone=lambda: self._gone,
@@ -155,7 +158,7 @@ class Connection:
         Raises:
             ConfigurationError: The pages never end.
         """
-        listing = await list_tools(self._client, self._mending)
+        listing = await list_tools(self._client, self._mending, self._outputs)
         self._as_tasks = called_as_tasks(listing.tools, self._client.server_capabilities)
         offered = self._offers.tools(self._client.server_capabilities)
         return replace(listing, tools=[*listing.tools, *offered])

@@ -168,7 +168,7 @@ class Definitions:
         if changed is not None and denies:
             said = changed.trusted
         try:
-            # The client refuses every answer of a tool whose answers it cannot check, once it ran.
+            # No answer of a tool passes that cannot be checked, and by then it has run.
             ArgumentValidator(definition.output_schema or {})
             parameters, values = visible_schema(dict(said.input_schema)), dict(fixed)
             if fixed:

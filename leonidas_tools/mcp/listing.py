@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp.client.client import Client
 
     from leonidas_tools.mcp.mending import Mending
+    from leonidas_tools.mcp.output_schemas import OutputSchemas
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = logging.getLogger(__name__)
@@ -41,12 +42,13 @@ class Listing:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-async def list_tools(client: Client, mending: Mending) -> Listing:
+async def list_tools(client: Client, mending: Mending, outputs: OutputSchemas) -> Listing:
     """A server's tools, from all pages; one that cannot be read keeps no other away.
 
     Args:
         client: Is connected to it.
         mending: Looks at what it answers.
+        outputs: Have the schemas of answers, which the client is not told of.
 
     Raises:
         ConfigurationError: The pages never end.
@@ -59,9 +61,10 @@ async def list_tools(client: Client, mending: Mending) -> Listing:
     seen: set[str] = set()
     while True:
         page = await _page(client, cursor, mending)
-        tools.extend(page.tools)
+        tools.extend(outputs.given_back(page.tools))
         cursor = page.next_cursor
         if cursor is None:
+            outputs.keep_only(tool.name for tool in tools)
             return Listing(tools=tools, refused=mending.refused)
         if cursor in seen:
             raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mcp.client import Transport
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
+    from leonidas_tools.mcp.output_schemas import OutputSchemas
+
     Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
 _SLICE = 64
@@ -34,11 +36,15 @@ class Mending:
     The library checks every answer against the protocol first, and gives nothing of one that does
     not hold: a single tool that is not described as the protocol has it hides all others. And it
     knows no calls that run as tasks, though its types do: their answers lack a field for it.
+
+    Args:
+        outputs: Takes the schemas of answers out of listings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outputs: OutputSchemas) -> None:
         self.refused: dict[str, str] = {}
         """Why tools were taken out of listings, by name."""
+        self._outputs = outputs
         self._version: str | None = None
         self._asked: dict[object, str] = {}
 
@@ -95,19 +101,24 @@ class Mending:
 
     async def _listing(self, result: dict[str, Any]) -> dict[str, Any]:
         tools = result.get("tools")
-        if self._version is None or not isinstance(tools, list):
+        if not isinstance(tools, list):
             return result
+        if self._version is not None:
+            tools = await self._kept(tools, self._version)
+        return {**result, "tools": self._outputs.taken_from(tools)}
+
+    async def _kept(self, tools: list[Any], version: str) -> list[Any]:
         kept: list[Any] = []
         for number, tool in enumerate(tools, 1):
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
             try:
-                kept.append(_accepted(tool, self._version))
+                kept.append(_accepted(tool, version))
             except ValidationError as error:
                 name = tool.get("name") if isinstance(tool, dict) else None
                 said = name if isinstance(name, str) else f"number {number} of its listing"
                 self.refused[said] = _reason(error)
-        return {**result, "tools": kept}
+        return kept
 
 
 def _accepted(tool: Any, version: str) -> Any:

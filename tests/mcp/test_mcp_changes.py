@@ -85,3 +85,26 @@ async def test_a_call_under_way_ends_although_its_tool_has_gone(bench):
         assert not [each for each in answers if getattr(each, "status", None) == "cancelled"]
         await bench.until(lambda: bench.names() == ["wink"])
         assert (await bench.call("look")).status == "not_found"
+
+
+def counting(kind):
+    """A tool that counts one thing, and a listing that says it answers so or otherwise."""
+    answer = {"content": [], "structuredContent": {"count": 1}}
+    output = {"type": "object", "properties": {"count": {"type": kind}}}
+    return described("count", outputSchema=output, _meta={"answer": answer})
+
+
+async def test_an_answer_is_held_to_what_its_server_lists_by_now(bench):
+    bench.server("eye", counting("integer"))
+    async with bench.processor():
+        await bench.ready()
+        assert (await bench.tools.execute("count", {})).result == {"count": 1}
+        before = bench.tools.registry["count"]
+        bench.lists("eye", counting("string"))
+        await bench.call("announce")
+        await bench.until(lambda: bench.tools.registry["count"] is not before)
+        assert "does not allow" in (await bench.tools.execute("count", {})).message
+        bench.lists("eye", "count", "wink")
+        await bench.call("announce")
+        await bench.until(lambda: "wink" in bench.names())
+        assert await bench.call("count") == {}

@@ -1,8 +1,11 @@
+import subprocess
+import sys
+
 import pytest
 
 from leonidas_tools.calls import Media, ResultStatus, ToolResult
 from leonidas_tools.errors import ToolError
-from tests.mcp.forking import forked
+from tests.mcp.forking import SCRIPTS, forked
 
 LINK = {
     "type": "resource_link",
@@ -113,3 +116,26 @@ async def test_what_is_no_answer_is_a_failure_that_says_so(server, tool):
         await server.call(tool)
     assert (refused.value.status, refused.value.message) == REFUSED[tool]
     assert not refused.value.retryable
+
+
+LOADED = """
+import asyncio, sys
+from leonidas_tools import AdvancedToolProcessor
+
+async def main():
+    servers = {"lab": {"command": sys.executable, "args": [sys.argv[1]]}}
+    config = {"mcp_servers": servers}
+    async with AdvancedToolProcessor(config=config, builtin_tools=False) as tools:
+        assert await tools.ready(60)
+        before = set(sys.modules)
+        answer = await tools.execute("add", {"a": 1, "b": 2})
+        print(answer.result, sorted(set(sys.modules) - before))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_call_of_a_tool_loads_nothing_while_everybody_waits():
+    command = [sys.executable, "-c", LOADED, SCRIPTS / "life.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "{'result': 3} []\n"

@@ -1,0 +1,97 @@
+"""What the tools of a server say of their answers, and whether an answer is so."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.errors import SchemaError
+from leonidas_tools.json_schema import ArgumentValidator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mcp_types import CallToolResult, Tool
+
+_KEY = "outputSchema"
+
+
+class OutputSchemas:
+    """Checks answers in the place of the client library, which is not told of the schemas.
+
+    The library checks in Python, 25 µs for each object of an answer: a long one would hold the loop
+    for a part of a second. Here the same takes a hundredth of it. What the library has to say of a
+    schema that is not one of an object stays its own.
+    """
+
+    def __init__(self) -> None:
+        self._outputs: dict[str, _Output] = {}
+
+    def taken_from(self, tools: Iterable[Any]) -> list[Any]:
+        """The tools of a listing without the schemas of their answers, of which note is taken.
+
+        Args:
+            tools: As the server lists them, whatever that is.
+        """
+        return [self._without(tool) for tool in tools]
+
+    def given_back(self, tools: Iterable[Tool]) -> list[Tool]:
+        """The tools as the server lists them.
+
+        Args:
+            tools: Those that the library has made of a listing without the schemas.
+        """
+        return [
+            tool
+            if (output := self._outputs.get(tool.name)) is None
+            else tool.model_copy(update={"output_schema": output.schema})
+            for tool in tools
+        ]
+
+    def keep_only(self, tools: Iterable[str]) -> None:
+        """Forgets all tools but these."""
+        self._outputs = {name: self._outputs[name] for name in tools if name in self._outputs}
+
+    def check(self, tool: str, answer: CallToolResult) -> None:
+        """Looks whether an answer is as the listing says; one that says it failed may differ.
+
+        Args:
+            tool: What the server calls the tool.
+            answer: Its answer.
+
+        Raises:
+            ValueError: It is not, it holds a number that there is not in JSON, or nothing can be
+                said of it: the schema is none.
+        """
+        output = self._outputs.get(tool)
+        if output is None or answer.is_error:
+            return
+        try:
+            fits = output.validator.is_valid(answer.structured_content)
+        except SchemaError as error:  # listed a moment ago; the tool is about to be left out
+            raise ValueError(str(error)) from error
+        if not fits:
+            raise ValueError(f"the answer of {tool!r} is not as its output schema says")
+
+    def _without(self, tool: Any) -> Any:
+        if not isinstance(tool, dict) or not isinstance(name := tool.get("name"), str):
+            return tool
+        schema = tool.get(_KEY)
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            self._outputs.pop(name, None)
+            return tool
+        known = self._outputs.get(name)
+        if known is None or known.schema != schema:
+            self._outputs[name] = _Output(schema)
+        return {key: value for key, value in tool.items() if key != _KEY}
+
+
+class _Output:
+    """A schema, compiled when the first answer is checked: of most tools there is none."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+
+    @cached_property
+    def validator(self) -> ArgumentValidator:
+        return ArgumentValidator(self.schema)
