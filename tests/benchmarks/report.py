@@ -15,6 +15,7 @@ from tests.benchmarks.workload import FLOOR, Against, Goal, Workload
 
 _HEADINGS = {
     "ours_execute": "**`execute`**",
+    "ours_import": "`leonidas_tools`",
     "ours_stream": "**`AdvancedToolProcessor`**",
     "ours_whole": "**`AdvancedToolProcessor`**, room for 2 MB",
     "function_calling": "upstream `FunctionCalling`",
