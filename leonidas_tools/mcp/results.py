@@ -40,11 +40,14 @@ def to_result(answer: CallToolResult) -> ToolResult:
     if answer.is_error:
         message = text or "The tool failed and did not say why."
         return ToolResult.failed(message, result=answer.structured_content)
-    media, too_long = _media(answer.content)
     structured = answer.structured_content
-    value = text if structured is None else _without_data(structured, _data(answer.content))
+    rest = [block for block in answer.content if block.type != "text"]
+    if not rest:
+        return ToolResult(result=text if structured is None else structured)
+    media, too_long = _media(rest)
+    value = text if structured is None else _without_data(structured, _data(rest))
     return ToolResult(
-        result=_with_resources(value, _resources(answer.content)), media=media, message=too_long
+        result=_with_resources(value, _resources(rest)), media=media, message=too_long
     )
 
 
@@ -55,10 +58,8 @@ def _text(content: Iterable[ContentBlock]) -> str | None:
 
 def _data(content: Iterable[ContentBlock]) -> frozenset[str]:
     """What pictures, sounds and embedded resources consist of, encoded."""
-    # A model is not asked for a field that it may lack: to find out costs more than all the rest.
-    embedded: list[Any] = [block.resource for block in content if block.type == "resource"]
-    blobs = [getattr(resource, "blob", None) for resource in embedded]
-    return frozenset([*(data for _, data in _encoded(content)), *filter(None, blobs)])
+    blobs = (getattr(getattr(block, "resource", None), "blob", None) for block in content)
+    return frozenset([data for _, data in _encoded(content)]) | frozenset(filter(None, blobs))
 
 
 def _without_data(value: Any, data: frozenset[str]) -> Any:
