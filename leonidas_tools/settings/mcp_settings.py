@@ -1,7 +1,5 @@
 """What can be set of an MCP server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import urlsplit

@@ -1,9 +1,8 @@
 """What can be set, as typed and frozen models."""
 
-from __future__ import annotations
-
 import functools
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -12,6 +11,7 @@ from pydantic import (
     model_validator,
 )
 
+from leonidas_tools.metadata import ToolOrigin
 from leonidas_tools.rules.rule import Mode, Rule
 from leonidas_tools.settings.fields import (
     Count,
@@ -46,11 +46,6 @@ from leonidas_tools.settings.tool_configuration import (
     ToolOverrides,
     merge,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from leonidas_tools.metadata import ToolOrigin
 
 __all__ = [
     "AlertRule",

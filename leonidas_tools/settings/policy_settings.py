@@ -1,7 +1,5 @@
 """What can be set of the policies that keep a model from doing too much of something."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BeforeValidator

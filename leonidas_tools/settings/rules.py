@@ -1,9 +1,8 @@
 """Rules as they are set: which calls are allowed, asked about, denied or recorded."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from enum import Enum
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
@@ -23,10 +22,6 @@ from leonidas_tools.settings.fields import (
 )
 from leonidas_tools.settings.model import Model
 from leonidas_tools.tool import ToolCategory, ToolEffect
-
-if TYPE_CHECKING:
-    from enum import Enum
-    from typing import Self
 
 
 def _one_or_more(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """When the model speaks of an answer, as it is set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

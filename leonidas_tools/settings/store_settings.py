@@ -1,7 +1,5 @@
 """What can be set of the store."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer

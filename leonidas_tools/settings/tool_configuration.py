@@ -1,9 +1,8 @@
 """What can be set for one tool, and how settings are laid over one another."""
 
-from __future__ import annotations
-
 import functools
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from collections.abc import Collection, Iterable
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -28,9 +27,6 @@ from leonidas_tools.settings.fields import (
 )
 from leonidas_tools.settings.model import Model
 from leonidas_tools.settings.scheduling import Scheduling, merged
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
 
 
 class ToolOverrides(Model):
