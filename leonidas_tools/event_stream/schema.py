@@ -22,10 +22,7 @@ from leonidas_tools.event_stream.call_events import (
     ToolUndo,
 )
 from leonidas_tools.event_stream.state_events import Happening, Missed, State
-
-VERSION = 1
-"""Of the events: raised when a field changes or goes; new fields and events may come at any time.
-"""
+from leonidas_tools.event_stream.version import VERSION
 
 
 class _OfSession(Happening):
