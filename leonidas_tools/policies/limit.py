@@ -42,8 +42,7 @@ class Limiter:
         """
         if priority == _CRITICAL:
             if self.taken >= self.places and self._preemptible:
-                invocation, reason = self._preemptible.popitem()
-                invocation.interrupt(reason)
+                self._preempt()
         elif self.taken >= self.places or self._waiting:
             return False
         self.taken += 1
@@ -79,6 +78,16 @@ class Limiter:
             if not turn.done():
                 self.taken += 1
                 turn.set_result(None)
+
+    def _preempt(self) -> None:
+        """Stops the last to have come, but nobody who is being stopped already.
+
+        It would forget what for, and run again: also where its time is up, or it was left behind.
+        """
+        for invocation in reversed(self._preemptible):
+            if not invocation.stopping:
+                invocation.interrupt(self._preemptible.pop(invocation))
+                return
 
     def allow_preemption(self, invocation: Invocation, reason: object) -> None:
         """Lets a critical call take this place: its holder is stopped for that reason."""

@@ -114,10 +114,15 @@ class Condition:
         return dict(self._said)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Condition) and self._said == other._said
+        return isinstance(other, Condition) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(repr(self._said))
+        return hash(self._key)
+
+    @property
+    def _key(self) -> str:
+        """The same where the same is said: to Python 1 and True are equal, here they are not."""
+        return repr(sorted(self._said.items()))
 
     def __repr__(self) -> str:
         return f"Condition({', '.join(f'{k}={v!r}' for k, v in self._said.items())})"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.metadata import ToolEffect
+from leonidas_tools.rules.conditions import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +44,7 @@ class Tier(IntEnum):
     SESSION = 4
 
 
+_LISTS = ("tools", "categories", "tags", "effects", "servers", "modes", "users")
 _SEVERITY = {Decide.DENY: 3, Decide.ASK: 2, Decide.AUDIT: 1, Decide.ALLOW: 0}
 
 
@@ -86,6 +89,22 @@ class Rule:
     lifts: str | None = None
     deadline_seconds: float | None = None
     on_expiry: str | None = None
+
+    def __post_init__(self) -> None:
+        """Shares nothing that can be changed: what rules say is compiled, and kept.
+
+        Raises:
+            ValueError: There is no such decision, or what stands in `when` is not a path.
+        """
+        for path in self.when:
+            steps_of(path)
+        own: dict[str, Any] = {
+            "decide": Decide(self.decide),
+            "when": MappingProxyType(dict(self.when)),
+            **{name: tuple(getattr(self, name)) for name in _LISTS},
+        }
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
 
     @property
     def strength(self) -> tuple[int, int, int]:

@@ -244,6 +244,66 @@ async def test_a_call_is_cancelled_although_it_is_being_preempted() -> None:
     assert ("background", "tool_cancel") in made.ends
 
 
+@pytest.mark.parametrize("until_seconds", [10.1, 100])
+@pytest.mark.parametrize("covers", ["timeout_seconds", "deadline_seconds"])
+@in_no_time
+async def test_who_is_out_of_time_does_not_run_again_when_a_critical_call_needs_a_place(
+    covers: str, until_seconds: float
+) -> None:
+    ran: list[str] = []
+    stopped = asyncio.Event()
+
+    @tool(effect="read", priority="background", lane="stubborn", **{covers: 10})
+    async def stubborn() -> None:
+        ran.append("stubborn")
+        while not stopped.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await stopped.wait()
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    steps = Steps()
+    normal = steps.tool("normal", lane="normal")
+    critical = steps.tool("critical", priority="critical", lane="critical")
+    made = Bench(stubborn, normal, critical, policies={"concurrency": 1})
+    calls = [made.start("stubborn")]
+    await asyncio.sleep(until_seconds)  # in its last half second, or left behind
+    calls += [made.start("normal", step="a"), made.start("critical", step="b")]
+    await quiet()
+    assert "+b" in steps.log
+    stopped.set()
+    await quiet()
+    steps.finish("a", "b")
+    assert [(await call).status for call in calls] == ["timeout", "ok", "ok"]
+    await quiet()
+    assert (ran, made.told("tool_retry")) == (["stubborn"], [])
+
+
+@in_no_time
+async def test_who_was_left_behind_is_not_preempted_in_the_place_of_who_runs() -> None:
+    steps = Steps()
+    stopped = asyncio.Event()
+
+    @tool(effect="read", priority="background", lane="stubborn", timeout_seconds=10)
+    async def stubborn() -> None:
+        for _ in range(3):
+            with contextlib.suppress(asyncio.CancelledError):
+                await stopped.wait()
+
+    names = ("critical", "normal", "background")
+    tools = [steps.tool(name, priority=name, effect="read", lane=name) for name in names]
+    made = Bench(stubborn, *tools, policies={"concurrency": 2})
+    calls = [made.start("background", step="a")]
+    await quiet()
+    assert (await made.run("stubborn")).status == "timeout"
+    calls += [made.start("normal", step="b"), made.start("critical", step="c")]
+    await quiet()
+    assert steps.log == ["+a", "+b", "+c", "!a"]
+    stopped.set()
+    steps.finish("a", "b", "c")
+    await asyncio.gather(*calls)
+
+
 @in_no_time
 async def test_a_preempted_call_has_all_its_time_again() -> None:
     steps = Steps()

@@ -72,3 +72,11 @@ def test_what_is_no_path_is_refused(path):
 )
 def test_a_condition_is_true_false_or_cannot_be_told(said, value, holds):
     assert Condition(**said).holds(value) is holds
+
+
+def test_conditions_are_equal_that_hold_of_the_same():
+    assert Condition(above=1, below=3) == Condition(below=3, above=1)
+    assert len({Condition(above=1, below=3), Condition(below=3, above=1)}) == 1
+    conditions = [Condition(equals=1), Condition(equals=True), Condition(equals="1")]
+    assert [a == b for a in conditions for b in conditions if a is not b] == [False] * 6
+    assert Condition(equals=1) != 1

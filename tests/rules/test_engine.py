@@ -94,6 +94,34 @@ def test_each_session_and_mode_has_its_own_verdict():
         assert verdict() == "file"
 
 
+def test_rules_of_sessions_that_python_finds_equal_are_kept_apart():
+    rules = RuleBook().for_tool(subject())
+    about = Circumstances(arguments={"all": True}, mode=Mode.ASK)
+    for said, decides in ((1, "allow"), (True, "deny")) * 2:
+        no = rule("no", "deny", Tier.SESSION, when={"all": Condition(equals=said)})
+        assert rules.decide(about, [no]).decide == decides
+
+
+def test_a_rule_cannot_be_changed_under_those_who_have_read_it():
+    tools, when = ["send"], {"amount": Condition(above=10)}
+    no = rule("no", "deny", tools=tools, when=when)
+    tools.clear()
+    when.clear()
+    assert no == rule("no", "deny", tools=["send"], when={"amount": Condition(above=10)})
+    with pytest.raises(TypeError):
+        no.when["amount"] = Condition(above=20)
+    with pytest.raises(AttributeError):
+        no.tools.append("mail")
+
+
+def test_a_rule_that_means_nothing_is_not_made():
+    with pytest.raises(ValueError, match=r"'a\.\.b' is not a path"):
+        Rule(name="no", decide=Decide.DENY, when={"a..b": Condition(equals=1)})
+    with pytest.raises(ValueError, match="'maybe' is not a valid Decide"):
+        Rule(name="no", decide="maybe")
+    assert Rule(name="no", decide="deny").decide is Decide.DENY
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
