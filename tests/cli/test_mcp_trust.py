@@ -58,7 +58,7 @@ def typed(command, environment, config):
         options["args"] += ["mcp", "trust", *arguments, "--config", str(config)]
         with subprocess.Popen(**options, stdin=theirs, stdout=theirs, stderr=theirs) as process:
             os.close(theirs)
-            shown = _read(ours, until=b"[y/N]")
+            shown = _read(ours, until=b"[y/N]: ")
             meanwhile()
             os.write(ours, f"{answer}\n".encode())
             shown += _read(ours)
