@@ -7,14 +7,17 @@ import leonidas_tools
 
 HEAVY = {
     "cryptography",
+    "leonidas_tools.approvals.desk",
     "leonidas_tools.cli",
     "leonidas_tools.discovery",
+    "leonidas_tools.event_stream.schema",
     "leonidas_tools.json_schema.coercion",
     "leonidas_tools.live.simulator",
     "leonidas_tools.live.speech.voice",
     "leonidas_tools.mcp.server",
     "leonidas_tools.monitoring.health",
     "leonidas_tools.monitoring.prometheus",
+    "leonidas_tools.policies.approval",
     "leonidas_tools.settings.document",
     "mcp",
     "numpy",
@@ -95,6 +98,31 @@ def test_what_is_no_public_name_is_an_attribute_error_that_names_it():
 )
 def test_neither_the_import_nor_plain_tools_load_an_optional_part(program):
     assert HEAVY & _loaded_by(program) == set()
+
+
+ASKED_ABOUT = """
+import asyncio, sys
+from leonidas_tools import AdvancedToolProcessor, Decision, tool
+
+@tool(requires_approval=True)
+def pay(amount: int) -> int:
+    return amount
+
+async def yes(request):
+    return Decision.approve()
+
+async def main():
+    async with AdvancedToolProcessor([pay], approval=yes) as tools:
+        before = set(sys.modules)
+        assert (await tools.execute("pay", {"amount": 5})).result == 5
+        print(*(name for name in set(sys.modules) - before if name.startswith("leonidas_tools")))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_call_of_a_session_loads_nothing_even_where_a_person_is_asked():
+    assert subprocess.check_output([sys.executable, "-c", ASKED_ABOUT], text=True).split() == []
 
 
 def _loaded_by(program):
