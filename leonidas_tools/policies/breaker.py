@@ -8,7 +8,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.errors import RetryableError
@@ -149,6 +149,18 @@ class Breaker:
             self._opened_at = now
 
 
+class _Trial(NamedTuple):
+    """What the call holds that tries a tool; where it is left behind, the tool has failed."""
+
+    room: Breaker
+    admitted: int
+
+    def leave(self) -> None:
+        """Lets another try in its time: this one may never end."""
+        now = asyncio.get_running_loop().time()
+        self.room.ended(self.admitted, failed=True, now=now)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CircuitBreaker:
     """Refuses the calls of a tool that keeps failing, so that nobody waits for it.
@@ -169,11 +181,17 @@ class CircuitBreaker:
         admitted = breaker.admit(time())
         if admitted is None:
             return _refused(call, breaker.wait_seconds(time()))
+        places = None
+        if before is not _CLOSED:
+            places = current().places
+            places.append(_Trial(breaker, admitted))
         failed: bool | None = None
         try:
             result = await run(call)
             failed = _FAILED.get(result.status)
         finally:
+            if places:  # else there is none, or it was taken away
+                places.pop()
             breaker.ended(admitted, failed=failed, now=time())
             if breaker.state is not before:
                 self._tell(call.name)

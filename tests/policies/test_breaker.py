@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +90,31 @@ async def test_only_one_call_tries() -> None:
     stage.let_go("first", "third")
     assert await ended(first) == ["first"]
     assert await ended(begin(tools, "ask", name="third")) == ["third"]
+
+
+@in_no_time
+async def test_a_call_that_was_left_behind_lets_another_try() -> None:
+    fails, stopped = True, asyncio.Event()
+
+    async def ask() -> str:
+        if fails:
+            raise ValueError
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                await stopped.wait()
+        return "at last"
+
+    asks = Tool(ask, effect="read", retry_attempts=0, polling=True, timeout_seconds=5)
+    tools = tools_of(asks, policies={"breaker": QUICK})
+    assert await run(tools, 4) == ["failed"] * 4
+    fails = False
+    await asyncio.sleep(31)
+    assert await run(tools, 2) == ["timeout", "unavailable"]
+    await asyncio.sleep(31)
+    assert await run(tools, 2) == ["timeout", "unavailable"]
+    await asyncio.sleep(31)
+    stopped.set()
+    assert await run(tools, 2) == ["ok", "ok"]
 
 
 @in_no_time
