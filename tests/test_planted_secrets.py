@@ -346,7 +346,7 @@ async def test_the_configuration_is_shown_as_it_is_written_and_without_secrets(c
 async def test_servers_that_cannot_be_reached_are_told_of_without_secrets(config, logged):
     tools = AdvancedToolProcessor([planted()], config, builtin_tools=False)
     async with tools:
-        assert not await tools.ready(timeout_seconds=5)
+        assert not await tools.ready(timeout_seconds=60)
         assert found_in(await told_by(tools, REQUESTS)) == []
     assert "local" in logged.text
     assert "remote" in logged.text
@@ -362,7 +362,7 @@ async def test_what_a_server_says_is_told_without_secrets(tmp_path, logged):
     server["env"] = {"TOKEN": MARKED}
     tools = AdvancedToolProcessor(config={"mcp_servers": {"says": server}}, builtin_tools=False)
     async with tools:
-        assert not await tools.ready(timeout_seconds=5)
+        assert not await tools.ready(timeout_seconds=60)
     assert "says" in logged.text
 
 
