@@ -127,7 +127,7 @@ class Compiler:
         outer += self.guards.caching(tool, settings)
         outer += self.guards.limiting(tool, settings)
         deadline = either(settings.deadline, tool.metadata.deadline_seconds)
-        if deadline is not None and not _only_runs_another(tool):
+        if deadline and not _only_runs_another(tool):
             outer.append(Timeout(seconds=deadline, covers="call"))
         names = either(settings.fallback_tools, tool.metadata.fallback_tools)
         if names:
@@ -175,7 +175,7 @@ class Compiler:
         is_read = effect_of(tool, settings) is ToolEffect.READ
         preemptible = priority is ToolPriority.BACKGROUND and is_read
         limiters: list[Limiter] = []
-        if settings.concurrency is not None:
+        if settings.concurrency:
             own = self._limiters.setdefault(tool.name, Limiter(settings.concurrency))
             own.resize(settings.concurrency)
             limiters.append(own)

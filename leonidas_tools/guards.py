@@ -64,7 +64,7 @@ class Guards:
         """What answers a call as it was answered before."""
         own = tool.metadata
         seconds = either(settings.cache_seconds, own.cache_seconds)
-        if seconds is None or effect_of(tool, settings) is not ToolEffect.READ:
+        if not seconds or effect_of(tool, settings) is not ToolEffect.READ:
             return []
         if self._cached.get(tool.name) is not tool.function:
             self._cached[tool.name] = tool.function
@@ -94,9 +94,9 @@ class Guards:
             ),
             MostCalls(
                 tool=tool.name,
-                per_turn=settings.calls_per_turn,
-                per_minute=settings.calls_per_minute,
-                per_session=settings.calls_per_session,
+                per_turn=settings.calls_per_turn or None,
+                per_minute=settings.calls_per_minute or None,
+                per_session=settings.calls_per_session or None,
             ),
         )
         limited = [most for most in limits if most.any]
@@ -123,9 +123,9 @@ class Guards:
         """What bounds a result beyond the number of its bytes."""
         tokens = either(settings.max_result_tokens, tool.metadata.max_result_tokens)
         overflow = either(settings.overflow, tool.metadata.overflow)
-        if tokens is None and overflow is Overflow.HEAD:
+        if not tokens and overflow is Overflow.HEAD:
             return []
-        room = max_bytes if tokens is None else min(max_bytes, 4 * tokens)
+        room = min(max_bytes, 4 * tokens) if tokens else max_bytes
         return [ResultBudget(max_bytes=room, overflow=overflow)]
 
     def hiding(self, tool: AnyTool) -> list[Policy]:

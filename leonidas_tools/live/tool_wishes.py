@@ -39,7 +39,7 @@ def filler_for(tools: AdvancedToolProcessor, declared_name: str) -> Filler | Non
         return None
     settings = tools.settings.current.for_tool(tool.name, tool.origin)
     after = either(settings.filler_after, tool.metadata.filler_after_seconds)
-    if after is None:
+    if not after:
         return None
     if after == MEDIAN:
         median = tools.monitor.median_seconds(tool.name)

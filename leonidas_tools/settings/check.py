@@ -120,8 +120,8 @@ def _contradictions(
         yield Finding(severity="error", key=f"{key}.on_cancel", message=message)
     yield from _caching(key, holds, tool)
     timeout = holds.timeout or own.timeout_seconds or settings.policies.default_timeout
-    deadline = holds.deadline or own.deadline_seconds
-    if deadline is not None and deadline < timeout:
+    deadline = own.deadline_seconds if holds.deadline is None else holds.deadline
+    if deadline and deadline < timeout:
         message = (
             f"{deadline:g} s end the call before its timeout of {timeout:g} s: "
             "lower the timeout, or raise the deadline"
@@ -137,14 +137,14 @@ def _contradictions(
 
 def _caching(key: str, holds: ToolConfiguration, tool: Tool[..., Any]) -> Iterator[Finding]:
     own = tool.metadata
-    seconds = holds.cache_seconds or own.cache_seconds
+    seconds = own.cache_seconds if holds.cache_seconds is None else holds.cache_seconds
     effect = holds.effect or own.effect
-    if seconds is not None and effect is not ToolEffect.READ:
+    if seconds and effect is not ToolEffect.READ:
         message = (
             f"only what reads is kept, and the effect is {effect.value!r}: "
             "declare it 'read' if it changes nothing, or remove this"
         )
         yield Finding(severity="error", key=f"{key}.cache_seconds", message=message)
-    if holds.stale_if_error is not None and seconds is None:
+    if holds.stale_if_error and not seconds:
         message = "does nothing without cache_seconds: set that too"
         yield Finding(severity="error", key=f"{key}.stale_if_error", message=message)

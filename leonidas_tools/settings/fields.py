@@ -7,7 +7,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.tool import (
@@ -28,6 +28,7 @@ E = TypeVar("E", bound=Enum)
 _DURATION = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?\s*"
 _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NULLS = frozenset({"", "~", "null"})
+_OFF = frozenset({"off", "false", "no"})
 _VARIABLE = r"\$\{.+\}"
 
 
@@ -57,6 +58,12 @@ def seconds(value: Any) -> Any:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def or_off(value: Any, read: Callable[[Any], Any]) -> Any:
+    """`False` for `off`, which takes back what the tool or the defaults have set; else as read."""
+    is_off = value is False or (isinstance(value, str) and value.strip().lower() in _OFF)
+    return False if is_off else read(value)
+
+
 def filler_after(value: Any) -> Any:
     """Seconds, as `seconds` reads them, or the word `median`.
 
@@ -71,7 +78,7 @@ def filler_after(value: Any) -> Any:
         read = math.nan
     if read is None or (isinstance(read, int | float) and 0 < read < math.inf):
         return read
-    raise ValueError("is neither a duration, such as 2 or '500ms', nor 'median'")
+    raise ValueError("is neither a duration, such as 2 or '500ms', nor 'median' or 'off'")
 
 
 def number(value: Any) -> Any:
@@ -137,6 +144,10 @@ def _duration_schema(*, nullable: bool) -> dict[str, Any]:
     return {"anyOf": [*options, {"type": "null"}] if nullable else options}
 
 
+def _or_off(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [*schema["anyOf"], {"enum": [False, *sorted(_OFF)]}]}
+
+
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _FromZero = Annotated[int, Field(ge=0)]
@@ -147,6 +158,14 @@ Duration = Annotated[
 ]
 OptionalDuration = Annotated[
     _Positive | None, BeforeValidator(seconds), WithJsonSchema(_duration_schema(nullable=True))
+]
+_AS_IT_IS = PlainSerializer(lambda value: value)  # as a number, `False` would be 0
+DurationOrOff = Annotated[
+    _Positive | None,
+    BeforeValidator(seconds),
+    WrapValidator(or_off),
+    _AS_IT_IS,
+    WithJsonSchema(_or_off(_duration_schema(nullable=True))),
 ]
 Number = Annotated[
     _Finite, BeforeValidator(number), WithJsonSchema(_number_schema("number", nullable=False))
@@ -166,6 +185,13 @@ Count = Annotated[
 ]
 OptionalCount = Annotated[
     _FromOne | None, BeforeValidator(number), WithJsonSchema(_number_schema("integer", minimum=1))
+]
+CountOrOff = Annotated[
+    _FromOne | None,
+    BeforeValidator(number),
+    WrapValidator(or_off),
+    _AS_IT_IS,
+    WithJsonSchema(_or_off(_number_schema("integer", minimum=1))),
 ]
 Retries = Annotated[
     Annotated[int, Field(ge=0, le=20)] | None,
@@ -228,5 +254,9 @@ OverflowsTo = Annotated[
 FillerAfter = Annotated[
     _Positive | Literal["median"] | None,
     BeforeValidator(filler_after),
-    WithJsonSchema({"anyOf": [{"enum": ["median"]}, *_duration_schema(nullable=True)["anyOf"]]}),
+    WrapValidator(or_off),
+    _AS_IT_IS,
+    WithJsonSchema(
+        _or_off({"anyOf": [{"enum": ["median"]}, *_duration_schema(nullable=True)["anyOf"]]})
+    ),
 ]

@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, Field
 from leonidas_tools.redaction import secrets_in
 from leonidas_tools.settings.fields import (
     Behavior,
+    CountOrOff,
+    DurationOrOff,
     Effect,
     FillerAfter,
     Name,
@@ -32,17 +34,19 @@ from leonidas_tools.settings.scheduling import Scheduling, merged
 class ToolOverrides(Model):
     """Settings of a tool that hold in one environment.
 
+    Where it says so, `off` takes back what the defaults, or the tool itself, have set.
+
     Args:
         enabled: Whether the tool can be called.
         status: Whether it is active, or why it is not; `maintenance` tells the model to come back.
         priority: Who goes first when not everything can run at once: 1 to 5, or its name.
         timeout: How long one attempt may take: seconds, or text such as `500ms`, `2s`, `1m`.
-        deadline: How long the whole call may take, its waits and retries included.
+        deadline: How long the whole call may take, its waits and retries included; or `off`.
         retry_attempts: How often it is tried again after a failure, from 0 to 20.
         retry_delay: How long to wait before the first retry; it doubles from there.
         effect: What a call changes: `read`, `idempotent` or `once`.
         lane: Tools of the same lane never write at the same time.
-        concurrency: How many calls of this tool may run at once.
+        concurrency: How many calls of this tool may run at once; or `off`.
         max_result_bytes: How long its answer may be; a longer one is cut.
         fallback_tools: Tools to try in turn, with the same arguments, when this one stays down.
         custom_parameters: Values for the tool itself; it reads them as `ctx.parameters`.
@@ -54,20 +58,21 @@ class ToolOverrides(Model):
             `stop`, `finish` or `undo`. Unless it is set, what happens only once is finished, or
             undone where it can be, and all else is stopped.
         filler_after: After how much silence it is filled while the tool runs: seconds, text such
-            as `2s`, or `median` for as long as the tool usually takes.
+            as `2s`, or `median` for as long as the tool usually takes; or `off`.
         filler: What the model is to say then, in a sentence.
         repeat_after_resume: Whether a call that the model makes again after a reconnect runs again.
         description: What the model reads about the tool, instead of its own description.
         requires_approval: Whether a person is asked first.
-        cache_seconds: How long a result may be used again; only with the effect `read`.
-        stale_if_error: How long beyond that it may stand in when the tool fails.
+        cache_seconds: How long a result may be used again, only with the effect `read`; or `off`.
+        stale_if_error: How long beyond that it may stand in when the tool fails; or `off`.
         polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
-        calls_per_turn: How many calls of it a session may make each time the user speaks.
-        calls_per_minute: How many in any sixty seconds.
-        calls_per_session: How many in all.
+        calls_per_turn: How many calls of it a session may make each time the user speaks; or `off`.
+        calls_per_minute: How many in any sixty seconds; or `off`.
+        calls_per_session: How many in all; or `off`.
         breaker: Whether it is left alone for a while when it keeps failing; unless this is set,
             `policies.breaker` says so for all tools.
-        max_result_tokens: How long its result may be, in tokens, as well as they can be guessed.
+        max_result_tokens: How long its result may be, in tokens, as well as they can be guessed;
+            or `off`.
         overflow: What is kept of a longer one: its `head`, its `tail`, `both`, or all of it, of
             which the model sees a part and can ask for more (`spill`).
         tags: Words to find it by.
@@ -77,12 +82,12 @@ class ToolOverrides(Model):
     status: Status = None
     priority: Priority = None
     timeout: OptionalDuration = None
-    deadline: OptionalDuration = None
+    deadline: DurationOrOff = None
     retry_attempts: Retries = None
     retry_delay: OptionalDuration = None
     effect: Effect = None
     lane: Name | None = None
-    concurrency: OptionalCount = None
+    concurrency: CountOrOff = None
     max_result_bytes: OptionalCount = None
     fallback_tools: Names | None = None
     custom_parameters: Parameters = Field(default={}, repr=False)
@@ -94,14 +99,14 @@ class ToolOverrides(Model):
     repeat_after_resume: OptionalSwitch = None
     description: str | None = None
     requires_approval: OptionalSwitch = None
-    cache_seconds: OptionalDuration = None
-    stale_if_error: OptionalDuration = None
+    cache_seconds: DurationOrOff = None
+    stale_if_error: DurationOrOff = None
     polling: OptionalSwitch = None
-    calls_per_turn: OptionalCount = None
-    calls_per_minute: OptionalCount = None
-    calls_per_session: OptionalCount = None
+    calls_per_turn: CountOrOff = None
+    calls_per_minute: CountOrOff = None
+    calls_per_session: CountOrOff = None
     breaker: OptionalSwitch = None
-    max_result_tokens: OptionalCount = None
+    max_result_tokens: CountOrOff = None
     overflow: OverflowsTo = None
     tags: Names | None = None
 

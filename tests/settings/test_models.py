@@ -56,7 +56,7 @@ def test_a_duration_is_a_number_of_seconds_or_text_with_a_unit(written, seconds)
 
 @pytest.mark.parametrize(
     "written",
-    [0, -1, "0s", True, False, "soon", "1d", "-1s", "1:30", float("inf"), float("nan"), "9" * 400],
+    [0, -1, "0s", True, "soon", "1d", "-1s", "1:30", float("inf"), float("nan"), "9" * 400],
 )
 @pytest.mark.parametrize("key", ["timeout", "deadline", "retry_delay", "cache_seconds"])
 def test_what_is_not_a_duration_is_refused(key, written):
@@ -134,10 +134,32 @@ def test_scheduling_is_one_word_or_one_for_each_answer(written, own, holds):
 
 @pytest.mark.parametrize(
     ("written", "after"),
-    [(2, 2.0), ("500ms", 0.5), ("Median", "median"), (" median ", "median"), (None, None)],
+    [
+        (2, 2.0),
+        ("500ms", 0.5),
+        ("Median", "median"),
+        (" median ", "median"),
+        (None, None),
+        ("off", False),
+    ],
 )
 def test_silence_is_filled_after_a_while_or_the_usual_time(written, after):
     assert ToolConfiguration(filler_after=written).filler_after == after
+
+
+@pytest.mark.parametrize("off", [False, "off", " OFF ", "false", "no"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "deadline", "concurrency", "filler_after", "cache_seconds", "stale_if_error",
+        "calls_per_turn", "calls_per_minute", "calls_per_session", "max_result_tokens",
+    ],
+)  # fmt: skip
+def test_what_the_defaults_have_set_is_switched_off_for_one_tool(key, off):
+    settings = Settings(defaults={key: 5}, tools={"t": {key: off}})
+    assert getattr(settings.for_tool("t"), key) is False
+    assert getattr(settings.for_tool("u"), key) == 5
+    assert Settings(**settings.model_dump(mode="json")) == settings
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -173,6 +195,11 @@ def test_a_repeated_call_runs_again_where_anybody_says_so_last(own, said):
         ("scheduling", {"ok": "later"}),
         ("on_cancel", "ignore"),
         ("on_cancel", True),
+        ("timeout", False),
+        ("retry_delay", "off"),
+        ("cache_seconds", 0),
+        ("cache_seconds", True),
+        ("calls_per_turn", "on"),
         ("filler_after", 0),
         ("filler_after", "mean"),
         ("filler_after", True),
