@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leonidas_tools.approvals.fingerprint import fingerprint_of
+from leonidas_tools.approvals.request import fingerprint_of
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.attempt import Attempt
 from leonidas_tools.functions import caller, runs_in_thread, takes_context, undoing
@@ -14,10 +14,12 @@ from leonidas_tools.guards import Guards
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.lanes import lane_key
 from leonidas_tools.overrides import effect_of, either, on_cancel_of, quarantined, refused
+from leonidas_tools.policies.approval import Approval
 from leonidas_tools.policies.base import Policy, awaited, compose
 from leonidas_tools.policies.dependencies import Dependencies
 from leonidas_tools.policies.fallback import Fallback, Helps
 from leonidas_tools.policies.hooks import Before
+from leonidas_tools.policies.inquiries import Inquiries
 from leonidas_tools.policies.lane import InLane, Lanes
 from leonidas_tools.policies.limit import Limit, Limiter, Preemptible
 from leonidas_tools.policies.retry import Retry, may_repeat
@@ -32,7 +34,7 @@ from leonidas_tools.tool import OnCancel, ToolCategory, ToolEffect, ToolPriority
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.approvals.asking import Asking
+    from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls import Run, ToolCall, ToolResult
     from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings, ToolConfiguration
@@ -194,8 +196,6 @@ class Compiler:
         rules = self._rules.for_tool(subject_of(tool.metadata, settings))
         if not guarded and not rules.acts_in(mode):
             return []
-        from leonidas_tools.policies.approval import Approval  # brings all that asks a person
-
         return [
             Approval(
                 rules=rules,
@@ -211,11 +211,15 @@ class Compiler:
         """What asks the person what calls want to know while they run."""
         if tool.metadata.category is not ToolCategory.MCP:
             return []
-        from leonidas_tools.policies.inquiries import Inquiries
-
-        limits, asking = self.settings.policies, self._asking
-        settings = limits.approval
-        return [Inquiries(rules=self._rules, mode=limits.mode, settings=settings, asking=asking)]
+        limits = self.settings.policies
+        return [
+            Inquiries(
+                rules=self._rules,
+                mode=limits.mode,
+                settings=limits.approval,
+                asking=self._asking,
+            )
+        ]
 
     def _validation(self, tool: AnyTool, settings: ToolConfiguration) -> Validation:
         parameters = tool.metadata.parameters

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from leonidas_tools.approvals.asking import Asking
+from leonidas_tools.approvals.question import Asking
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.events import EventKind, Sink, ToolEvent, ending_kind
 from leonidas_tools.execution import Compiler
@@ -184,9 +184,6 @@ class Executor:
         """Holds threads and processes, and watches the loop, until the last user leaves."""
         self._users += 1
         if self._loop_watch is None:
-            # Else the first call that a person is asked about would hold the event loop for it.
-            from leonidas_tools.policies import approval, inquiries  # noqa: F401 - only loaded
-
             self._loop_watch = LoopWatch(lambda: bool(self._under_way))
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leonidas_tools.approvals.fingerprint import fingerprint_of, hash_of
+from leonidas_tools.approvals.request import fingerprint_of, hash_of
 from leonidas_tools.overrides import effect_of, either
 from leonidas_tools.policies.breaker import Breaker, BreakerLimits, CircuitBreaker
 from leonidas_tools.policies.cache import Cache

@@ -13,9 +13,8 @@ from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.errors import ToolValidationError
 
 if TYPE_CHECKING:
-    from leonidas_tools.approvals.asking import Asking
     from leonidas_tools.approvals.desk import Approvals
-    from leonidas_tools.approvals.question import Question
+    from leonidas_tools.approvals.question import Asking, Question
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.calls import ToolSession
 

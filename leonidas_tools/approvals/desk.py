@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.always import remember
-from leonidas_tools.approvals.fingerprint import hash_of
 from leonidas_tools.approvals.lexicon import Said
 from leonidas_tools.approvals.outcome import told, valid
-from leonidas_tools.approvals.request import Answer, Decision
+from leonidas_tools.approvals.request import Answer, Decision, hash_of
 from leonidas_tools.calls import ToolCall, ToolResult
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.redaction import described

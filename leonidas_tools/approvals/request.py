@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from leonidas_tools.metadata import ToolMetadata
 
 Scope: TypeAlias = Literal["session", "user", "file"]
 """How long an "always" holds: the session, the user's preferences, or the file."""
@@ -151,3 +156,21 @@ Channel: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision | None]]
 Until the channel returns, the call waits; then, without a decision, it is answered
 `pending_approval`.
 """
+
+
+def fingerprint_of(metadata: ToolMetadata) -> str:
+    """Stands for what a tool says it is: name, description and schema."""
+    return _digest([metadata.name, metadata.description, metadata.parameters])
+
+
+def hash_of(tool: str, fingerprint: str, arguments: Mapping[str, Any]) -> str:
+    """Stands for one call: the tool, what it says it is, and the arguments."""
+    return _digest([tool, fingerprint, arguments])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+# Made once: `json.dumps` makes an encoder for each call.
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet, ref
 
+from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.event_stream.subscription import Subscription
 from leonidas_tools.event_stream.version import VERSION
 from leonidas_tools.events import EventKind
@@ -15,7 +16,6 @@ from leonidas_tools.tasks import TaskList
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 
-    from leonidas_tools.approvals.desk import Approvals
     from leonidas_tools.calls import ToolSession
     from leonidas_tools.event_stream.schema import Event
     from leonidas_tools.events import ToolEvent
@@ -184,7 +184,7 @@ class EventStream:
     def _state(self, session: str | None) -> Event:
         """How things are now, in one session or in all."""
         here = [one for one in self._sessions if session in (None, one.id)]
-        desks = [desk for one in here if (desk := _desk_of(one)) is not None]
+        desks = [desk for one in here if (desk := one.find(Approvals)) is not None]
         lists = {one.id: tasks for one in here if (tasks := one.find(TaskList)) is not None}
         return self._told(
             {
@@ -223,16 +223,9 @@ def _check_kinds(chosen: frozenset[str]) -> None:
         raise ValueError(f"there are no events {sorted(unknown)}: {sorted(known)} are")
 
 
-def _desk_of(session: ToolSession) -> Approvals | None:
-    """Where the session's questions are, if it has had any."""
-    from leonidas_tools.approvals.desk import Approvals
-
-    return session.find(Approvals)
-
-
 def _add_question(body: dict[str, Any], event: ToolEvent) -> None:
     """Tells the question with the event, so that whoever hears it can put it and answer."""
-    desk = _desk_of(event.call.session)
+    desk = event.call.session.find(Approvals)
     for request in desk.pending() if desk is not None else ():
         if request.id == body.get("approval_id"):
             body["request"] = request.to_json()

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.channels import ask, channel_of
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.approvals.fingerprint import hash_of
 from leonidas_tools.approvals.question import Question
-from leonidas_tools.approvals.request import Answer, ApprovalRequest
+from leonidas_tools.approvals.request import Answer, ApprovalRequest, hash_of
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.events import EventKind
@@ -24,7 +23,7 @@ from leonidas_tools.rules.rule import Decide
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from leonidas_tools.approvals.asking import Asking
+    from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls import Run, ToolCall, ToolResult
     from leonidas_tools.rules.rule import Mode, Rule
     from leonidas_tools.settings.rules import ApprovalSettings

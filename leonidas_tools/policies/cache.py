@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from leonidas_tools.approvals.fingerprint import hash_of
+from leonidas_tools.approvals.request import hash_of
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.invocation import current

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.channels import ask, channel_of
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.approvals.fingerprint import fingerprint_of, hash_of
 from leonidas_tools.approvals.inquiry import CallPausedError, PausedCalls
 from leonidas_tools.approvals.question import Question
-from leonidas_tools.approvals.request import ApprovalRequest, Decision
+from leonidas_tools.approvals.request import ApprovalRequest, Decision, fingerprint_of, hash_of
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.events import EventKind
@@ -23,8 +22,8 @@ from leonidas_tools.rules.engine import Circumstances
 from leonidas_tools.rules.rule import Decide, Rule
 
 if TYPE_CHECKING:
-    from leonidas_tools.approvals.asking import Asking
     from leonidas_tools.approvals.inquiry import Inquiry, PausedCall
+    from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls import Run, ToolCall, ToolResult
     from leonidas_tools.rules.engine import RuleBook, Verdict
     from leonidas_tools.rules.rule import Mode

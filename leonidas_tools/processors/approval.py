@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leonidas_tools.rules.engine import RuleBook
-from leonidas_tools.rules.rule import ANSWER, CONFIRM
 from leonidas_tools.rules.subject import subject_of
+from leonidas_tools.toolboxes.approval import answer_question, confirm_action
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
-    from leonidas_tools.registry import ToolRegistry
+    from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
 
@@ -39,9 +39,9 @@ class VoiceApproval:
     async def __call__(self, request: ApprovalRequest) -> None:
         """Has the model told to ask: the answer comes later."""
         # A rule of the session asks, or a new tool.
-        self._keep(CONFIRM, needed=True)
+        self._keep(confirm_action, needed=True)
         if request.schema is not None:
-            self._keep(ANSWER, needed=True)
+            self._keep(answer_question, needed=True)
 
     def keep_ready(self) -> None:
         """Registers the tools that answer if anything may be asked, and else takes them out."""
@@ -49,20 +49,15 @@ class VoiceApproval:
         if looked_at == self._looked_at:
             return
         may_ask = self._servers_may_ask()
-        self._keep(CONFIRM, needed=may_ask or self._rules_may_ask())
-        self._keep(ANSWER, needed=may_ask)
+        self._keep(confirm_action, needed=may_ask or self._rules_may_ask())
+        self._keep(answer_question, needed=may_ask)
         self._looked_at = (self._registry.generation, self._settings.current)
 
-    def _keep(self, name: str, *, needed: bool) -> None:
-        if needed == (name in self._registry):
-            return
-        from leonidas_tools.toolboxes.approval import answer_question, confirm_action
-
-        tool = confirm_action if name == CONFIRM else answer_question
-        if needed:
+    def _keep(self, tool: AnyTool, *, needed: bool) -> None:
+        if needed and tool.name not in self._registry:
             self._registry.register(tool, builtin=True)
-        elif self._registry[name] is tool:
-            self._registry.unregister(name)
+        elif not needed and self._registry.get(tool.name) is tool:
+            self._registry.unregister(tool.name)
 
     def _servers_may_ask(self) -> bool:
         """Whether a server with tools here may ask something while one of them runs."""
