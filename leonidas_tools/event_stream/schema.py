@@ -22,7 +22,10 @@ from leonidas_tools.event_stream.call_events import (
     ToolUndo,
 )
 from leonidas_tools.event_stream.state_events import Happening, Missed, State
-from leonidas_tools.event_stream.version import VERSION
+
+VERSION = 1
+"""Of the events: raised when a field changes or goes; new fields and events may come at any time.
+"""
 
 
 class _OfSession(Happening):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet, ref
 
 from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.event_stream.schema import VERSION
+from leonidas_tools.event_stream.schema import kinds as known_kinds
 from leonidas_tools.event_stream.subscription import Subscription
-from leonidas_tools.event_stream.version import VERSION
 from leonidas_tools.events import EventKind
 from leonidas_tools.tasks import TaskList
 
@@ -137,8 +138,8 @@ class EventStream:
             ValueError: There is no such kind of event.
         """
         chosen = None if kinds is None else frozenset(kinds)
-        if chosen is not None:
-            _check_kinds(chosen)
+        if unknown := (chosen or frozenset()) - known_kinds():
+            raise ValueError(f"there are no events {sorted(unknown)}: {sorted(known_kinds())} are")
         name = session if session is None or isinstance(session, str) else session.id
         return self._read(Subscription(session=name, kinds=chosen, size=size), after)
 
@@ -212,15 +213,6 @@ class EventStream:
         if kind in _CONNECTED:
             return {**known, "state": "connected", "connection": data["connection"]}
         return {**known, "state": "disconnected"} if kind in _DISCONNECTED else known
-
-
-def _check_kinds(chosen: frozenset[str]) -> None:
-    """Refuses what is no kind of event; the types of all events are loaded for this."""
-    from leonidas_tools.event_stream.schema import kinds
-
-    known = kinds()
-    if unknown := chosen - known:
-        raise ValueError(f"there are no events {sorted(unknown)}: {sorted(known)} are")
 
 
 def _add_question(body: dict[str, Any], event: ToolEvent) -> None:
