@@ -7,17 +7,14 @@ import leonidas_tools
 
 HEAVY = {
     "cryptography",
-    "leonidas_tools.approvals.desk",
     "leonidas_tools.cli",
     "leonidas_tools.discovery",
-    "leonidas_tools.event_stream.schema",
     "leonidas_tools.json_schema.coercion",
     "leonidas_tools.live.simulator",
     "leonidas_tools.live.speech.voice",
     "leonidas_tools.mcp.server",
     "leonidas_tools.monitoring.health",
     "leonidas_tools.monitoring.prometheus",
-    "leonidas_tools.policies.approval",
     "leonidas_tools.settings.document",
     "mcp",
     "numpy",
