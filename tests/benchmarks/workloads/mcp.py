@@ -46,7 +46,7 @@ async def _measure(name: str, count: int) -> Figures:
 WORKLOAD = Workload(
     title="A call of an MCP server over stdio",
     measure=measure,
-    pairs={"ours_execute": 3, "ours_stream": 3},
+    pairs={"ours_execute": 5, "ours_stream": 5},
     shown={"ours": "ours µs", "bare": "bare `mcp.Client` µs", "ratio": "ratio"},
     has_floor=False,
     goals=[
