@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from anyio import EndOfStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Inbox:
     server that floods us holds nobody else up. Once many wait, the server does.
 
     Args:
-        room: Waits until there is room for an answer to what is read next.
+        room: Waits until there is room for an answer to what the server asks.
         on_garbage: Called with a line that is no message.
         hold: Called with whether the server shall wait.
     """
@@ -69,13 +69,14 @@ class Inbox:
             EndOfStream: There is none any more.
         """
         while True:
-            await self._room()
             line = await self._next_line()
             try:
                 message = _read(line)
             except ValidationError:
                 self._on_garbage(line)
             else:
+                if isinstance(message, JSONRPCRequest):  # to wait before an answer is a deadlock
+                    await self._room()
                 return SessionMessage(message)
 
     async def aclose(self) -> None:
@@ -114,6 +115,13 @@ class Inbox:
         return line
 
 
+class _Answer(JSONRPCResponse):
+    """An answer that is nothing else: no error and no question that has a result beside it."""
+
+    error: None = None
+    method: None = None
+
+
 def _read(line: bytes) -> JSONRPCMessage:
     """The message in a line.
 
@@ -121,6 +129,6 @@ def _read(line: bytes) -> JSONRPCMessage:
         ValidationError: There is none.
     """
     try:  # an answer, as most are: a third of the time that it takes to look what it is
-        return JSONRPCResponse.model_validate_json(line, by_name=False)
+        return _Answer.model_validate_json(line, by_name=False)
     except ValidationError:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)

@@ -80,9 +80,7 @@ class OutputSchemas:
         if not isinstance(schema, dict) or schema.get("type") != "object":
             self._outputs.pop(name, None)
             return tool
-        known = self._outputs.get(name)
-        if known is None or known.schema != schema:
-            self._outputs[name] = _Output(schema)
+        self._outputs[name] = _Output(schema)  # anew each time: Python finds 1 and true equal
         return {key: value for key, value in tool.items() if key != _KEY}
 
 

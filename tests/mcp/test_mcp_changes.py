@@ -87,20 +87,20 @@ async def test_a_call_under_way_ends_although_its_tool_has_gone(bench):
         assert (await bench.call("look")).status == "not_found"
 
 
-def counting(kind):
+def counting(**said):
     """A tool that counts one thing, and a listing that says it answers so or otherwise."""
     answer = {"content": [], "structuredContent": {"count": 1}}
-    output = {"type": "object", "properties": {"count": {"type": kind}}}
+    output = {"type": "object", "properties": {"count": said}}
     return described("count", outputSchema=output, _meta={"answer": answer})
 
 
 async def test_an_answer_is_held_to_what_its_server_lists_by_now(bench):
-    bench.server("eye", counting("integer"))
+    bench.server("eye", counting(type="integer"))
     async with bench.processor():
         await bench.ready()
         assert (await bench.tools.execute("count", {})).result == {"count": 1}
         before = bench.tools.registry["count"]
-        bench.lists("eye", counting("string"))
+        bench.lists("eye", counting(type="string"))
         await bench.call("announce")
         await bench.until(lambda: bench.tools.registry["count"] is not before)
         assert "does not allow" in (await bench.tools.execute("count", {})).message
@@ -108,3 +108,14 @@ async def test_an_answer_is_held_to_what_its_server_lists_by_now(bench):
         await bench.call("announce")
         await bench.until(lambda: "wink" in bench.names())
         assert await bench.call("count") == {}
+
+
+async def test_an_answer_is_held_to_what_is_listed_by_now_though_python_finds_it_the_same(bench):
+    bench.server("eye", counting(const=1))
+    async with bench.processor():
+        await bench.ready()
+        assert (await bench.tools.execute("count", {})).result == {"count": 1}
+        bench.lists("eye", counting(const=True), "wink")
+        await bench.call("announce")
+        await bench.until(lambda: "wink" in bench.names())
+        assert "does not allow" in (await bench.tools.execute("count", {})).message

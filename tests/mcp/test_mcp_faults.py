@@ -107,6 +107,7 @@ def open_lab(mark):
         ("deep", MALFORMED, True),
         ("no_result", MALFORMED, True),
         ("no_content", MALFORMED, True),
+        ("both", failed("Broken.", "mcp_error"), True),
         ("huge", TOO_LONG, True),
         ("huge_id_last", TOO_LONG, True),
         (

@@ -74,6 +74,13 @@ async def test_calls_of_one_server_run_side_by_side(serve):
     waiting.cancel()
 
 
+async def test_more_calls_than_a_server_reads_at_once_hold_up_none_of_its_answers(serve):
+    server = await serve(forked("bad.py", "talkative")).ready()
+    text = "as long as it likes " * 100
+    results = await asyncio.gather(*(server.call("bad", text=text) for _ in range(500)))
+    assert results == [ToolResult(result="fine")] * 500
+
+
 async def test_a_death_ends_the_calls_under_way_and_the_server_comes_back(serve):
     server = await serve(script("life.py")).ready()
     first = await server.call("pid")

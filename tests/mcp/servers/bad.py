@@ -111,6 +111,14 @@ def ask_without_end(wire, number, token):
         wire.send(b'{"jsonrpc": "2.0", "id": "asked", "method": "ping"}')
 
 
+def talkative(wire, number, token):
+    progress = {"progressToken": token, "progress": 1, "message": "at it " * 100}
+    notice = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
+    for _ in range(8):
+        wire.send(json.dumps(notice).encode())
+    wire.send(message(number, result=result()))
+
+
 def flood_stderr(wire, number, token):
     for _ in range(20):
         os.write(2, PIECE)
@@ -127,6 +135,10 @@ def close_stdout(wire, number, token):
     hang()
 
 
+def both(wire, number, token):
+    wire.send(message(number, result={}, error={"code": -32000, "message": "Broken."}))
+
+
 def answer_with(inside):
     return lambda wire, number, token: wire.send(with_id(number, inside))
 
@@ -136,6 +148,7 @@ MISDEEDS = {
     "half": half,
     "half_then_die": half_then_die,
     "wrong_id": wrong_id,
+    "both": both,
     "twice": twice,
     "huge": huge(b'{"jsonrpc": "2.0", "id": %d, "result": {"text": "', b'"}}'),
     "huge_id_last": huge(b'{"result": {"text": "', b'"}, "jsonrpc": "2.0", "id": %d}'),
@@ -146,6 +159,7 @@ MISDEEDS = {
     "no_result": answer_with(b"7"),
     "no_content": answer_with(b'{"content": "text"}'),
     "flood": flood,
+    "talkative": talkative,
     "flood_stderr": flood_stderr,
     "ask_without_end": ask_without_end,
     "never": hang,
