@@ -94,15 +94,18 @@ class Rule:
         """Shares nothing that can be changed: what rules say is compiled, and kept.
 
         Raises:
-            ValueError: There is no such decision, or what stands in `when` is not a path.
+            ValueError: There is no such decision, mode or effect, or what stands in `when` is not
+                a path.
         """
         for path in self.when:
             steps_of(path)
         own: dict[str, Any] = {
             "decide": Decide(self.decide),
             "when": MappingProxyType(dict(self.when)),
-            **{name: tuple(getattr(self, name)) for name in _LISTS},
+            **{name: _listed(getattr(self, name)) for name in _LISTS},
         }
+        own["modes"] = tuple(Mode(mode) for mode in own["modes"])
+        own["effects"] = tuple(ToolEffect(effect) for effect in own["effects"])
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
@@ -145,6 +148,11 @@ class Rule:
         if mode is not Mode.READ_ONLY or self.tier is Tier.BUILTIN:
             return True
         return self.decide is Decide.DENY or subject.effect is ToolEffect.READ
+
+
+def _listed(words: str | Sequence[Any]) -> tuple[Any, ...]:
+    """A word by itself is one, and not its letters: a `*` among them would stand for everything."""
+    return (words,) if isinstance(words, str) else tuple(words)
 
 
 def _is_among(server: str | None, patterns: Sequence[str]) -> bool:

@@ -77,6 +77,23 @@ def test_rules_of_the_session_go_before_all_others():
     assert decided(rule("file", "audit"), more=[elsewhere]) == ("audit", "file")
 
 
+def test_a_word_by_itself_is_one_and_not_its_letters():
+    alone = Rule(name="money", decide="deny", tools="pay_*", modes="ask", users="ana")
+    assert alone == Rule(
+        name="money", decide=Decide.DENY, tools=["pay_*"], modes=[Mode.ASK], users=["ana"]
+    )
+    assert decided(alone, about=subject("look"), user="ana") == ("allow", None)
+    assert decided(alone, about=subject("pay_bill"), user="ana") == ("deny", "money")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"decide": "forbid"}, {"modes": "aks"}, {"effects": ["writes"]}, {"when": {"a[": 1}}]
+)
+def test_a_rule_that_could_never_hold_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"forbid|aks|writes|a\["):
+        Rule(**{"name": "r", "decide": "deny", **wrong})
+
+
 def test_each_session_and_mode_has_its_own_verdict():
     rules = RuleBook([rule("file", "audit")]).for_tool(subject())
 
