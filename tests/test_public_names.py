@@ -85,7 +85,7 @@ def test_a_public_name_is_there_however_it_is_asked_for(program):
 
 def test_what_is_no_public_name_is_an_attribute_error_that_names_it():
     with pytest.raises(AttributeError, match="'leonidas_tools' has no attribute 'Toll'") as caught:
-        leonidas_tools.Toll  # noqa: B018
+        leonidas_tools.Toll  # noqa: B018 - naming it is what is tested
     assert (caught.value.name, caught.value.obj) == ("Toll", leonidas_tools)
 
 
