@@ -8,6 +8,7 @@ from tests.benchmarks.workload import Workload
 NAMES = (
     "latency",
     "policies",
+    "policies_apart",
     "policies_stream",
     "throughput",
     "audio",
