@@ -78,11 +78,12 @@ $(READY): pyproject.toml
 			echo "$$python cannot make environments: install $$package (apt-get install $$package)" >&2; exit 1; \
 		fi; \
 	fi; \
-	echo "Setting up $(VENV) with $$("$$python" --version); the first time this takes about a minute"; \
+	echo "Setting up $(VENV) with $$("$$python" --version); the first time this takes one to two minutes"; \
 	if [ ! -x $(BIN)/python ]; then "$$python" -m venv $(VENV); fi; \
-	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'; \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'; \
 	touch $@
 
 $(VOICE_READY): $(READY)
-	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev,voice-test]'
+	@echo "Installing a voice and a speech recogniser for the tests, about 280 MB"
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev,voice-test]'
 	touch $@

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.abandonable import AbandonableTask
 from leonidas_tools.calls import ToolCall, ToolResult
 from leonidas_tools.context import ToolContext
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import current, log_failure
-from leonidas_tools.sendable import measured_sendable
+from leonidas_tools.invocation import GRACE_SECONDS, current, log_failure
+from leonidas_tools.plain import ForeignTypeError
+from leonidas_tools.redaction import KnownSecrets, Masking
+from leonidas_tools.sendable import is_long, measured_sendable
+from leonidas_tools.texts import say
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from leonidas_tools.functions import Call
     from leonidas_tools.invocation import Invocation
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,28 +43,39 @@ class Attempt:
         undoes: Whether what was done is undone then, also where it was done to the end.
         undo: Takes back what a call has half done.
         undo_seconds: How long each step of undoing may take.
-        in_thread: Runs what undoes in a thread, where the tool runs in one.
+        in_thread: Runs in a thread what would block the event loop.
+        undoes_in_thread: Whether what undoes runs there too, as the tool does.
+        stops: Whether its code has ended once it was stopped, which a thread may not have.
+        secrets: What is secret in the tool's settings; `None` where its calls have no secrets.
+        secret_names: Names in its results whose values are secret.
     """
 
     function: Call
     takes_context: bool
     max_bytes: int
     once: bool
+    in_thread: Callable[..., Awaitable[Any]]
+    undoes_in_thread: bool = False
+    stops: bool = True
     stoppable: bool = True
     undoes: bool = False
     undo: Callable[[ToolCall], Any] | None = None
     undo_seconds: float = 30.0
-    in_thread: Callable[..., Awaitable[Any]] | None = None
+    secrets: KnownSecrets | None = None
+    secret_names: frozenset[str] = frozenset()
 
     async def __call__(self, call: ToolCall) -> ToolResult:
         """Runs the function; only cancellation that is ours leaves here."""
         invocation = current()
-        context = self._begun(call, invocation)
+        mask = None
+        if self.secrets is not None or call.inherited:
+            mask = self._masking(call)
+        context = self._begun(call, invocation, mask)
         try:
-            result = await self._caught(call, context)
+            result = await self._caught(call, context, mask)
         except asyncio.CancelledError as error:
             if invocation.stopping:
-                await self._take_back(call, context)
+                await self._stopped(call, context, invocation)
                 raise
             result = self._failed(call, error)
         if invocation.cancelled_itself:
@@ -71,45 +86,76 @@ class Attempt:
             invocation.stoppable = True
         elif self.undoes:
             await self._done(call, context)
+            if invocation.stopped_by is not None:
+                result = invocation.was_stopped()
         return result
 
-    def _begun(self, call: ToolCall, invocation: Invocation) -> ToolContext | None:
+    async def _stopped(
+        self, call: ToolCall, context: ToolContext | None, invocation: Invocation
+    ) -> None:
+        """Undo what a stopped attempt has done; what undoes the whole call leaves nothing of it."""
+        await self._take_back(call, context)
+        if self.undo is not None and self.stops and _all_undone(invocation):
+            invocation.begun = False
+
+    def _masking(self, call: ToolCall) -> Masking | None:
+        """What is secret here, and nowhere else: each way out has what was masked."""
+        known = [each for each in (self.secrets, *call.inherited) if each]
+        known += [each] if (each := call.secretive_arguments()) else []
+        return Masking(known, self.secret_names) if known or self.secret_names else None
+
+    def _begun(
+        self, call: ToolCall, invocation: Invocation, mask: Masking | None
+    ) -> ToolContext | None:
         """Notes what holds from here on; returns what the tool is given."""
         context = None
         if self.takes_context:
-            context = invocation.context = ToolContext(call, invocation.tell)
+            context = invocation.context = ToolContext(call, invocation.tell, mask)
         if self.once:
             invocation.begun = True
+        invocation.undone = 0
         invocation.stoppable = self.stoppable
         if self.undoes:
             invocation.take_back = partial(self._take_back, call, context)
         return context
 
-    async def _caught(self, call: ToolCall, context: ToolContext | None) -> ToolResult:
+    async def _caught(
+        self, call: ToolCall, context: ToolContext | None, mask: Masking | None
+    ) -> ToolResult:
         try:
             value = await self.function(call, context)
-            return ToolResult() if value is None else self._sendable(call, value)
+            return ToolResult() if value is None else await self._sendable(call, value, mask)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except ToolError as error:
-            return self._sendable(call, ToolResult.from_error(error))
+            return await self._sendable(call, ToolResult.from_error(error), mask)
         except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
             return self._failed(call, error)
 
-    def _sendable(self, call: ToolCall, value: Any) -> ToolResult:
-        result, size = measured_sendable(value, self.max_bytes, tool=call.name)
+    async def _sendable(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult:
+        convert = partial(measured_sendable, value, self.max_bytes, tool=call.name, mask=mask)
+        result: ToolResult
+        if mask is not None and is_long(value):  # to look for secrets takes a while
+            result, size = await self.in_thread(convert)
+        else:
+            try:
+                result, size = convert(foreign=False)
+            except ForeignTypeError:  # what it runs may block or never end: not on the event loop
+                result, size = await self.in_thread(convert)
         current().measured = (result.result, size)
         return result
 
     def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
         log_failure(logger, call.name, error)
-        return ToolResult.failed(f"The tool {call.name!r} failed.", error=error)
+        return ToolResult.failed(say("failed", tool=call.name), error=error)
 
     async def _done(self, call: ToolCall, context: ToolContext | None) -> None:
         """Undoes what nobody wants any more; else keeps at hand what would undo it."""
         invocation = current()
-        if not invocation.wanted:
+        if not invocation.wanted or invocation.stopped_by is not None:
             await self._take_back(call, context)
+            if _all_undone(invocation):
+                invocation.begun = False
             return
         steps = self._steps(call, context)  # without the context, which holds the invocation
         invocation.take_back = partial(self._run_to_end, steps, call.name) if steps else None
@@ -127,13 +173,19 @@ class Attempt:
 
     async def _run_to_end(self, steps: list[Callable[[], Any]], tool: str) -> None:
         """Runs the steps to the end, once: whoever stops the call waits for this too."""
-        current().take_back = None
+        invocation, loop = current(), asyncio.get_running_loop()
+        invocation.take_back = None
         if not steps:
             return
-        undoing = asyncio.get_running_loop().create_task(self._undo_all(steps, tool))
+        undoing = AbandonableTask(self._undo_all(steps, tool), loop=loop, name=f"undo:{tool}")
+        invocation.undo_ends = loop.time() + len(steps) * self.undo_seconds + GRACE_SECONDS
         while not undoing.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([undoing])
+        invocation.undo_ends = 0.0
+        if undoing.abandoned:
+            logger.warning("What undoes the tool %r goes on: it ignores cancellation", tool)
+            invocation.left_over += 1
 
     async def _undo_all(self, steps: list[Callable[[], Any]], tool: str) -> None:
         """Runs the steps one after another; none stops the others."""
@@ -146,9 +198,15 @@ class Attempt:
                 log_failure(logger, tool, error)
                 done = False
                 current().left_over += 1
+            current().undone += done
             current().emit(EventKind.UNDO, done=done)
 
     async def _undo(self, step: Callable[[], Any]) -> None:
-        outcome = step() if self.in_thread is None else await self.in_thread(step)
+        outcome = await self.in_thread(step) if self.undoes_in_thread else step()
         if inspect.isawaitable(outcome):
             await outcome
+
+
+def _all_undone(invocation: Invocation) -> bool:
+    """Whether every step that was noted was taken back, and there was one."""
+    return invocation.undone > 0 and not invocation.left_over

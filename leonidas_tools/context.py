@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.errors import ToolCancelledError
 from leonidas_tools.events import EventKind, Sink, ToolEvent
-from leonidas_tools.plain import NotPlainError, plain
+from leonidas_tools.plain import ForeignTypeError, NotPlainError, plain
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import ToolCall, ToolSession
+    from leonidas_tools.redaction import Masking
 
 _MOST_BYTES = 4096
+_LONGEST_EVENT = 65_536
+_STREAMED = frozenset({"message", "value"})
+"""What a text may be told as in pieces, such as those that a generator yields."""
+_MOST_KEYS = 16
 _MOST_WAITING = 64
 _LONGEST_WAIT_SECONDS = 1.0
 
@@ -30,12 +36,36 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _shown(data: Mapping[str, Any]) -> dict[str, Any]:
-    """As much of the data as is plain JSON and short."""
+def is_foreign(value: Any) -> bool:
+    """Whether showing a value as progress runs code of its own, which may block."""
+    try:
+        plain(value, _MOST_BYTES, foreign=False)
+    except ForeignTypeError:
+        return True
+    except NotPlainError:
+        return False
+    return False
+
+
+def _shown(
+    data: Mapping[str, Any],
+    mask: Masking | None,
+    max_bytes: int = _MOST_BYTES,
+    *,
+    on_loop: bool,
+) -> dict[str, Any]:
+    """As much of the data as is plain JSON and short; secrets are masked before that is cut."""
     shown: dict[str, Any] = {}
-    for key, value in data.items():
+    for key, value in itertools.islice(data.items(), _MOST_KEYS):
         with contextlib.suppress(NotPlainError):
-            shown[key], _ = plain(value, _MOST_BYTES)
+            try:
+                # With its key, which may name a secret, or have one in it.
+                named, _ = plain({key: value}, max_bytes, mask=mask, foreign=not on_loop)
+            except ForeignTypeError:
+                named = {key: f"<{type(value).__name__}>"}
+            shown |= named
+            if mask is not None and key in _STREAMED and type(shown.get(key)) is str:
+                shown[key] = mask.next(shown[key])
     return shown
 
 
@@ -47,6 +77,7 @@ class ToolContext:
     Args:
         call: The call being run.
         sink: Where events go.
+        mask: Takes the secrets out of what they say.
 
     Example:
         >>> async def book(city: str, ctx: ToolContext) -> str:
@@ -54,13 +85,16 @@ class ToolContext:
         ...     return f"booked for {ctx.session.id}"
     """
 
-    __slots__ = ("_loop", "_room", "_sink", "_undo", "call", "cancelled")
+    __slots__ = ("_loop", "_mask", "_room", "_sink", "_undo", "call", "cancelled")
 
-    def __init__(self, call: ToolCall, sink: Sink | None = None) -> None:
+    def __init__(
+        self, call: ToolCall, sink: Sink | None = None, mask: Masking | None = None
+    ) -> None:
         self.call = call
         self.cancelled = False
         """Becomes true when the call was cancelled or ran out of time: a loop should look at it."""
         self._sink = sink
+        self._mask = mask
         self._loop = _running_loop()
         self._room: threading.Semaphore | None = None
         self._undo: list[UndoStep] = []
@@ -84,16 +118,22 @@ class ToolContext:
         Args:
             message: A sentence for a person.
             fraction: How much is done, from 0 to 1.
-            data: Anything else; what has no form in JSON is left out.
+            data: Anything else. What has no form in JSON is left out. On the event loop, a value
+                whose conversion runs code of its own (a model, a dataclass, a number of NumPy) is
+                shown as the name of its type.
         """
         if message is not None:
             data["message"] = message
         if fraction is not None:
             data["fraction"] = fraction
-        self.emit(EventKind.PROGRESS, _shown(data))
+        self._tell(EventKind.PROGRESS, _shown(data, self._mask, on_loop=self._is_on_loop()))
 
     def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         """Sends an event of this call, from whatever thread."""
+        on_loop = self._is_on_loop()
+        self._tell(kind, _shown(data, self._mask, _LONGEST_EVENT, on_loop=on_loop))
+
+    def _tell(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         if self._sink is None:
             return
         event = ToolEvent(kind=kind, call=self.call, data=data)
@@ -101,6 +141,9 @@ class ToolContext:
             self._sink(event)
         else:
             self._send(event, self._loop)
+
+    def _is_on_loop(self) -> bool:
+        return self._loop is not None and _running_loop() is self._loop
 
     def _send(self, event: ToolEvent, loop: asyncio.AbstractEventLoop) -> None:
         """Sends an event from a thread, which waits where it is faster than the loop."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from json.encoder import encode_basestring_ascii as _as_json
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from leonidas_tools.jsonable import MOST_BITS, NotPlainError
+from leonidas_tools.jsonable import MOST_BITS, NotPlainError, is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,12 +14,15 @@ Keep: TypeAlias = Literal["head", "tail", "both"]
 """What is kept of what is too long: its beginning, its end, or a fifth and four fifths."""
 
 _LEAVES = frozenset({bool, type(None)})
-_LONG = 1 << 63
+_SHORT = 10_000
 _DEEPEST = 64
 _ELLIPSIS = "…"
 _WORTH_SHOWING = 64
 _ENDLESS = 1 << 62
 _MARK = 48
+_CUT_WORDS = 8
+"""How long the quotes and the ellipsis of a cut text are."""
+_FEWEST_CHARACTERS = 8
 _NOTE = 32
 """How long it may be to say how many more there are: what is cut fits, and is not cut again."""
 _HEAD_SHARE = {"tail": 0.0, "both": 0.2}
@@ -61,6 +64,25 @@ def fitting(value: Any, room: int, keep: Keep = "head") -> Any:
     return value if fits(value, room) else _ends(value, room, _HEAD_SHARE[keep])
 
 
+def beginning(text: str, room: int) -> str | None:
+    """The text if there is room for it, else its first words; `None` without room for any.
+
+    Example:
+        >>> beginning("Two flights were found.", 22), beginning("Two flights were found.", 5)
+        ('Two flights…', None)
+    """
+    if fits(text, room):
+        return text
+    kept = text[: _characters(text, max(room - _CUT_WORDS, 0))]
+    words = kept.rsplit(maxsplit=1)[0] if " " in kept else kept
+    return f"{words}{_ELLIPSIS}" if len(words) >= _FEWEST_CHARACTERS else None
+
+
+def whole_items(items: Sequence[Any], room: int) -> list[Any]:
+    """The first of some values, as many as there is room for."""
+    return list(items[: _items(items, room - 2)])
+
+
 def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: C901, PLR0912 - below
     """What is left of `room` after the items; negative as soon as there is none.
 
@@ -73,15 +95,15 @@ def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: 
     for item in items:
         kind = type(item)
         if kind is str:
-            room -= len(item) + 2 if item.isascii() else len(_as_json(item[:room]))
+            room -= len(item) + 2 if item.isascii() else _length_of_text(item[:room])
         elif kind is int:
-            room -= 4 if -_LONG < item < _LONG else _length_of_integer(item)
+            room -= 4 if -_SHORT < item < _SHORT else _length_of_integer(item)
         elif kind in _LEAVES:
             room -= 4
         elif kind is float and item - item == 0.0:  # which does not hold for NaN and infinities
             room -= 8
         elif kind is dict:
-            room = room_left(item.values(), room - _length_of_keys(item), depth + 1)
+            room = room_left(item.values(), room - _length_of_keys(item, room), depth + 1)
         elif kind is list:
             room = room_left(item, room - 2, depth + 1)
         else:
@@ -91,19 +113,29 @@ def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: 
     return room
 
 
-def _length_of_keys(value: dict[Any, Any]) -> int:
+def _length_of_keys(value: dict[Any, Any], room: int) -> int:
+    """How long the keys are, with their quotes and colons; looks no further than there is room."""
+    around = 2 + 4 * len(value)
+    if around > room:
+        return around
     try:
         keys = "".join(value)
     except TypeError:
         raise NotPlainError("a key is not a string") from None
-    return 2 + 4 * len(value) + (len(keys) if keys.isascii() else len(_as_json(keys)))
+    return around + (len(keys) if keys.isascii() else _length_of_text(keys[:room]))
+
+
+def _length_of_text(text: str) -> int:
+    if not is_utf8(text):
+        raise NotPlainError("a text is not UTF-8")
+    return len(_as_json(text))
 
 
 def _length_of_integer(value: int) -> int:
     bits = value.bit_length()
     if bits > MOST_BITS:
         raise NotPlainError("an integer is too long")
-    return bits // 3
+    return bits // 3 + 1
 
 
 def _fitting(value: Any, room: int) -> Any:
@@ -135,7 +167,7 @@ def _fitting_list(items: list[Any], room: int) -> list[Any]:
 
 
 def _fitting_dict(items: dict[str, Any], room: int) -> dict[str, Any]:
-    room -= _length_of_keys(items)
+    room -= _length_of_keys(items, room)
     for index, item in enumerate(items.values()):
         left = room_left((item,), room)
         if left < 0:
@@ -221,9 +253,10 @@ def _items(items: Sequence[Any], room: int) -> int:
 
 def _shared_out(items: dict[str, Any], room: int, share: float) -> dict[str, Any]:
     """All keys, and the values: short ones as they are, long ones with an equal part each."""
-    room -= _length_of_keys(items)
+    whole = room
+    room -= _length_of_keys(items, room)
     if room < _MARK * len(items):
-        return _fitting_dict(items, room + _length_of_keys(items))
+        return _fitting_dict(items, whole)
     long = list(items)
     for _ in range(4):  # what short values leave over makes room for others
         part = room // max(len(long), 1)

@@ -6,8 +6,10 @@
     ├── RegistryError               a tool cannot be registered or found
     │   ├── DuplicateToolError
     │   ├── ToolNotFoundError       knows the closest names
-    │   └── SchemaError             a signature or schema that cannot become a tool
+    │   ├── SchemaError             a signature or schema that cannot become a tool
+    │   └── ToolboxError            a toolbox of the settings that cannot be loaded
     ├── ConfigurationError          knows the file, the line and the key
+    ├── SessionValueError           a session lacks an object that a tool asks it for
     ├── SimulatorError              the Live simulator saw the protocol broken
     ├── StoreError                  what is kept cannot be read or written
     │   └── StaleVersionError       somebody else has changed it meanwhile
@@ -21,11 +23,22 @@
         ├── ToolCancelledError
         └── DependencyError         knows what is missing
 
-Every class has a `level`: `tool` (one call suffers), `pipeline` (a stage or a file), `system`.
+Every class has a `level`, which decides how an error is logged, and which the health report shows:
+
+=============  ================================  ============
+level          what is affected                  logged as
+=============  ================================  ============
+``tool``       one call                          ``WARNING``
+``pipeline``   a stage, a toolbox or a file      ``ERROR``
+``system``     everything, such as the store     ``CRITICAL``
+=============  ================================  ============
+
+An exception that is not of this tree comes from a tool, a listener or a server: `WARNING`.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
@@ -41,6 +54,18 @@ class LeonidasError(Exception):
     level: ClassVar[ErrorLevel] = "system"
 
 
+def log_level(error: BaseException) -> int:
+    """Return the level of `logging` at which an error is logged.
+
+    Example:
+        >>> logging.getLevelName(log_level(ConfigurationError("is not a duration")))
+        'ERROR'
+    """
+    if not isinstance(error, LeonidasError) or error.level == "tool":
+        return logging.WARNING
+    return logging.ERROR if error.level == "pipeline" else logging.CRITICAL
+
+
 class RegistryError(LeonidasError):
     """Raised when a tool cannot be registered or found."""
 
@@ -53,6 +78,21 @@ class DuplicateToolError(RegistryError):
 
 class SchemaError(RegistryError):
     """Raised when a signature or a JSON Schema cannot become a tool."""
+
+
+class ToolboxError(RegistryError):
+    """Raised when a toolbox that the settings name cannot be loaded.
+
+    Args:
+        name: The toolbox.
+        why: What is wrong and what to do about it.
+        place: Where the settings name it, such as `tools.yaml:3`; empty where that is unknown.
+    """
+
+    def __init__(self, name: str, why: str, *, place: str = "") -> None:
+        self.name = name
+        self.why = why
+        super().__init__(f"{place}: {why}" if place else why)
 
 
 class ToolNotFoundError(RegistryError):
@@ -101,6 +141,15 @@ class ConfigurationError(LeonidasError):
         self.key = key
         place = ":".join(str(p) for p in (self.file, line) if p is not None)
         super().__init__(": ".join(p for p in (place, key, message) if p))
+
+
+class SessionValueError(LeonidasError):
+    """Raised when a session lacks an object that a tool asks it for, and cannot make it.
+
+    The developer reads its message in the log and in `ToolResult.error`; the model does not.
+    """
+
+    level: ClassVar[ErrorLevel] = "tool"
 
 
 class SimulatorError(LeonidasError):

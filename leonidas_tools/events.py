@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,6 +36,7 @@ class EventKind(StrEnum):
     RETRY = "tool_retry"
     FALLBACK = "tool_fallback"
     UNDO = "tool_undo"
+    SKIP = "tool_skip"
     BREAKER = "tool_breaker"
     ITERATION = "iteration"
     TASK_LIST = "task_list"
@@ -69,6 +70,8 @@ class ToolEvent:
         seconds: How long the call took, for the kinds that end a call.
         data: What else there is to say: `message`, `fraction`, `attempt`, `delay_seconds`, …
         at: When, in seconds since the epoch.
+        dropped: How many events of progress before it were dropped, since they came faster than
+            they were read.
     """
 
     kind: EventKind
@@ -77,6 +80,7 @@ class ToolEvent:
     seconds: float | None = None
     data: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     at: float = field(default_factory=time.time)
+    dropped: int = 0
 
     @property
     def ends_call(self) -> bool:
@@ -101,7 +105,15 @@ class ToolEvent:
                 body["cached"] = True
         if self.seconds is not None:
             body["seconds"] = self.seconds
-        return {**body, **self.shown()} if self.data else body
+        if self.data:
+            body |= self.shown()
+        if self.dropped:
+            body["dropped"] = self.dropped
+        return body
+
+    def with_dropped(self, count: int) -> ToolEvent:
+        """Return the event, saying that so many before it were dropped."""
+        return replace(self, dropped=count)
 
     def shown(self) -> Mapping[str, Any]:
         """What else there is to say, with the secrets masked in what a tool has put in words."""

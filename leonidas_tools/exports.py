@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:
         "name": metadata.name,
         "declared_name": registry.declared_name(metadata.name),
         "description": metadata.description,
-        "category": metadata.category.value,
+        "category": str(metadata.category),
         "priority": metadata.priority.name.lower(),
         "effect": metadata.effect.value,
         "status": metadata.status.value if metadata.quarantine is None else "quarantined",
@@ -102,11 +103,13 @@ def prompt_text(registry: ToolRegistry, tools: Iterable[AnyTool]) -> str:
 
 
 def _prompt_entry(name: str, tool: AnyTool) -> str:
-    parameters = tool.declared_parameters[0]
+    parameters = without_presets(tool.declared_parameters[0])
     required = set(parameters.get("required", ()))
     lines = [f"{name}: {tool.metadata.description}".rstrip()]
     for key, schema in parameters.get("properties", {}).items():
         need = "required" if key in required else "optional"
+        if "default" in schema:
+            need += f", default {json.dumps(schema['default'], ensure_ascii=False, default=repr)}"
         what = schema.get("description", "")
         lines.append(f"  - {key} ({_type_text(schema)}, {need}){': ' + what if what else ''}")
     return "\n".join(lines)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.calls import ToolCall
-from leonidas_tools.context import ToolContext
+from leonidas_tools.calls import ToolCall, ToolResult
+from leonidas_tools.context import ToolContext, is_foreign
+from leonidas_tools.cutting import length
+from leonidas_tools.errors import ToolError
+from leonidas_tools.invocation import current
+from leonidas_tools.plain import NotPlainError, plain
+from leonidas_tools.processes import ProcessDiedError, leased
+from leonidas_tools.tool import kind_of
 
 if TYPE_CHECKING:
     from leonidas_tools.tool import Tool
@@ -21,42 +26,35 @@ if TYPE_CHECKING:
 Call: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any]]
 """Runs a tool's function with a call's arguments."""
 
+_PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})
 _MOST_ITEMS = 100_000
 """More would be cut from an answer anyway, and an iterator may never end."""
 
 
-def caller(tool: Tool[..., Any], workers: Workers) -> Call:
-    """How to run the function of a tool, decided once.
+def caller(
+    tool: Tool[..., Any], workers: Workers, *, max_bytes: int, collect: bool = False
+) -> Call:
+    """Return how to run the function of a tool, decided once.
 
     Args:
         tool: The tool.
         workers: Where functions run that are not coroutines.
+        max_bytes: How big a result may be.
+        collect: Whether the result of a generator is all that it yields.
     """
+    collected = partial(Collected, max_bytes) if collect else LastValue
     function, bind = tool.function, _binder(tool)
     match kind_of(function):
         case "async":
             return _calling(function, bind)
         case "async generator":
-            return _streaming(function, bind)
+            return _streaming(function, bind, workers, collected)
         case "generator":
-            return _streaming_in_thread(function, bind, workers)
+            return _streaming_in_thread(function, bind, workers, collected)
         case _ if tool.metadata.cpu_bound:
-            return _calling_in_process(function, bind, workers)
+            return _calling_in_process(bind, max_bytes)
         case _:
             return _calling_in_thread(function, bind, workers)
-
-
-def kind_of(function: Callable[..., Any]) -> str:
-    """`async`, `async generator`, `generator` or `sync`; looks through partials and objects."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        function = function.__call__  # type: ignore[operator]  # an object that is callable
-    if inspect.iscoroutinefunction(function):
-        return "async"
-    if inspect.isasyncgenfunction(function):
-        return "async generator"
-    return "generator" if inspect.isgeneratorfunction(function) else "sync"
 
 
 Bind: TypeAlias = Callable[[ToolCall, ToolContext | None], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -90,7 +88,7 @@ def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Worker
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         value = await workers.in_thread(_call, function, args, kwargs)
-        return await value if inspect.isawaitable(value) else value
+        return await value.value if type(value) is _Awaitable else value
 
     return run
 
@@ -98,74 +96,148 @@ def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Worker
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Calls a function, and in the same thread goes through the iterator it may return."""
     value = function(*args, **kwargs)
-    return list(itertools.islice(value, _MOST_ITEMS)) if isinstance(value, Iterator) else value
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Iterator):
+        return list(itertools.islice(value, _MOST_ITEMS))
+    return _Awaitable(value) if inspect.isawaitable(value) else value
 
 
-def _calling_in_process(function: Callable[..., Any], bind: Bind, workers: Workers) -> Call:
-    function = _portable(function)
+@dataclass(frozen=True, slots=True)
+class _Awaitable:
+    """What a function returned that is to be awaited on the loop.
 
+    To ask that of a value may run code of its own, so the thread asks.
+    """
+
+    value: Awaitable[Any]
+
+
+def _calling_in_process(bind: Bind, max_bytes: int) -> Call:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
-        return await workers.in_process(function, *args, **kwargs)
+        # More than fits: the end of what comes back is cut once more, after it has been masked.
+        room = max_bytes * 2
+        try:
+            return await leased.get().call(args, kwargs, tool=call.name, room=room)
+        except ProcessDiedError:
+            raise _died(call.name, begun=current().begun) from None
 
     return run
 
 
-def _portable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as another process finds it: under a decorated one's name stands its tool."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    if module is None or name is None:
-        return function
-    found = _found(module, name)
-    return _ByName(module, name) if getattr(found, "function", None) is function else function
+def _died(tool: str, *, begun: bool) -> ToolError:
+    said = f"The process in which the tool {tool!r} ran has ended"
+    if begun:
+        said += ", and it is not known whether it took effect: do not call it again, check first."
+        return ToolError(said, status="unknown_outcome", reason_code="worker_died")
+    return ToolError(f"{said}.", status="unavailable", retryable=True, reason_code="worker_died")
 
 
-def _found(module: str, name: str) -> Any:
-    found: Any = importlib.import_module(module)
-    for step in name.split("."):
-        found = getattr(found, step, None)
-    return found
+class LastValue:
+    """What a generator yields, of which the last value is the result."""
+
+    __slots__ = ("last",)
+    measures = False
+    """Whether it looks into the values, which may run code of their own."""
+
+    def __init__(self) -> None:
+        self.last: Any = None
+
+    def take(self, value: Any) -> None:
+        """Take in the next value."""
+        self.last = value
+
+    def result(self) -> Any:
+        """Return what the tool has given."""
+        return self.last
 
 
-@dataclass(frozen=True, slots=True)
-class _ByName:
-    """The function of the tool that has this name in this module, in whatever process."""
+class Collected(LastValue):
+    """All that a generator yields, as far as there is room for it.
 
-    module: str
-    name: str
+    Args:
+        room: How long the JSON of all may be, roughly.
+    """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _found(self.module, self.name).function(*args, **kwargs)
+    __slots__ = ("_count", "_room", "_values")
+    measures = True
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._room = room
+        self._count = 0
+        self._values: list[Any] = []
+
+    def take(self, value: Any) -> None:
+        """Take in the next value; it is measured only, since masking comes before cutting."""
+        self.last = value
+        self._count += 1
+        if self._room > 0:
+            self._values.append(value)
+            self._room -= _length(value, self._room)
+
+    def result(self) -> Any:
+        """Return the list, and say where it is not whole."""
+        kept = len(self._values)
+        if kept == self._count:
+            return self._values
+        said = f"These are the first {kept} of {self._count} values; there was no room for more."
+        return ToolResult(result=self._values, message=said)
 
 
-def _streaming(function: Callable[..., AsyncIterator[Any]], bind: Bind) -> Call:
+def _length(value: Any, room: int) -> int:
+    """How long the JSON of a value is, roughly; more than there is room for where it has none."""
+    try:
+        shown, cut = plain(value, room)
+    except NotPlainError:
+        return 1  # the result says what is wrong with it
+    return room if cut else length(shown) + 1
+
+
+def _streaming(
+    function: Callable[..., AsyncIterator[Any]],
+    bind: Bind,
+    workers: Workers,
+    collected: Callable[[], LastValue],
+) -> Call:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
         args, kwargs = bind(call, context)
-        last: Any = None
+        values = collected()
         first = True
         stream = function(*args, **kwargs)
         try:
             async for value in stream:
                 if not first:
-                    _tell(context, last)
-                    await asyncio.sleep(0)  # it may never wait by itself
-                last, first = value, False
+                    if is_foreign(values.last):
+                        await workers.in_thread(_tell, context, values.last)
+                    else:
+                        _tell(context, values.last)
+                        await asyncio.sleep(0)  # it may never wait by itself
+                first = False
+                if values.measures and is_foreign(value):
+                    await workers.in_thread(values.take, value)
+                else:
+                    values.take(value)
         finally:
             if inspect.isasyncgen(stream):
                 await stream.aclose()
-        return last
+        return values.result()
 
     return run
 
 
 def _streaming_in_thread(
-    function: Callable[..., Iterator[Any]], bind: Bind, workers: Workers
+    function: Callable[..., Iterator[Any]],
+    bind: Bind,
+    workers: Workers,
+    collected: Callable[[], LastValue],
 ) -> Call:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
         args, kwargs = bind(call, context)
-        return await workers.in_thread(_drain, function, args, kwargs, context)
+        return await workers.in_thread(_drain, function, args, kwargs, context, collected())
 
     return run
 
@@ -175,9 +247,9 @@ def _drain(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     context: ToolContext,
+    values: LastValue,
 ) -> Any:
-    """Runs a generator to its end, or until nobody wants it any more; returns the last value."""
-    last: Any = None
+    """Run a generator to its end, or until nobody wants it any more; return what it has given."""
     stream = function(*args, **kwargs)
     for number, value in enumerate(stream):
         if context.cancelled:
@@ -185,14 +257,14 @@ def _drain(
                 stream.close()
             break
         if number:
-            _tell(context, last)
-        last = value
-    return last
+            _tell(context, values.last)
+        values.take(value)
+    return values.result()
 
 
 def _tell(context: ToolContext, value: Any) -> None:
     """Reports a value that a generator has yielded before its last."""
-    context.progress(**{"message" if isinstance(value, str) else "value": value})
+    context.progress(**{"message" if issubclass(type(value), str) else "value": value})
 
 
 def undoing(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leonidas_tools.approvals.request import fingerprint_of, hash_of
+from leonidas_tools.approvals.request import hash_of
+from leonidas_tools.metadata import fingerprint_of
 from leonidas_tools.overrides import effect_of, either
 from leonidas_tools.policies.breaker import Breaker, BreakerLimits, CircuitBreaker
 from leonidas_tools.policies.cache import Cache
 from leonidas_tools.policies.call_limits import CallLimits, MostCalls
 from leonidas_tools.policies.loop_guard import LoopGuard, LoopLimits
 from leonidas_tools.policies.result_budget import ResultBudget
-from leonidas_tools.policies.secret_results import SecretResults
 from leonidas_tools.result_cache import ResultCache
 from leonidas_tools.settings.policy_settings import BreakerSettings
 from leonidas_tools.tool import Overflow, ToolEffect, ToolPriority
@@ -88,9 +88,9 @@ class Guards:
         total = self.settings.calls
         limits = (
             MostCalls(
-                per_turn=total.per_turn,
-                per_minute=total.per_minute,
-                per_session=total.per_session,
+                per_turn=total.per_turn or None,
+                per_minute=total.per_minute or None,
+                per_session=total.per_session or None,
             ),
             MostCalls(
                 tool=tool.name,
@@ -127,11 +127,6 @@ class Guards:
             return []
         room = min(max_bytes, 4 * tokens) if tokens else max_bytes
         return [ResultBudget(max_bytes=room, overflow=overflow)]
-
-    def hiding(self, tool: AnyTool) -> list[Policy]:
-        """What masks the secrets in a result."""
-        names = tool.metadata.secrets
-        return [SecretResults(names=frozenset(names))] if names else []
 
     def breakers(self) -> dict[str, str]:
         """The state of every breaker, by tool."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
+import decimal
 import itertools
 import numbers
+import uuid
+from collections import deque
 from collections.abc import (
     Awaitable,
     Coroutine,
@@ -16,7 +21,8 @@ from collections.abc import (
 from collections.abc import (
     Set as AbstractSet,
 )
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 MOST_BITS = 8192
 """Python writes no integer of more than 4,300 digits, and neither does its JSON encoder."""
@@ -24,41 +30,84 @@ MOST_BITS = 8192
 _TEXTS = (str, bytes, bytearray, memoryview)
 _LISTS = (Sequence, AbstractSet, Iterator, ValuesView)
 _DEEPEST = 64
+_BUILTIN_LISTS: Final = frozenset({list, tuple, set, frozenset, deque, range})
+_BUILTIN_LEAVES: Final = frozenset(
+    {
+        bytes, bytearray, complex, decimal.Decimal, uuid.UUID, dt.date, dt.datetime, dt.time,
+        dt.timedelta,
+    }
+)  # fmt: skip
+"""Types whose own code runs when they are converted is bounded, and none is the tool's."""
 
 
 class NotPlainError(ValueError):
     """Raised when a value has no form in JSON, such as one that contains itself."""
 
 
+class ForeignTypeError(NotPlainError):
+    """Raised for a value of a type that runs code of its own when it is converted."""
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be encoded: Python allows halves of characters that UTF-8 does not."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def utf8_text(text: str) -> str:
+    r"""Return the text with U+FFFD in the place of each lone surrogate.
+
+    Two surrogates that make one character become that character.
+
+    Example:
+        >>> utf8_text("caf\udce9.txt") == "caf\ufffd.txt"
+        True
+    """
+    if is_utf8(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 class Conversion:
     """Puts every part of a value that JSON does not know into a form that it knows.
 
-    It takes no more items than there is room for, since each takes a byte and more would be cut:
-    an iterator may never end.
+    It takes no more items and characters than there is room for, since more would be cut: an
+    iterator may never end, and many items may be the same long text.
 
     Args:
-        room: How many items, and how many bytes of each, are looked at.
+        room: How many items, and how many characters of text, are taken.
+        foreign: Whether types are converted that run code of their own, such as `__str__`: that
+            code may block, so it must not run on the event loop.
 
     Example:
         >>> Conversion(100).of({"sizes": {7}, 2: float("inf")})
         {'sizes': [7], '2': 'inf'}
     """
 
-    __slots__ = ("_left", "_room")
+    __slots__ = ("_foreign", "_left", "_unlisted")
 
-    def __init__(self, room: int) -> None:
-        self._room = self._left = room
+    def __init__(self, room: int, *, foreign: bool = True) -> None:
+        self._left = self._unlisted = room
+        self._foreign = foreign
 
     def of(self, value: Any, depth: int = 0) -> Any:
         """The value as plain JSON.
 
         Raises:
-            NotPlainError: There is none; the message says nothing of what the value holds.
+            ForeignTypeError: It runs code of its own when it is converted, which is not wanted.
+            NotPlainError: It has no form in JSON; the message says nothing of what it holds.
         """
         if depth > _DEEPEST:
             raise NotPlainError("it contains itself, or is nested too deeply")
         kind = type(value)
-        if kind is str or kind is bool or value is None:
+        if kind is str:
+            return self._text(value)
+        if kind is bool or value is None:
             return value
         if kind is int:
             bits = value.bit_length()
@@ -66,20 +115,33 @@ class Conversion:
         if kind is float:
             return value if value - value == 0.0 else str(value)  # NaN and infinities are not JSON
         try:
-            return self._of_other(value, depth + 1)
+            return self._of_other(value, kind, depth + 1)
         except NotPlainError:
             raise
         except Exception as error:
             # Without its text: what the tool's own types raise may hold a secret.
             raise NotPlainError(f"a {kind.__name__} has no form in JSON") from error
 
-    def _of_other(self, value: Any, depth: int) -> Any:
+    def _of_other(self, value: Any, kind: type, depth: int) -> Any:
+        if kind is dict:
+            return self._object(value.items(), depth)
+        if kind in _BUILTIN_LISTS:
+            return self._list(value, depth)
+        if issubclass(kind, str) and not issubclass(kind, Enum):
+            return self._text(str.__str__(value))  # whatever the type, this runs no code of its own
+        if kind not in _BUILTIN_LEAVES and not self._foreign:
+            raise ForeignTypeError(f"a {kind.__name__} runs code of its own when it is converted")
         if isinstance(value, Mapping):
-            items = self._taken(value.items())
-            return {self._key(key, depth): self.of(item, depth) for key, item in items}
+            return self._object(value.items(), depth)
         if isinstance(value, _LISTS) and not isinstance(value, _TEXTS):
-            return [self.of(item, depth) for item in self._taken(value)]
+            return self._list(value, depth)
         return self.of(self._jsonable(value), depth)
+
+    def _object(self, items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
+        return {self._key(key, depth): self.of(item, depth) for key, item in self._taken(items)}
+
+    def _list(self, items: Iterable[Any], depth: int) -> list[Any]:
+        return [self.of(item, depth) for item in self._taken(items)]
 
     def _taken(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
@@ -89,30 +151,75 @@ class Conversion:
             yield item
 
     def _key(self, key: Any, depth: int) -> str:
-        return key if type(key) is str else str(self.of(key, depth))
+        shown = self.of(key, depth)
+        return shown if type(shown) is str else str(shown)
+
+    def _text(self, text: str) -> str:
+        """The text if what there is room for is UTF-8, else that much of it, made UTF-8."""
+        room = max(self._left, 0) + 1  # one more than there is room for, so that it is cut later
+        self._left -= min(len(text), room)
+        if text.isascii():
+            return text
+        begun = text[:room]
+        return text if is_utf8(begun) else utf8_text(begun)
 
     def _jsonable(self, value: Any) -> Any:
-        from pydantic_core import to_jsonable_python
-
         if isinstance(value, Awaitable):
             if isinstance(value, Coroutine):
                 value.close()  # else Python warns that nobody awaits it
             raise NotPlainError(f"a {type(value).__name__} has no form in JSON: await it")
-        if isinstance(value, numbers.Integral):
-            return int(value)
+        kind = type(value)  # a lazy proxy says that its class is another
+        if issubclass(kind, Enum):
+            return value.value
+        if issubclass(kind, str):
+            return str.__str__(value)
+        if issubclass(kind, _TEXTS):
+            return self._from_pydantic(bytes(value[: max(self._left, 0) + 1]))
         if isinstance(value, numbers.Real):
-            return float(value)
-        if isinstance(value, _TEXTS) and not isinstance(value, str):
-            value = bytes(value[: self._room])
+            return int(value) if isinstance(value, numbers.Integral) else float(value)
+        if dataclasses.is_dataclass(kind) and not hasattr(kind, "__pydantic_serializer__"):
+            return {each.name: getattr(value, each.name) for each in dataclasses.fields(kind)}
+        return self._from_pydantic(value)
+
+    def _from_pydantic(self, value: Any) -> Any:
+        from pydantic_core import to_jsonable_python
+
+        if _has_iterator(value):  # pydantic would go on to its end, and it may have none
+            raise NotPlainError(f"a {type(value).__name__} holds an iterator: give a list")
         return to_jsonable_python(value, bytes_mode="base64", fallback=self._described)
 
     def _described(self, value: Any) -> Any:
         """What pydantic does not know, as its own text or, lacking one, its type's name."""
         if isinstance(value, Mapping):
-            return dict(value)
+            return dict(self._listed(value.items()))
         if isinstance(value, _LISTS):
-            return list(itertools.islice(value, self._room))
+            return list(self._listed(value))
         kind: Any = type(value)
         if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
             return f"<{kind.__name__}>"
         return str(value)
+
+    def _listed(self, items: Iterable[Any]) -> Iterator[Any]:
+        """As many items as there is room for in all that pydantic asks about together."""
+        for item in itertools.islice(items, max(self._unlisted, 0)):
+            self._unlisted -= 1
+            yield item
+
+
+def _has_iterator(value: Any) -> bool:
+    """Whether an iterator stands in a model, at whatever depth."""
+    inner, seen = [value], set[int]()
+    while inner:
+        each = inner.pop()
+        if isinstance(each, Iterator):
+            return True
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict):
+            inner.extend(each.values())
+        elif isinstance(each, list | tuple | deque):
+            inner.extend(each)
+        elif hasattr(type(each), "__pydantic_serializer__") or dataclasses.is_dataclass(each):
+            inner.extend(getattr(each, "__dict__", {}).values())
+    return False

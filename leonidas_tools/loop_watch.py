@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import sysconfig
 import threading
@@ -11,11 +10,13 @@ from contextvars import Context
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from leonidas_tools.visible import visible_logger
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 TASK_PREFIX = "tool:"
 """How the names of the tasks begin in which tools run."""

@@ -1,39 +1,169 @@
-"""A queue for one reader on one event loop, for the path of every part and every answer.
+"""Queues for one reader on one event loop, for the path of every part and every answer.
 
-`asyncio.Queue` counts unfinished tasks and keeps a list of waiting readers and writers, which costs
-three times as much for each part. This one is unbounded and has one reader.
+They are unbounded for what must not be lost. Of what only tells how far something is, such as the
+progress of a call, the newest few wait: an endless source and a slow reader take no more memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
 
 T = TypeVar("T")
 
+MOST_OF_EACH: Final = 16
+"""How many replaceable items of one source wait."""
+MOST_REPLACEABLE: Final = 1024
+"""How many wait of all sources, which share that; the newest of each source is always there."""
+_FEW: Final = 64
+
+
+class _Replaceable(Generic[T]):
+    """A place in the queue that is given up if its source puts too many more."""
+
+    __slots__ = ("dropped", "is_gone", "item", "source")
+
+    def __init__(self, item: T, source: Hashable, dropped: int) -> None:
+        self.item: T | None = item
+        self.source = source
+        self.dropped = dropped
+        self.is_gone = False
+
+
+class CoalescingQueue(Generic[T]):
+    """Items in the order they were put, where the newest of a source may replace its oldest.
+
+    Args:
+        mark: Return an item that says that so many before it, of the same source, were dropped.
+
+    Example:
+        >>> queue = CoalescingQueue(mark=lambda item, dropped: f"{item} ({dropped} dropped)")
+        >>> for number in range(20):
+        ...     queue.append_replaceable(f"step {number}", source="call")
+        >>> queue.append("answer")
+        >>> len(queue), queue.popleft(), queue.popleft()
+        (17, 'step 4 (4 dropped)', 'step 5')
+    """
+
+    __slots__ = ("_gone", "_items", "_mark", "_waiting")
+
+    def __init__(self, mark: Callable[[T, int], T]) -> None:
+        self._mark = mark
+        self._items: deque[T | _Replaceable[T]] = deque()
+        self._waiting: dict[Hashable, deque[_Replaceable[T]]] = {}
+        self._gone = 0
+
+    def __len__(self) -> int:
+        return len(self._items) - self._gone
+
+    def append(self, item: T) -> None:
+        """Adds an item that is never dropped."""
+        self._items.append(item)
+
+    def append_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
+        """Adds an item, and drops the oldest of its source where too many wait.
+
+        Args:
+            item: The item.
+            source: Whose items it may replace, and which may replace it.
+            dropped: How many before it were dropped already, as the item says.
+        """
+        new = _Replaceable(item, source, dropped)
+        waiting = self._waiting.setdefault(source, deque())
+        room = max(1, min(MOST_OF_EACH, MOST_REPLACEABLE // len(self._waiting)))
+        while len(waiting) >= room:
+            old = waiting.popleft()
+            old.is_gone, old.item = True, None
+            self._gone += 1
+            (waiting[0] if waiting else new).dropped += old.dropped + 1
+        waiting.append(new)
+        self._items.append(new)
+        if self._gone > max(_FEW, len(self._items) // 2):
+            self._items = deque(each for each in self._items if not _is_gone(each))
+            self._gone = 0
+
+    def popleft(self) -> T:
+        """Removes the oldest item and returns it.
+
+        Raises:
+            IndexError: There is none.
+        """
+        while True:
+            first = self._items.popleft()
+            if type(first) is not _Replaceable:
+                return cast("T", first)
+            if first.is_gone:
+                self._gone -= 1
+                continue
+            waiting = self._waiting[first.source]
+            waiting.popleft()
+            if not waiting:
+                del self._waiting[first.source]
+            item = cast("T", first.item)
+            return self._mark(item, first.dropped) if first.dropped else item
+
+    def remove(self, is_unwanted: Callable[[T], bool]) -> None:
+        """Removes every item that is not wanted."""
+        kept: deque[T | _Replaceable[T]] = deque()
+        self._waiting.clear()
+        self._gone = 0
+        for each in self._items:
+            if isinstance(each, _Replaceable):
+                if not each.is_gone and not is_unwanted(cast("T", each.item)):
+                    self._waiting.setdefault(each.source, deque()).append(each)
+                    kept.append(each)
+            elif not is_unwanted(each):
+                kept.append(each)
+        self._items = kept
+
+
+def _is_gone(item: object) -> bool:
+    return isinstance(item, _Replaceable) and item.is_gone
+
 
 class Mailbox(Generic[T]):
-    """Items in the order they were put."""
+    """A `CoalescingQueue` that its reader waits at.
+
+    `asyncio.Queue` counts unfinished tasks and keeps a list of waiting readers and writers, which
+    costs three times as much for each part. This one has one reader.
+
+    Args:
+        mark: As that of the queue.
+    """
 
     __slots__ = ("_items", "_reader")
 
-    def __init__(self) -> None:
-        self._items: deque[T] = deque()
+    def __init__(self, mark: Callable[[T, int], T]) -> None:
+        self._items = CoalescingQueue(mark)
         self._reader: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     def put(self, item: T) -> None:
         """Adds an item, and wakes the reader."""
         self._items.append(item)
+        self._wake()
+
+    def put_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
+        """Adds an item that newer ones of its source may replace, and wakes the reader."""
+        self._items.append_replaceable(item, source, dropped)
+        self._wake()
+
+    async def get(self) -> T:
+        """Return the next item; waits until there is one."""
+        while not self._items:
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        return self._items.popleft()
+
+    def _wake(self) -> None:
         reader = self._reader
         if reader is not None:
             self._reader = None
             if not reader.done():
                 reader.set_result(None)
-
-    async def get(self) -> T:
-        """The next item; waits until there is one."""
-        while not self._items:
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
-        return self._items.popleft()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+from leonidas_tools.jsonable import utf8_text
 
 MAX_LENGTH: Final = 64
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
@@ -15,6 +18,12 @@ _NOT_IN_TOOL_NAME: Final = re.compile(r"[^a-zA-Z0-9_.-]")
 _NOT_IN_UNDOTTED_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NOT_IN_PARAMETER_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 _DIGEST_LENGTH: Final = 6
+_LONGEST_CALLED: Final = 256
+_LONGEST_COMPARED: Final = 256
+_MOST_COMPARED: Final = 10_000
+_LETTERS_A_MISTAKE: Final = 6
+_MOST_MISTAKES: Final = 2
+_MARGIN: Final = 2
 
 _LISTS_NAMES: Final = frozenset({"required", "propertyOrdering"})
 _KEYED_BY_NAMES: Final = frozenset(
@@ -37,15 +46,35 @@ def closest(name: str, names: Iterable[str], *, limit: int = 5) -> list[str]:
     """
     from rapidfuzz import fuzz, process, utils
 
+    # Comparing takes the product of both lengths: what a model made up may be of any length.
+    compared = (each for each in names if len(each) <= _LONGEST_COMPARED)
     found = process.extract(
-        name,
-        list(names),
+        name[:_LONGEST_COMPARED],
+        list(itertools.islice(compared, _MOST_COMPARED)),
         scorer=fuzz.WRatio,
         processor=utils.default_process,
         limit=limit,
         score_cutoff=60,
     )
     return [match for match, _, _ in found]
+
+
+def name_called(text: str) -> str:
+    """Return the name or id that a model gave, as valid UTF-8 of bounded length.
+
+    A digest keeps apart what is cut.
+
+    Args:
+        text: The name or id as it came.
+
+    Example:
+        >>> name_called("get_weather"), len(name_called("x" * 1_000_000))
+        ('get_weather', 256)
+    """
+    if len(text) <= _LONGEST_CALLED:
+        return utf8_text(text)
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{utf8_text(text[: _LONGEST_CALLED - len(digest) - 1])}…{digest}"
 
 
 def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -176,3 +205,46 @@ def _dependent(key: str, value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [names.get(name, name) for name in value]
     return _renamed(value, names)
+
+
+def clearly_closest(name: str, names: Iterable[str]) -> str | None:
+    """Return the one name that a misspelt name can only mean; `None` in doubt.
+
+    A few letters may differ, one in six and at most two; the first letter and digits may not. Any
+    other name has to differ by two letters more. Case and separators do not count.
+
+    Example:
+        >>> clearly_closest("get_wether", ["get_weather", "send_mail"])
+        'get_weather'
+        >>> clearly_closest("unlock_door", ["lock_door"])
+        >>> clearly_closest("get_usr", ["get_user", "get_users"])
+    """
+    from rapidfuzz.distance import OSA
+
+    candidates = list(itertools.islice(names, _MOST_COMPARED + 1))
+    if len(name) > _LONGEST_COMPARED or len(candidates) > _MOST_COMPARED:
+        return None
+    plain = _letters(name)
+    most = min(len(plain) // _LETTERS_A_MISTAKE, _MOST_MISTAKES)
+    near = most + _MARGIN
+    found = sorted(
+        (OSA.distance(plain, _letters(each), score_cutoff=near), each)
+        for each in candidates
+        if len(each) <= _LONGEST_COMPARED
+    )
+    if not found or found[0][0] > most:
+        return None
+    if len(found) > 1 and found[1][0] < found[0][0] + _MARGIN:
+        return None
+    best = found[0][1]
+    # "set" is no slip of the pen for "get", and neither is one year for another.
+    same_start = _letters(best)[:1] == plain[:1] != ""
+    return best if same_start and _digits(best) == _digits(name) else None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def _digits(name: str) -> str:
+    return re.sub(r"\D+", " ", name).strip()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import ResultStatus, ToolResult
-from leonidas_tools.tool import OnCancel, Scheduling, ToolEffect, ToolStatus
+from leonidas_tools.texts import say
+from leonidas_tools.tool import OnCancel, Scheduling, ToolCategory, ToolEffect, ToolStatus
 
 if TYPE_CHECKING:
     from leonidas_tools.registry import AnyTool
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 def either(setting: Any, own: Any) -> Any:
     """The setting if there is one, else the tool's own value."""
     return own if setting is None else setting
+
+
+def category_of(tool: AnyTool, settings: ToolConfiguration | None) -> ToolCategory | str:
+    """Return the category whose processor runs the calls of a tool."""
+    said = None if settings is None else settings.category
+    return said or tool.metadata.category
 
 
 def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
@@ -60,10 +67,9 @@ def refused(tool: AnyTool, settings: ToolConfiguration) -> ToolResult | None:
     if settings.enabled and status is ToolStatus.ACTIVE:
         return None
     maintenance = settings.enabled and status is ToolStatus.MAINTENANCE
-    why = "under maintenance: try later" if maintenance else "switched off: do without it"
     return ToolResult(
         status=ResultStatus.DISABLED,
-        message=f"The tool {tool.name!r} is {why}.",
+        message=say("maintenance" if maintenance else "disabled", tool=tool.name),
         retryable=maintenance,
         reason_code=status.value if settings.enabled else "disabled",
     )

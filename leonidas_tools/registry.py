@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from leonidas_tools.errors import DuplicateToolError, ToolNotFoundError
+from leonidas_tools.errors import DuplicateToolError, SchemaError, ToolNotFoundError
+from leonidas_tools.metadata import as_category, meant_category
 from leonidas_tools.names import closest, legal_names
 from leonidas_tools.redaction import described
-from leonidas_tools.tool import Tool, ToolCategory, ToolStatus, as_enum, as_tool
+from leonidas_tools.tool import Tool, ToolCategory, ToolStatus, as_enum, as_tool, as_tools
+from leonidas_tools.visible import visible_logger
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _MOST_PREFERRED = 200
 
@@ -52,8 +53,8 @@ class ToolRegistry:
         self._own: dict[str, str] = {}
         self._preferred: dict[str, None] = {}
         self._listeners: list[Listener] = []
-        for thing in tools:
-            self.register(thing)
+        for tool in as_tools(tools):
+            self.register(tool)
 
     def register(
         self, thing: AnyTool | Callable[..., Any], *, builtin: bool = False, **options: Any
@@ -74,6 +75,13 @@ class ToolRegistry:
         """
         tool = as_tool(thing, **options)
         name = tool.metadata.name
+        if (near := meant_category(tool.metadata.category)) is not None:
+            logger.warning(
+                "The category %r of the tool %r is not a known one: did you mean %r?",
+                tool.metadata.category,
+                name,
+                near.value,
+            )
         if name in self._tools:
             if builtin and name not in self._builtin:
                 logger.info("The tool %r of the user stands in for the built-in one", name)
@@ -142,8 +150,13 @@ class ToolRegistry:
 
     def by_category(self, category: ToolCategory | str) -> list[AnyTool]:
         """The tools of one category."""
-        wanted = as_enum(ToolCategory, category)
-        return [tool for tool in self if tool.metadata.category is wanted]
+        wanted = as_category(category)
+        found = [tool for tool in self if tool.metadata.category == wanted]
+        if not found and not isinstance(wanted, ToolCategory):
+            near = meant_category(wanted)
+            hint = f"did you mean {near.value!r}?" if near else "no tool is of it"
+            raise SchemaError(f"There is no category {category!r}: {hint}")
+        return found
 
     def by_status(self, status: ToolStatus | str) -> list[AnyTool]:
         """The tools with one status of their own (settings may say otherwise)."""

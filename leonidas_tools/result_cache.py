@@ -12,6 +12,7 @@ from leonidas_tools.calls import ResultStatus, ToolResult
 from leonidas_tools.invocation import Invocation, current
 from leonidas_tools.plain import snapshot
 from leonidas_tools.sendable import says_little
+from leonidas_tools.texts import join
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +76,7 @@ class KeptResult(NamedTuple):
         """The result once more; it shares nothing with what others were given."""
         message = self.more.message
         if said is not None:
-            message = f"{message} {said}" if message else said
+            message = join(message, said)
         return _copied(self.more, snapshot(self.value), message, cached=True)
 
 

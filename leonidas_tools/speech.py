@@ -9,11 +9,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 _REMEMBERED = 100
 _SLOWEST, _FASTEST = 0.5, 2.0
 _LOUDEST = 2.0
+
+
+HEARD = ("rate", "volume", "voice", "paused_until", "emphasis")
+"""The settings of speech that can be heard."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +66,7 @@ class SpeechState:
     def __init__(self) -> None:
         self.current = SpeechSettings()
         self._history: deque[SpeechSettings] = deque(maxlen=_REMEMBERED)
-        self._listeners: list[Callable[[SpeechSettings], None]] = []
+        self._listeners: list[tuple[Callable[[SpeechSettings], None], frozenset[str]]] = []
 
     @property
     def paused_seconds(self) -> float:
@@ -96,14 +100,29 @@ class SpeechState:
         """Goes back to the settings before the last change."""
         return self._become(self._history.pop() if self._history else SpeechSettings())
 
-    def on_change(self, listener: Callable[[SpeechSettings], None]) -> Callable[[], None]:
-        """Calls `listener` with the new settings; returns a function that ends that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    def on_change(
+        self,
+        listener: Callable[[SpeechSettings], None],
+        *,
+        heard: Collection[str] = HEARD,
+    ) -> Callable[[], None]:
+        """Call `listener` with the new settings; return a function that ends that.
+
+        Args:
+            listener: What follows the settings, such as what plays the audio.
+            heard: The settings that it makes heard, by name.
+        """
+        entry = (listener, frozenset(heard))
+        self._listeners.append(entry)
+        return lambda: self._listeners.remove(entry)
+
+    def is_heard(self, setting: str) -> bool:
+        """Whether something follows a setting, so that the listener hears a change of it."""
+        return any(setting in heard for _, heard in self._listeners)
 
     def _become(self, settings: SpeechSettings) -> SpeechSettings:
         self.current = settings
-        for listener in tuple(self._listeners):
+        for listener, _ in tuple(self._listeners):
             listener(settings)
         return settings
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from leonidas_tools.calls import ResultStatus
 from leonidas_tools.errors import ToolError
 from leonidas_tools.events import EventKind
 
@@ -27,6 +28,23 @@ class TaskStatus(StrEnum):
     FAILED = "failed"
 
 
+_FIRST = [TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.FAILED]
+"""Which of the tasks that wait for the same tool gets the next call of it."""
+_FAILED = frozenset(
+    {
+        ResultStatus.FAILED,
+        ResultStatus.TIMEOUT,
+        ResultStatus.UNAVAILABLE,
+        ResultStatus.UNKNOWN_OUTCOME,
+        ResultStatus.CANCELLED,
+        ResultStatus.DENIED,
+        ResultStatus.DISABLED,
+        ResultStatus.NOT_FOUND,
+    }
+)
+"""After the others (wrong arguments, a question, a limit) the model calls again."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
     """One line of the list.
@@ -36,16 +54,28 @@ class Task:
         title: What is to be done.
         status: How far it is.
         calls: The trace ids of the calls that were made for it, the last hundred.
+        tools: The tools that it takes, one for each call. Where there are some, the status follows
+            their calls by itself.
+        done: Those of them whose calls have done what they were asked.
     """
 
     id: str
     title: str
     status: TaskStatus = TaskStatus.PENDING
     calls: Sequence[str] = ()
+    tools: Sequence[str] = ()
+    done: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The task as plain JSON."""
-        return {**asdict(self), "status": self.status.value, "calls": list(self.calls)}
+        body = {**asdict(self), "status": self.status.value, "calls": list(self.calls)}
+        lists = {"tools": list(self.tools), "done": list(self.done)}
+        for key, value in lists.items():
+            if value:
+                body[key] = value
+            else:
+                del body[key]
+        return body
 
 
 Listener: TypeAlias = Callable[[EventKind, Mapping[str, Any]], None]
@@ -71,20 +101,30 @@ class TaskList:
         self._listeners: tuple[Listener, ...] = ()
         self._begun: list[str] = []
         self._last_id = 0
+        self._running: dict[str, list[str]] = {}
 
     @property
     def tasks(self) -> list[Task]:
         """The tasks, in their order."""
         return list(self._tasks.values())
 
-    def write(self, titles: Sequence[str]) -> list[Task]:
-        """Replaces the list; a task that is on it already stays as it is.
+    def write(
+        self, titles: Sequence[str], tools: Sequence[Sequence[str]] | None = None
+    ) -> list[Task]:
+        """Replace the list; a task that is on it already stays as it is.
 
         Args:
             titles: What is to be done, in order.
+            tools: For each task, the tools that it takes; its status then follows their calls.
         """
         before = {task.title: task for task in self._tasks.values()}
-        tasks = [before.get(title) or self._new(title) for title in dict.fromkeys(titles)]
+        taken: dict[str, Sequence[str]] = dict.fromkeys(titles, ())
+        for title, names in zip(titles, tools or (), strict=False):
+            taken[title] = taken[title] or tuple(names)
+        tasks = [
+            self._with_tools(before.get(title) or self._new(title), names)
+            for title, names in taken.items()
+        ]
         self.put(tasks)
         return tasks
 
@@ -134,19 +174,58 @@ class TaskList:
             call: The call.
             sinks: Who hears of its events.
         """
-        current = self.current
-        if current is None or call.name in _WRITERS:
+        if call.name in _WRITERS:
+            return sinks
+        named = self._waiting_for(call.name)
+        current = self.current if named is None else named
+        if current is None:
             return sinks
         task = self._tasks[current]
         calls = (*task.calls, call.trace_id)[-_MOST_CALLS:]
         self._tasks[current] = replace(task, calls=calls)
+        if named is not None:
+            self._running.setdefault(named, []).append(call.name)
 
         def tell(event: ToolEvent) -> None:
+            moved = None if named is None else self._moved(named, event)
             tied = replace(event, data={**event.data, "task": current})
             for sink in sinks:
+                if moved is not None and event.ends_call:
+                    sink(moved)  # nothing happens to a call after its end
                 sink(tied)
+                if moved is not None and not event.ends_call:
+                    sink(moved)
 
         return (tell,)
+
+    def _waiting_for(self, tool: str) -> str | None:
+        """Return the task that a call of a tool is made for, if a task names the tool."""
+        waiting = [
+            task
+            for task in self._tasks.values()
+            if task.status is not TaskStatus.COMPLETED
+            and task.tools.count(tool) > [*task.done, *self._running.get(task.id, ())].count(tool)
+        ]
+        return min(waiting, key=lambda task: _FIRST.index(task.status)).id if waiting else None
+
+    def _moved(self, id_: str, event: ToolEvent) -> ToolEvent | None:
+        """Note what a call of a task that names it has come to; return the event that tells so."""
+        result, name = event.result, event.call.name
+        if result is not None and name in self._running.get(id_, ()):
+            self._running[id_].remove(name)
+        task = self._tasks.get(id_)
+        if task is None:
+            return None
+        if result is not None and result.ok:
+            task = self._tasks[id_] = replace(task, done=(*task.done, name))
+        status = _status_after(task, event)
+        if status is task.status or task.status is TaskStatus.COMPLETED:
+            return None
+        data = {"task": self.update(id_, status).to_json()}
+        return replace(event, kind=EventKind.TASK_UPDATE, result=None, seconds=None, data=data)
+
+    def _with_tools(self, task: Task, tools: Sequence[str]) -> Task:
+        return replace(task, tools=tuple(tools)) if tools else task
 
     def _new(self, title: str) -> Task:
         self._last_id += 1
@@ -161,3 +240,18 @@ class TaskList:
     def _tell(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         for listener in self._listeners:
             listener(kind, data)
+
+
+def _status_after(task: Task, event: ToolEvent) -> TaskStatus:
+    """How far a task is once this has happened to a call that it names."""
+    result = event.result
+    if event.kind is EventKind.START:
+        return TaskStatus.IN_PROGRESS
+    if result is None:
+        return task.status
+    if result.ok:
+        is_done = len(task.done) >= len(task.tools) and task.status is not TaskStatus.FAILED
+        return TaskStatus.COMPLETED if is_done else task.status
+    if event.kind is EventKind.CANCEL:
+        return TaskStatus.PENDING  # nobody wants this call: the task is still to be done
+    return TaskStatus.FAILED if result.status in _FAILED else task.status

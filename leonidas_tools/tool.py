@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from leonidas_tools.errors import SchemaError
@@ -19,6 +20,7 @@ from leonidas_tools.metadata import (
     ToolPriority,
     ToolScheduling,
     ToolStatus,
+    as_category,
     as_enum,
     checked_options,
 )
@@ -42,8 +44,10 @@ __all__ = [
     "ToolPriority",
     "ToolScheduling",
     "ToolStatus",
+    "as_category",
     "as_enum",
     "as_tool",
+    "as_tools",
     "tool",
 ]
 
@@ -52,7 +56,9 @@ R = TypeVar("R")
 
 
 def _check_cpu_bound(name: str, function: Callable[..., Any], signature: Signature) -> None:
-    """Refuses what cannot run in another process."""
+    """Refuse what cannot run in another process."""
+    from leonidas_tools.processes import why_not_portable  # only such tools need it
+
     if signature.context_parameter:
         raise SchemaError(
             f"{name!r} is cpu_bound and runs in another process, where no ToolContext reaches: "
@@ -68,6 +74,25 @@ def _check_cpu_bound(name: str, function: Callable[..., Any], signature: Signatu
             f"{name!r} is cpu_bound, which only a plain function can be: "
             f"neither a coroutine nor a generator runs in another process"
         )
+    problem = why_not_portable(function)
+    if problem is not None:
+        raise SchemaError(f"{name!r} is cpu_bound, and {problem}")
+
+
+def kind_of(function: Callable[..., Any]) -> str:
+    """Return `async`, `async generator`, `generator` or `sync`.
+
+    It looks through partials and callable objects.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = function.__call__  # type: ignore[operator]  # an object that is callable
+    if inspect.iscoroutinefunction(function):
+        return "async"
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
+    return "generator" if inspect.isgeneratorfunction(function) else "sync"
 
 
 class Tool(Generic[P, R]):
@@ -77,7 +102,8 @@ class Tool(Generic[P, R]):
 
     Args:
         function: What runs: async or sync, a generator of either kind, a bound method, a callable
-            object or a `functools.partial`.
+            object or a `functools.partial`. The last value that a generator yields is its result,
+            and those before it are progress; with `collect=True` the result is the list of all.
         signature: How to call it; read from the function when left out.
         undo: Called with the same arguments when a call was cancelled half-way.
         options: The fields of `ToolMetadata` except `parameters`.
@@ -148,6 +174,11 @@ class Tool(Generic[P, R]):
         }
         if options.get("cpu_bound"):
             _check_cpu_bound(options["name"], self.function, signature)
+        if options.get("collect") and "generator" not in kind_of(self.function):
+            raise SchemaError(
+                f"{options['name']!r} has collect=True, which is for generators: make it yield, or "
+                "return a list without collect"
+            )
         return ToolMetadata(parameters=signature.parameters, **options)
 
     @functools.cached_property
@@ -166,9 +197,18 @@ class Tool(Generic[P, R]):
         return self.metadata.name
 
     @property
+    def declares_effect(self) -> bool:
+        """Whether anybody has said what a call of it changes; else it counts as `once`."""
+        return self._options.get("effect") is not None
+
+    @property
     def origin(self) -> ToolOrigin | None:
         """The server it comes from, where it comes from one."""
         return self.metadata.origin
+
+    def states(self, option: str) -> bool:
+        """Return whether the option was given when the tool was made, and is no default."""
+        return self._options.get(option) is not None
 
     def with_options(self, **options: Any) -> Tool[P, R]:
         """The same tool with some options changed."""
@@ -204,6 +244,44 @@ def as_tool(thing: Tool[..., Any] | Callable[..., Any], **options: Any) -> Tool[
     return Tool(thing, **options)
 
 
+def as_tools(things: Iterable[Tool[..., Any] | Callable[..., Any]]) -> list[Tool[..., Any]]:
+    """Return the tools of a list of tools and functions.
+
+    Raises:
+        TypeError: It is not such a list; the message says what to give.
+        SchemaError: A function cannot become a tool.
+
+    Example:
+        >>> as_tools("get_weather")
+        Traceback (most recent call last):
+        ...
+        TypeError: tools takes a list of tools and functions, such as [get_weather], not \
+'get_weather'
+    """
+    if isinstance(things, str | bytes | dict | Tool | type) or not isinstance(things, Iterable):
+        given = f"[{things.name}]" if isinstance(things, Tool) else "[get_weather]"
+        raise TypeError(
+            f"tools takes a list of tools and functions, such as {given}, not {things!r}"
+        )
+    return [as_tool(_one(thing)) for thing in things]
+
+
+def _one(thing: object) -> Any:
+    """Refuse what is neither a tool nor a function, such as an object whose methods are tools."""
+    if isinstance(thing, Tool):
+        return thing
+    methods = [name for name, each in inspect.getmembers_static(thing) if isinstance(each, Tool)]
+    if callable(thing) and not methods:
+        return thing
+    if isinstance(thing, type) and methods:
+        advice = f"make one, and give its methods, such as {thing.__name__}().{methods[0]}"
+    elif methods:
+        advice = f"give its methods, such as its {methods[0]!r}"
+    else:
+        advice = "give a function, or what @tool makes of it"
+    raise TypeError(f"{thing!r} is not a tool: {advice}")
+
+
 @overload
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
@@ -215,16 +293,16 @@ def tool(
     priority: ToolPriority | str | int | None = None,
     effect: ToolEffect | str | None = None,
     timeout_seconds: float | None = None,
-    deadline_seconds: float | None = None,
-    retry_attempts: int | None = None,
+    deadline_seconds: float | Literal["off"] | None = None,
+    retry_attempts: int | Literal["off"] | None = None,
     fallback_tools: Sequence[str] | None = None,
     dependencies: Sequence[str] | None = None,
     tags: Sequence[str] | None = None,
     lane: str | None = None,
-    cache_seconds: float | None = None,
-    stale_if_error_seconds: float | None = None,
+    cache_seconds: float | Literal["off"] | None = None,
+    stale_if_error_seconds: float | Literal["off"] | None = None,
     polling: bool | None = None,
-    max_result_tokens: int | None = None,
+    max_result_tokens: int | Literal["off"] | None = None,
     overflow: Overflow | str | None = None,
     requires_approval: bool | None = None,
     behavior: ToolBehavior | str | None = None,
@@ -234,11 +312,12 @@ def tool(
     | Mapping[str, ToolScheduling | str | None]
     | None = None,
     on_cancel: OnCancel | str | None = None,
-    filler_after_seconds: float | Literal["median"] | None = None,
+    filler_after_seconds: float | Literal["median", "off"] | None = None,
     filler: str | None = None,
     repeat_after_resume: bool | None = None,
     secrets: Sequence[str] | None = None,
     cpu_bound: bool | None = None,
+    collect: bool | None = None,
     status: ToolStatus | str | None = None,
     version: str | None = None,
     undo: Callable[..., Any] | None = None,
@@ -249,10 +328,11 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     Args:
         function: The function, when used without options.
         options: The fields of `ToolMetadata` except `parameters`, and `undo`. Enumerations also
-            take their names as strings in any case.
+            take their names as strings in any case. `0` and `"off"` switch a limit off; only the
+            timeout cannot be switched off.
 
     Raises:
-        SchemaError: An option is unknown.
+        SchemaError: An option is unknown, or has a value that makes no sense.
 
     Example:
         >>> @tool(effect="read", timeout_seconds=5, tags=["weather"])

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import os
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from leonidas_tools.jobs import CarriedError, Job
+from leonidas_tools.processes import Processes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pebble import ProcessPool
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _SPARE = 4
 
 
 class Workers:
-    """A bounded pool of threads, and one of processes that starts when first needed.
+    """A bounded pool of threads, and one of processes.
 
     Args:
         threads: How many sync tools run at once.
@@ -36,14 +36,13 @@ class Workers:
 
     def __init__(self, *, threads: int = 40, processes: int | None = None) -> None:
         self.threads = threads
-        self.processes = processes
-        self._jobs: deque[_Job] = deque()
+        self.processes = Processes(processes)
+        self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._idle = 0
         self._alive = 0
         self._abandoned = 0
         self._closed = False
-        self._processes: ProcessPool | None = None
 
     @property
     def abandoned(self) -> int:
@@ -58,7 +57,7 @@ class Workers:
         """
         loop = asyncio.get_running_loop()
         run = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-        job = _Job(run, loop)
+        job = Job(run, loop)
         if self._submit(job):
             self._start_thread()
         try:
@@ -66,22 +65,7 @@ class Workers:
         except asyncio.CancelledError:
             self._give_up(job)
             raise
-        except _CarriedError as carried:
-            raise carried.error from None
-
-    async def in_process(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Runs a function in another process; cancelling kills that process."""
-        if self._processes is None:
-            self._processes = _process_pool(self.processes)
-        future = self._processes.schedule(function, args=list(args), kwargs=kwargs)
-        job = _Job(future.result, asyncio.get_running_loop())
-        future.add_done_callback(lambda _: job.run())
-        try:
-            return await job.future  # type: ignore[no-any-return]  # what `function` returns
-        except asyncio.CancelledError:
-            future.cancel()  # type: ignore[no-untyped-call]  # pebble types some only
-            raise
-        except _CarriedError as carried:
+        except CarriedError as carried:
             raise carried.error from None
 
     async def close(self) -> None:
@@ -89,12 +73,9 @@ class Workers:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._processes is not None:
-            processes, self._processes = self._processes, None
-            processes.stop()  # type: ignore[no-untyped-call]  # pebble types some only
-            await asyncio.to_thread(processes.join)  # which takes a while, for others to go on in
+        await self.processes.close()
 
-    def _submit(self, job: _Job) -> bool:
+    def _submit(self, job: Job) -> bool:
         """Puts a job in line; says whether to start a thread for it."""
         with self._changed:
             self._closed = False
@@ -102,7 +83,7 @@ class Workers:
             self._changed.notify()
             return self._one_more()
 
-    def _give_up(self, job: _Job) -> None:
+    def _give_up(self, job: Job) -> None:
         with self._changed:
             if job in self._jobs:
                 self._jobs.remove(job)
@@ -132,7 +113,7 @@ class Workers:
                 if job.abandoned:
                     self._abandoned -= 1
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> Job | None:
         with self._changed:
             self._idle += 1
             waited = True
@@ -143,56 +124,3 @@ class Workers:
                 return self._jobs.popleft()
             self._alive -= 1  # in the same breath, or a new job would count on this thread
             return None
-
-
-class _Job:
-    """A function to run in a thread, and the future that awaits it."""
-
-    __slots__ = ("abandoned", "done", "function", "future", "loop")
-
-    def __init__(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.function = function
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.done = False
-        self.abandoned = False
-
-    def run(self) -> None:
-        try:
-            value, error = self.function(), None
-        except BaseException as raised:  # noqa: BLE001 - a SystemExit must not end the thread
-            value, error = None, raised
-        try:
-            self.loop.call_soon_threadsafe(self._deliver, value, error)
-        except RuntimeError:  # the loop has closed: nobody waits for this any more
-            return
-
-    def _deliver(self, value: Any, error: BaseException | None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(value)
-        else:
-            self.future.set_exception(_CarriedError(error))
-
-
-class _CarriedError(Exception):
-    """Carries what asyncio does not: a future takes no `StopIteration`, and `SystemExit` ends it.
-
-    Args:
-        error: What the function raised.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-
-def _process_pool(processes: int | None) -> ProcessPool:
-    import multiprocessing
-
-    from pebble import ProcessPool
-
-    # A fork would copy the locks of our threads; a spawned process begins clean.
-    context = multiprocessing.get_context("spawn")
-    return ProcessPool(max_workers=processes or os.cpu_count() or 1, context=context)

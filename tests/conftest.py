@@ -8,11 +8,16 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.mcp.forking import forks
 
 VARIABLE = "LEONIDAS_DATA_DIR"
 _NUMBERS = itertools.count()
+
+# A busy machine is no fault of a test: nothing is judged by the time it takes.
+settings.register_profile("leonidas", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("leonidas")
 
 
 def pytest_configure(config):

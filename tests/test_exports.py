@@ -119,7 +119,7 @@ def test_the_text_for_a_prompt_names_each_parameter():
         "light: Sets a light.\n"
         "  - colour (one of 'red', 'blue', required): The colour.\n"
         "  - room (integer or string, required): Its number or name.\n"
-        "  - kind ('led', optional)\n"
+        "  - kind ('led', optional, default \"led\")\n"
         "\n"
         "odd: Odd.\n"
         "  - user_id (integer or null, required)\n"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leonidas_tools import Tool, ToolContext
+from leonidas_tools.errors import SchemaError
 from leonidas_tools.functions import kind_of
 from tests.policies.bench import Bench, quiet
 from tests.policies.clock import in_no_time
@@ -224,3 +225,58 @@ async def test_a_generator_in_a_thread_is_closed_once_nobody_wants_it() -> None:
         await closed.wait()
     assert bench.ends == [("endless", "tool_cancel")]
     await bench.executor.workers.close()
+
+
+@pytest.mark.parametrize("function", [stream, walk])
+@pytest.mark.parametrize("n", [0, 1, 4])
+async def test_a_generator_may_give_all_that_it_yields(function: Any, n: int) -> None:
+    bench = Bench(Tool(function, name="tells", collect=True))
+    told = ["step 0", 1, "step 2", 3][:n]
+    assert (await bench.run("tells", n=n)).result == told
+    assert len(bench.told("tool_progress")) == max(n - 1, 0)
+    await bench.executor.workers.close()
+
+
+async def test_the_settings_say_whether_all_values_are_given() -> None:
+    bench = Bench(Tool(stream, name="tells"), tools={"tells": {"collect": True}})
+    assert (await bench.run("tells", n=2)).result == ["step 0", 1]
+    bench = Bench(Tool(stream, name="tells", collect=True), tools={"tells": {"collect": False}})
+    assert (await bench.run("tells", n=2)).result == 1
+
+
+async def many(n: int) -> AsyncIterator[str]:
+    for _ in range(n):
+        yield "x" * 10_000
+
+
+def many_in_a_thread(n: int) -> Iterator[str]:
+    for _ in range(n):
+        yield "x" * 10_000
+
+
+@pytest.mark.parametrize("function", [many, many_in_a_thread])
+async def test_what_there_is_no_room_for_is_not_kept_and_that_is_said(function: Any) -> None:
+    bench = Bench(Tool(function, name="tells", collect=True))
+    result = await bench.run("tells", n=1000)
+    assert result.message is not None
+    assert "These are the first 7 of 1000 values" in result.message
+    assert len(result.to_response()["result"]) <= 8
+    await bench.executor.workers.close()
+
+
+def test_only_a_generator_can_be_collected() -> None:
+    async def plain() -> None:
+        return None
+
+    with pytest.raises(SchemaError, match="collect=True, which is for generators"):
+        _ = Tool(plain, collect=True).metadata
+
+
+async def test_a_secret_is_masked_in_every_value_that_is_collected() -> None:
+    async def leaks(password: str) -> AsyncIterator[Any]:
+        yield {"password": password}
+        yield f"it is {password}"
+
+    bench = Bench(Tool(leaks, collect=True, secrets=["password"]))
+    result = await bench.run("leaks", password="hunter2-hunter2")
+    assert "hunter2" not in str(result.to_response())

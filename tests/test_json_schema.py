@@ -550,6 +550,10 @@ def test_arguments_come_as_a_mapping_a_text_or_nothing(value, wanted):
             '{"a": 1, "b": {"c": 1, "c": 2}}',
             "The arguments are not valid JSON: the key 'c' stands there twice.",
         ),
+        (
+            '{"%s": 1, "%s": 2}' % ("k" * 9999, "k" * 9999),  # noqa: UP031 - braces are JSON here
+            f"The arguments are not valid JSON: the key {'k' * 100!r} stands there twice.",
+        ),
         ("[1]", "The arguments must be a JSON object, not list."),
         ('"a"', "The arguments must be a JSON object, not str."),
         ("null", "The arguments must be a JSON object, not NoneType."),

@@ -283,10 +283,13 @@ def test_an_error_in_the_settings_does_not_show_the_environment(in_environment, 
     assert SECRET not in str(caught.value)
 
 
-def test_a_toolbox_that_raises_is_named_without_its_words(tmp_path, monkeypatch):
-    (tmp_path / "telling_toolbox.py").write_text(f"raise ValueError({SECRET!r})")
+def test_what_looks_like_a_secret_is_masked_in_the_words_of_a_toolbox(tmp_path, monkeypatch):
+    text = f"password={SECRET} of postgresql://ana:{SECRET}@db/shop"
+    (tmp_path / "telling_toolbox.py").write_text(f"raise ValueError({text!r})")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(RegistryError, match="telling_toolbox") as caught:
+    with pytest.raises(
+        RegistryError, match=r"ValueError: password=\*\*\* of .*telling_toolbox"
+    ) as caught:
         AdvancedToolProcessor(config={"toolboxes": ["telling_toolbox"]})
     assert SECRET not in str(caught.value)
 
@@ -346,3 +349,26 @@ async def test_a_live_session_sends_the_model_no_secret(caplog):
     assert events
     assert SECRET not in "".join(events)
     assert SECRET not in caplog.text
+
+
+async def test_the_forms_that_a_notebook_shows_hold_no_arguments_and_no_command(monkeypatch):
+    monkeypatch.setenv("ACME", "q7Xk-Zr81vTnwLp2mQd9sEy")
+    events = []
+
+    @tool(effect="read")
+    async def look(key: str, pin: str) -> str:
+        return "found"
+
+    config = {
+        "tools": {"look": {"custom_parameters": {"key": "${ACME}"}}},
+        "mcp_servers": {"x": {"command": "/opt/${ACME}", "args": ["${ACME}"], "enabled": False}},
+    }
+    tools = AdvancedToolProcessor(tools=[look], config=config)
+    tools.monitor.subscribe(events.append)
+    async with tools:
+        assert (await tools.execute("look", {"pin": "hunter2"})).ok
+    shown = [repr(event) for event in events]
+    shown += [str(form(tools.settings.current)) for form in (repr, str)]
+    assert "look" in shown[0]
+    assert "q7Xk" not in "".join(shown)
+    assert "hunter2" not in "".join(shown)

@@ -41,7 +41,9 @@ WHAT_TOOLS_ARE_WRITTEN_WITH = {
     "records",
     "redaction",
     "schema",
+    "texts",
     "tool",
+    "visible",
 }
 FRAMEWORKS = {
     "aiohttp",

@@ -431,7 +431,7 @@ ONE = {
         (functools.partial(_Service().method), "method"),
         (functools.partial(_Service()), "_Service"),
     ],
-    ids=repr,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_every_kind_of_callable_is_read(function, name):
     signature = read_signature(function)

@@ -122,9 +122,8 @@ def test_every_option_is_kept():
         ("scheduling", {"okay": "silent"}, "'okay' is not an answer to schedule"),
         ("scheduling", {"ok": "later"}, "'later' is not a ToolScheduling"),
         ("on_cancel", "ignore", "'ignore' is not a OnCancel; choose one of 'stop', 'finish'"),
-        ("filler_after_seconds", "mean", "a time in seconds or 'median', not 'mean'"),
-        ("filler_after_seconds", 0, "a time in seconds or 'median', not 0"),
-        ("filler_after_seconds", True, "a time in seconds or 'median', not True"),
+        ("filler_after_seconds", "mean", "a time in seconds, 'median' or 'off', not 'mean'"),
+        ("filler_after_seconds", True, "a time in seconds, 'median' or 'off', not True"),
         ("filler_after", 2, "'filler_after' is not an option of a tool"),
     ],
 )

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
+import functools
 import os
+import signal
+import sys
 import threading
 import time
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from leonidas_tools import AdvancedToolProcessor, Tool, ToolContext
+import pytest
+
+from leonidas_tools import AdvancedToolProcessor, ResultStatus, Tool, ToolContext, ToolResult
+from leonidas_tools.calls import Media
+from leonidas_tools.errors import SchemaError
 from leonidas_tools.workers import Workers
 from tests.faults.play import tool_threads
-from tests.policies import slow_sums
+from tests.policies import sabotages, slow_sums, slow_to_import
 from tests.policies.runs import Told, begin, ended, tools_of
 
 FAILED = {"status": "failed", "retryable": False}
@@ -222,7 +228,6 @@ def processes() -> AdvancedToolProcessor:
         slow_sums.which_process,
         slow_sums.add,
         slow_sums.fails,
-        slow_sums.exits,
         slow_sums.stops,
         slow_sums.computes_for_ever,
         slow_sums.returns_what_cannot_be_sent,
@@ -238,12 +243,18 @@ async def test_a_cpu_bound_tool_runs_in_another_process_decorated_or_not() -> No
         assert (await tools.execute("add", {"a": 1, "b": "2"})).result == 3
 
 
-async def test_what_goes_wrong_in_another_process_is_one_failed_answer() -> None:
+async def test_what_a_tool_raises_in_another_process_is_one_failed_answer() -> None:
     async with processes() as tools:
-        for name in ("fails", "exits", "returns_what_cannot_be_sent"):
-            answer = (await tools.execute(name)).to_response()
-            assert answer == {**FAILED, "message": f"The tool {name!r} failed."}
+        answer = (await tools.execute("fails")).to_response()
+        assert answer == {**FAILED, "message": "The tool 'fails' failed."}
         assert (await tools.execute("add", {"a": 1, "b": 2})).result == 3
+
+
+async def test_what_has_no_json_is_shown_as_text_from_another_process_too() -> None:
+    async with processes() as tools:
+        answer = await tools.execute("returns_what_cannot_be_sent")
+    assert answer.ok
+    assert "<lambda>" in answer.result
 
 
 async def test_what_a_future_cannot_carry_is_one_failed_answer() -> None:
@@ -279,6 +290,227 @@ async def test_no_process_is_left_when_nobody_holds_them() -> None:
     async with processes() as tools:
         pid = (await tools.execute("which_process")).result
         assert is_alive(pid)
-        assert multiprocessing.active_children()
     await until(lambda: not is_alive(pid))
-    assert multiprocessing.active_children() == []
+
+
+# --- what a tool does in another process harms its own call only -------------------------------
+
+DIED = {
+    "status": "unavailable",
+    "message": "The process in which the tool 'sabotage' ran has ended.",
+    "retryable": True,
+    "reason_code": "worker_died",
+}
+SABOTAGE_FAILED = {**FAILED, "message": "The tool 'sabotage' failed."}
+OK = {"status": "ok", "retryable": False}
+
+
+def bounded(tool: Tool[..., Any], **options: Any) -> Tool[..., Any]:
+    more: dict[str, Any] = {"effect": "read", "retry_attempts": 0, "timeout_seconds": 5}
+    return tool.with_options(name="sabotage", **{**more, **options})
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("exits_at_once", DIED),
+        ("is_killed", DIED),
+        ("reads_where_nothing_is", DIED),
+        ("closes_every_file", DIED),
+        ("writes_into_every_pipe", DIED),
+        ("writes_a_huge_answer_into_every_pipe", DIED),
+        ("forks_and_dies", DIED),
+        ("raises_system_exit", SABOTAGE_FAILED),
+        ("raises_keyboard_interrupt", SABOTAGE_FAILED),
+        ("raises_what_does_not_unpickle", SABOTAGE_FAILED),
+        ("raises_what_cannot_be_shown", SABOTAGE_FAILED),
+        ("raises_what_runs_code_when_unpickled", SABOTAGE_FAILED),
+        ("raises_stop_iteration", SABOTAGE_FAILED),
+        ("raises_a_group", SABOTAGE_FAILED),
+        ("stops_the_loop", SABOTAGE_FAILED),
+        ("cancels_all_tasks", SABOTAGE_FAILED),
+        ("lowers_the_recursion_limit", None),
+        ("handles_every_signal", OK),
+        ("sets_an_alarm", OK),
+        ("leaves_a_thread_that_exits", OK),
+        ("changes_the_directory", OK),
+        ("replaces_a_builtin", OK),
+        ("limits_its_memory", OK),
+        ("closes_its_output", OK),
+        ("forks_and_both_return", OK),
+        ("prints", OK),
+    ],
+)
+async def test_sabotage_in_another_process_harms_its_own_call_only(
+    name: str, answer: dict[str, Any] | None
+) -> None:
+    sabotage = bounded(getattr(sabotages, name))
+    before = running_children()
+    async with tools_of(sabotage, slow_sums.add, policies={"processes": 1}) as tools:
+        first = (await tools.execute("sabotage")).to_response()
+        assert answer is None or first == answer
+        for n in range(3):
+            assert (await tools.execute("add", {"a": n, "b": 2})).to_response() == {
+                **OK, "result": n + 2,
+            }  # fmt: skip
+    await until(lambda: running_children() <= before)
+
+
+def running_children() -> set[int]:
+    """Return the processes that this one has started and that still run."""
+    started = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    found = [int(pid) for file in started for pid in file.read_text(encoding="utf-8").split()]
+    return {pid for pid in found if not is_zombie(pid)}
+
+
+async def test_what_a_process_has_started_ends_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    async with tools_of(bounded(sabotages.starts_a_process_and_dies)) as tools:
+        assert (await tools.execute("sabotage", {"file": str(file)})).to_response() == DIED
+    process = int(file.read_text(encoding="utf-8"))
+    await until(lambda: not is_alive(process) or is_zombie(process))
+
+
+async def test_what_a_tool_returns_there_is_never_unpickled_here() -> None:
+    async with tools_of(bounded(sabotages.returns_what_runs_code_when_unpickled)) as tools:
+        answer = await tools.execute("sabotage")
+    assert answer.to_response() == {**OK, "result": "<RunsCode>"}
+    assert "tests.policies.unpickled_here" not in sys.modules
+
+
+async def test_a_huge_result_is_cut_where_it_is_made() -> None:
+    async with tools_of(bounded(sabotages.returns_too_much)) as tools:
+        answer = await tools.execute("sabotage")
+    assert answer.ok
+    assert answer.message is not None
+    assert answer.message.count("The result was cut") == 1
+
+
+async def test_an_endless_iterator_is_cut_where_it_is_made() -> None:
+    async with tools_of(bounded(sabotages.returns_an_endless_iterator)) as tools:
+        answer = await tools.execute("sabotage")
+    assert answer.ok
+    assert answer.result[:3] == [0, 1, 2]
+
+
+async def test_a_result_of_its_own_making_comes_back_whole() -> None:
+    async with tools_of(bounded(sabotages.answers_itself)) as tools:
+        result = await tools.execute("sabotage")
+    assert result == ToolResult(
+        status=ResultStatus.NO_RESULTS,
+        result={"tried": [1, 2]},
+        message="Nothing there.",
+        retry_hint="Try Friday.",
+        reason_code="none",
+        valid_options=["Friday"],
+        media=(Media(mime_type="image/png", data=b"\x00\xff"),),
+        speech="Nothing.",
+    )
+
+
+async def test_an_error_that_is_meant_for_the_model_comes_back_whole() -> None:
+    async with tools_of(bounded(sabotages.raises_tool_error)) as tools:
+        answer = (await tools.execute("sabotage")).to_response()
+    assert answer == {
+        "status": "unavailable",
+        "message": "The shop is closed.",
+        "retryable": True,
+        "retry_hint": "Try after 9.",
+        "reason_code": "closed",
+        "valid_options": ["9", "10"],
+    }
+
+
+async def test_a_builtin_error_keeps_its_kind_for_retries(caplog: pytest.LogCaptureFixture) -> None:
+    async with tools_of(bounded(sabotages.raises_connection_error, retry_attempts=1)) as tools:
+        result = await tools.execute("sabotage")
+    assert isinstance(result.error, ConnectionError)
+    assert result.message == "The tool 'sabotage' failed. It was tried 2 times."
+    logged = caplog.records[0].getMessage()
+    assert "raised LostError at " in logged
+    assert "sabotages.py:" in logged
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("depth", [100, 500, 5_000, 100_000])
+async def test_arguments_of_any_depth_are_one_answer(depth: int) -> None:
+    deep: list[Any] = []
+    for _ in range(depth):
+        deep = [deep]
+    async with tools_of(bounded(sabotages.takes_anything), slow_sums.add) as tools:
+        answer = await tools.execute("sabotage", {"value": deep})
+        assert answer.ok or answer.status in {"invalid_argument", "failed"}
+        assert (await tools.execute("add", {"a": 1, "b": 2})).result == 3
+
+
+@pytest.mark.parametrize(
+    ("effect", "status", "retryable"),
+    [
+        ("once", "unknown_outcome", False),
+        ("idempotent", "unavailable", True),
+        ("read", "unavailable", True),
+    ],
+)
+async def test_the_effect_says_what_a_process_that_died_has_done(
+    effect: str, status: str, retryable: bool
+) -> None:
+    async with tools_of(bounded(sabotages.exits_at_once, effect=effect)) as tools:
+        answer = await tools.execute("sabotage")
+    assert (answer.status, answer.retryable, answer.reason_code) == (
+        status, retryable, "worker_died",
+    )  # fmt: skip
+
+
+async def test_a_process_that_died_while_idle_is_replaced_unnoticed() -> None:
+    async with tools_of(slow_sums.which_process, slow_sums.add) as tools:
+        pid = (await tools.execute("which_process")).result
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not is_alive(pid) or is_zombie(pid))
+        assert (await tools.execute("add", {"a": 1, "b": 2})).result == 3
+
+
+def is_zombie(process: int) -> bool:
+    return ") Z " in Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+
+
+async def test_the_start_of_a_process_is_not_the_time_of_the_tool() -> None:
+    slow_start = bounded(slow_to_import.quick, timeout_seconds=0.5)
+    async with tools_of(slow_start) as tools:
+        assert (await tools.execute("sabotage")).to_response() == {**OK, "result": "quick"}
+
+
+async def test_a_process_starts_as_the_tools_are_entered() -> None:
+    async with processes() as tools:
+        await until(running_children)
+        assert (await tools.execute("add", {"a": 1, "b": 2})).result == 3
+
+
+# --- functions that another process cannot find ------------------------------------------------
+
+
+def test_a_function_that_another_process_cannot_find_is_refused_at_once() -> None:
+    def inside() -> None: ...
+
+    for function in (inside, lambda: None, functools.partial(inside)):
+        with pytest.raises(SchemaError, match="define the function at the top of a module"):
+            AdvancedToolProcessor([Tool(function, name="inner", cpu_bound=True)])
+
+
+async def test_methods_partials_and_objects_run_in_another_process() -> None:
+    made = slow_sums.Adder(3)
+    async with tools_of(
+        Tool(made.add, name="method", cpu_bound=True),
+        Tool(functools.partial(slow_sums._add, b=4), name="partial", cpu_bound=True),
+        Tool(made, name="object", cpu_bound=True),
+    ) as tools:
+        for name, result in (("method", 4), ("partial", 5), ("object", 4)):
+            assert (await tools.execute(name, {"a": 1})).to_response() == {**OK, "result": result}
+
+
+async def test_an_object_that_cannot_be_pickled_is_one_clear_answer() -> None:
+    made = slow_sums.Adder(threading.Lock())
+    async with tools_of(Tool(made.add, name="method", cpu_bound=True)) as tools:
+        answer = await tools.execute("method", {"a": 1})
+    assert (answer.status, answer.reason_code) == ("failed", "not_portable")
+    assert answer.message is not None
+    assert "cannot be given 'Adder.add' (TypeError)" in answer.message

@@ -1,1 +1,1 @@
-"""How a person is asked, and what was answered: requests, grants, and the words that were said."""
+"""Ask a person to approve a call, and verify the answer against the transcript."""

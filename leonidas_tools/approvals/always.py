@@ -1,40 +1,48 @@
-"""A question that was answered with "always" is not asked again."""
+"""Remember a question that was answered with "always"."""
 
 from __future__ import annotations
 
 import glob
-import logging
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.errors import ConfigurationError, log_level
 from leonidas_tools.rules.rule import Decide, Rule, Tier
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import Scope
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 def remember(question: Question, scope: Scope) -> None:
-    """Keeps the answer: in the session, and among the preferences or in the file where wanted.
+    """Store the answer in the session, the user's preferences or the settings file.
 
-    Args:
-        question: What was asked. Only the question of the same rule is not asked again, and only
-            about the same tool.
-        scope: How long it holds.
+    It covers only the question of the same rule, about the same tool of the same server, with the
+    definition that the tool had when it was asked about.
     """
     policy = question.call.session.get(SessionPolicy)
     tool, asks = question.request.tool, question.rule.name
     name, pattern = f"{tool} {asks}", glob.escape(tool)
-    rule = Rule(name=name, decide=Decide.ALLOW, tools=(pattern,), tier=Tier.USER, lifts=asks)
+    origin = None if question.call.tool is None else question.call.tool.origin
+    rule = Rule(
+        name=name,
+        decide=Decide.ALLOW,
+        tools=(pattern,),
+        servers=() if origin is None else (glob.escape(origin.server),),
+        tier=Tier.USER,
+        lifts=asks,
+        fingerprint=question.fingerprint,
+    )
     if scope == "user" and policy.keep_always is not None:
-        policy.keep_always(rule)  # at once, and so that it can be taken back everywhere
+        policy.keep_always(rule)  # applies at once, and can be revoked in all sessions
         return
     policy.always.append(rule)
     if scope == "file":
-        _save(question, name, {"tools": pattern, "question": asks})
+        entry = {"tools": pattern, "question": asks, "fingerprint": question.fingerprint}
+        _save(question, name, {**entry, **({"servers": rule.servers[0]} if rule.servers else {})})
     elif scope == "user":
         logger.warning("'always' for %r holds for this session only: nothing is kept", name)
 
@@ -45,7 +53,8 @@ def _save(question: Question, name: str, entry: dict[str, Any]) -> None:
         entry["users"] = user
     try:
         if save is None:
-            raise ConfigurationError("no file is kept here")  # noqa: TRY301 - said once, below
+            raise ConfigurationError("no file is kept here")  # noqa: TRY301 - logged below
         save({"policies": {"always": {name: entry}}})
-    except ConfigurationError as error:  # yes was said all the same
-        logger.warning("'always' for %r holds for this session only: %s", name, error)
+    except ConfigurationError as error:  # the call is approved all the same
+        level = log_level(error)
+        logger.log(level, "'always' for %r holds for this session only: %s", name, error)

@@ -1,11 +1,13 @@
-"""The user's spoken answer to a question that wants to know something, as the model tells it."""
+"""Accept the values that a user has spoken, as the model reports them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.approvals.confirmation import heard, unheard
+from leonidas_tools.approvals.confirmation import proven, unproven
 from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.lexicon import Said, judge
+from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.errors import ToolDeniedError
 
@@ -16,27 +18,30 @@ if TYPE_CHECKING:
     from leonidas_tools.calls import ToolResult, ToolSession
 
 
+def _agrees(decision: Decision) -> bool:
+    """Whether one of the values is a yes, which the user must have said explicitly."""
+    values = (decision.arguments or {}).values()
+    each = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    return any(one is True or (isinstance(one, str) and judge(one) is Said.YES) for one in each)
+
+
 async def answer(
     session: ToolSession, question_id: str, answers: Mapping[str, Any] | None
 ) -> tuple[Question, ToolResult]:
-    """Takes what the model says the user has answered, if the user was heard to say anything.
+    """Accept the values that the model reports, if the user was heard to answer.
 
-    Args:
-        session: The conversation.
-        question_id: The question.
-        answers: The answers by name; `None` where the user does not want to answer, which needs no
-            evidence.
+    `None` declines, which needs no evidence.
 
     Returns:
-        The question, and the result: that of the call that goes on with the answer.
+        The question, and the result of the call that resumes with the answer.
 
     Raises:
-        ToolDeniedError: There is no such question, or not any more.
-        ToolValidationError: The answers are not what was asked for; the question stays open.
+        ToolDeniedError: The question is unknown or already closed.
+        ToolValidationError: The answers are invalid; the question stays open.
     """
     desk = session.get(Approvals)
     question = desk.question(question_id)
-    if question.answered is not None:  # a call waits, and no model was told of the question
+    if question.waiter is not None:  # a channel asks a person: the model does not know of it
         raise ToolDeniedError("That question is not for you.", reason_code="asked_elsewhere")
     if question.request.schema is None:
         raise ToolDeniedError(
@@ -45,9 +50,13 @@ async def answer(
         )
     decision = Decision.deny() if answers is None else Decision.fill(question.validate(answers))
     if answers is not None and not question.trusts_model:
-        if await heard(question) is None:
-            return question, unheard(question)
-        desk.question(question_id)  # somebody else may have answered meanwhile
-        question.transcript.use()
-    decision = desk.allow(question, decision, by="voice")
+        if desk.is_behind_another(question):
+            return question, question.pending_result("waits")
+        proof = await proven(question)
+        desk.question(question_id)  # raises if another answer has arrived meanwhile
+        if proof is Proof.YES and _agrees(decision) and not question.is_agreed():
+            proof = Proof.DOUBTFUL
+        if proof is not Proof.YES:
+            return question, unproven(question, proof)
+    decision = desk.settle(question, decision, by="voice")
     return question, await desk.run(question, decision)

@@ -1,9 +1,8 @@
-"""Putting a question to whoever asks the person, and waiting for the answer."""
+"""Ask a question through a channel, and wait for the answer."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from leonidas_tools.approvals.desk import FAILURE
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.errors import ToolValidationError
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.desk import Approvals
@@ -18,35 +18,27 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.calls import ToolSession
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _GRACE_SECONDS = 1.0
 _MOST_ATTEMPTS = 3
-"""How often a person may answer with what does not fit a question before that is no answer."""
+"""How many invalid answers a person may give before the question counts as denied."""
 
 
 def channel_of(session: ToolSession, asking: Asking) -> Channel | None:
-    """Who asks: the session's own channel goes before that of all.
-
-    Args:
-        session: The conversation.
-        asking: How questions are put.
-    """
+    """Return the session's own channel, else the one of all sessions."""
     policy = session.find(SessionPolicy)
     return (None if policy is None else policy.channel) or asking.channel
 
 
 async def ask(desk: Approvals, question: Question, channel: Channel) -> tuple[Decision, str] | None:
-    """What the channel or anybody else answers first; `None` where that comes later.
+    """Return the first answer, by the channel or `Approvals.decide`; `None` if it comes later.
 
-    Args:
-        desk: Where the question lies; cancelling this withdraws it.
-        question: The question.
-        channel: Asks a person.
+    Cancelling this withdraws the question.
     """
-    assert question.answered is not None
+    assert question.waiter is not None
     asking = asyncio.get_running_loop().create_task(_by_channel(desk, question, channel))
-    waiting: set[asyncio.Future[Any]] = {asking, question.answered}
+    waiting: set[asyncio.Future[Any]] = {asking, question.waiter}
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
@@ -55,31 +47,31 @@ async def ask(desk: Approvals, question: Question, channel: Channel) -> tuple[De
     finally:
         asking.cancel()
         await asyncio.wait({asking}, timeout=_GRACE_SECONDS)
-    if question.answered.done():
-        return question.answered.result()
-    desk.park(question)
+    if question.waiter.done():
+        return question.waiter.result()
+    desk.stop_waiting(question)
     return None
 
 
 async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> None:
-    """Asks through the channel; one that fails has not said yes."""
+    """Ask through the channel; if it fails, the question is denied."""
     try:
         for _ in range(_MOST_ATTEMPTS):
             decision = await channel(question.request)
             if decision is not None and not isinstance(decision, Decision):
-                raise TypeError(f"a channel returns a Decision or None, not {decision!r}")  # noqa: TRY301 - a fault like any other
+                raise TypeError(f"a channel returns a Decision or None, not {decision!r}")  # noqa: TRY301 - handled as any failure
             by = getattr(channel, "name", "channel")
             if decision is None or _is_done(question) or _fits(desk, question, decision, by):
                 return
-        raise ToolValidationError("no answer fits")  # noqa: TRY301 - a fault like any other
-    except Exception as error:  # noqa: BLE001 - whatever a channel raises, it is no yes
+        raise ToolValidationError("no answer fits")  # noqa: TRY301 - handled as any failure
+    except Exception as error:  # noqa: BLE001 - a channel that raises has not approved
         logger.warning("The channel for approvals raised %s", type(error).__name__)
         if not _is_done(question):
             desk.decide(question.request.id, Decision.deny(), by=FAILURE)
 
 
 def _fits(desk: Approvals, question: Question, decision: Decision, by: str) -> bool:
-    """Answers the question, unless what was asked for is to be asked for once more."""
+    """Settle the question; return `False` if the values are invalid and must be asked for again."""
     try:
         desk.decide(question.request.id, decision, by=by)
     except ToolValidationError as error:
@@ -91,4 +83,4 @@ def _fits(desk: Approvals, question: Question, decision: Decision, by: str) -> b
 
 
 def _is_done(question: Question) -> bool:
-    return question.answered is None or question.answered.done()
+    return question.waiter is None or question.waiter.done()

@@ -1,4 +1,4 @@
-"""The user's spoken answer, as the model tells it, held against what the user was heard to say."""
+"""Check the spoken answer that the model reports against the transcript."""
 
 from __future__ import annotations
 
@@ -7,103 +7,126 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.approvals.lexicon import Said
+from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls import ResultStatus, ToolResult
 from leonidas_tools.errors import ToolDeniedError
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.calls import ToolSession
 
-_HEAR_SECONDS = 2.0
-_PATIENCE_SECONDS = {Said.YES: 0.3, Said.NO: 0.3, Said.DOUBTFUL: 0.6}
-"""How long more may follow what was heard: "yes" may become "yes, but not now"."""
+_HEAR_SECONDS = 4.0
+"""How much later than the model's call a transcription may arrive."""
+_QUIET_SECONDS = 1.5
+"""How long the user must be silent before an answer without a marked end counts."""
+_AFTERTHOUGHT_SECONDS = 0.3
+"""How long to wait for more words after an answer whose transcription has finished."""
 
 
 async def confirm(
     session: ToolSession, approval_id: str, *, yes: bool, reason: str | None = None
 ) -> tuple[Question, ToolResult]:
-    """Takes the model's word for what the user has answered, as far as the user was heard.
+    """Accept the yes or no that the model reports, as far as the transcript supports it.
 
-    A no needs no evidence. A yes counts only if the user has spoken since the question was put,
-    and was heard to say yes.
-
-    Args:
-        session: The conversation.
-        approval_id: The question.
-        yes: What the model says the user has said.
-        reason: Why not.
+    A yes counts only if the model was heard to ask this question, and all that the user was heard
+    to say since is a yes. A no needs no evidence; against a clear yes the question is asked again.
 
     Returns:
-        The question, and the result: that of the tool where it was allowed to run.
+        The question, and the result: the tool's own if the call was approved.
 
     Raises:
-        ToolDeniedError: There is no such question, or not any more.
+        ToolDeniedError: The question is unknown or already closed.
     """
     desk = session.get(Approvals)
     question = desk.question(approval_id)
-    if question.answered is not None:  # a call waits, and no model was told of the question
+    if question.waiter is not None:  # a channel asks a person: the model does not know of it
         raise ToolDeniedError("That question is not for you.", reason_code="asked_elsewhere")
     if question.request.schema is not None and yes:
         raise ToolDeniedError(
             "That question asks for more than a yes: call answer_question instead.",
             reason_code="wants_answers",
         )
-    refusal = None if question.trusts_model else await _unproven(question, yes=yes)
-    desk.question(approval_id)  # somebody else may have answered meanwhile
+    if question.voice is None and yes:
+        return question, question.pending_result()
+    refusal = None if question.trusts_model else await _unproven(desk, question, yes=yes)
+    desk.question(approval_id)  # raises if another answer has arrived meanwhile
     if refusal is not None and refusal.reason_code != "contradicted":
         return question, refusal
     if refusal is not None or not yes:
-        decision = desk.allow(question, Decision.deny(reason), by="voice")
+        decision = desk.settle(question, Decision.deny(reason), by="voice")
         if question.paused is not None:
             return question, await desk.run(question, decision)
         return question, refusal or wording.denied(question.request.tool, "refused", reason)
-    question.transcript.use()
-    decision = desk.allow(question, Decision.approve(), by="voice")
+    decision = desk.settle(question, Decision.approve(), by="voice")
     return question, await desk.run(question, decision)
 
 
-async def _unproven(question: Question, *, yes: bool) -> ToolResult | None:
-    """What to answer where the model's word does not count; `None` where it does."""
-    said = await heard(question) if yes else question.said()
-    if said is Said.DOUBTFUL and yes:
-        return _again(question)
-    if said is None and yes:
-        return unheard(question)
-    if said is Said.NO and yes:
+async def _unproven(desk: Approvals, question: Question, *, yes: bool) -> ToolResult | None:
+    """Return the refusal of what the model reports; `None` if it counts."""
+    if not yes:
+        said_yes = question.proof(question.exchange()) is Proof.YES
+        return _again(question, "doubtful") if said_yes else None
+    if desk.is_behind_another(question):
+        return question.pending_result("waits")
+    proof = await proven(question)
+    if proof is Proof.NO:
         return wording.denied(question.request.tool, "contradicted")
-    return _again(question) if said is Said.YES and not yes else None
+    return None if proof is Proof.YES else unproven(question, proof)
 
 
-def _again(question: Question) -> ToolResult:
-    question.ask_again()
-    return wording.pending(question.request, by_voice=True, again="doubtful")
+def unproven(question: Question, proof: Proof) -> ToolResult:
+    """Return the result that tells the model why the transcript shows no yes."""
+    if proof is Proof.UNFINISHED:
+        return wording.unfinished(question.request)
+    if proof is Proof.DOUBTFUL:
+        return _again(question, "doubtful")
+    exchange = question.exchange()
+    if not question.transcript.user_is_heard:
+        return _not_transcribed("user_not_transcribed")
+    if not exchange.model_spoke:
+        return question.pending_result("not_answered")
+    if not exchange.model_words:
+        return _not_transcribed("model_not_transcribed")
+    return question.pending_result(proof.value)
 
 
-def unheard(question: Question) -> ToolResult:
-    """What to answer where the user was not heard to answer."""
-    if question.transcript.user_is_heard:
-        return wording.pending(question.request, by_voice=True, again="not_answered")
-    return ToolResult(
-        status=ResultStatus.DENIED,
-        message=(
-            "Nothing was done: what the user says is not transcribed in this session, so that "
-            "nothing can be confirmed by voice. Tell the user so."
-        ),
-        reason_code="no_transcript",
-    )
+def _again(question: Question, why: str) -> ToolResult:
+    question.discard_answers()
+    return question.pending_result(why)
 
 
-async def heard(question: Question) -> Said | None:
-    """What the user has said; a transcript may come later than the model's call, and in pieces."""
-    loop = asyncio.get_running_loop()
+def _not_transcribed(key: str) -> ToolResult:
+    return ToolResult(status=ResultStatus.DENIED, message=say(key), reason_code="no_transcript")
+
+
+async def proven(question: Question) -> Proof:
+    """Wait for the transcript, and return what it proves.
+
+    Transcriptions may arrive in pieces, and later than the model's call. An answer counts when its
+    transcription has finished. Some models never mark the end: then an answer counts if the model's
+    call came after it (so the server has ended the user's turn) and silence follows. Pieces that
+    arrive after the call and have no end do not count.
+    """
+    loop, transcript = asyncio.get_running_loop(), question.transcript
+    called = transcript.mark()
     ends = loop.time() + _HEAR_SECONDS
     while True:
-        said = question.said()
-        if said is None and not question.transcript.is_put(question.place):
-            return None
+        exchange = question.exchange()
+        proof = question.proof(exchange)
+        if proof in (Proof.NOT_ASKED, Proof.NO):
+            return proof
+        answers = exchange.answers
+        is_over = bool(answers) and all(each.over or each.broken for each in answers)
+        may_end = not transcript.tells_end and all(each.last < called for each in answers)
         left = ends - loop.time()
-        patience = left if said is None else min(_PATIENCE_SECONDS[said], left)
-        if patience <= 0 or not await question.transcript.news(patience):
-            return question.said()
+        if is_over:
+            left = min(left, _AFTERTHOUGHT_SECONDS)
+        elif answers and may_end:
+            left = min(left, _QUIET_SECONDS)
+        if left > 0 and await transcript.wait_for_change(left):
+            continue
+        if left <= 0 or question.proof(question.exchange()) is not proof:
+            return Proof.UNFINISHED if answers else proof
+        return proof if is_over or may_end else Proof.UNFINISHED

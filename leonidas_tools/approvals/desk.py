@@ -1,9 +1,8 @@
-"""Where the questions of a session lie until a person has answered them."""
+"""The open questions of a session: asked, answered, withdrawn or expired."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,23 +12,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.always import remember
-from leonidas_tools.approvals.lexicon import Said
-from leonidas_tools.approvals.outcome import told, valid
+from leonidas_tools.approvals.outcome import fit_decision, with_question
 from leonidas_tools.approvals.request import Answer, Decision, hash_of
 from leonidas_tools.calls import ToolCall, ToolResult
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.redaction import described
+from leonidas_tools.texts import say
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import ApprovalRequest
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 FAILURE = "failure"
-"""Who answers no where the person could not be asked."""
+"""The `by` of a denial where the person could not be asked."""
 
 _REMEMBERED = 256
+_MOST_SPOKEN = 16
+"""How many spoken questions may be open at once."""
 _CLOSED = {
     "approval_used": "That was answered already, and counts once: do not confirm it again.",
     "approval_expired": "That question is closed: nobody has answered in time. Nothing was done.",
@@ -40,9 +42,9 @@ OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
 
 
 class Approvals:
-    """The open questions of a session, and what was answered.
+    """Keep the open questions of a session and settle their answers.
 
-    It lives in the `ToolSession`, so that a question outlives interruptions and connections.
+    The `ToolSession` owns it, so that a question survives interruptions and reconnects.
 
     Example:
         >>> from leonidas_tools.calls import ToolSession
@@ -54,57 +56,61 @@ class Approvals:
         self._open: dict[str, Question] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
         self._grants: dict[int, str] = {}
+        self._current: Question | None = None
         self._listeners: list[Callable[[], None]] = []
         self._result_listeners: list[OnResult] = []
 
     def pending(self) -> list[ApprovalRequest]:
-        """The open questions, the oldest first."""
+        """Return the open questions, the oldest first."""
         return [question.request for question in self._open.values()]
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when a question was opened or closed; returns a function that ends that."""
+        """Subscribe to questions being opened or closed; return a function that unsubscribes."""
         return _subscribed(self._listeners, listener)
 
     def on_result(self, listener: OnResult) -> Callable[[], None]:
-        """Calls back with what has become of a call that was answered `pending_approval`.
+        """Subscribe to new results of calls that were answered before.
+
+        Such a call was answered `pending_approval`, or failed and a person has decided about it.
 
         Args:
-            listener: Given the call and its result, unless the result answers `confirm_action`.
+            listener: Receives the call and its result. It is not called where the result is the
+                answer to `confirm_action`.
 
         Returns:
-            A function that ends it.
+            A function that unsubscribes.
         """
         return _subscribed(self._result_listeners, listener)
 
     def decide(self, approval_id: str, decision: Decision, *, by: str = "person") -> None:
-        """Answers a question. What was allowed runs at once.
+        """Answer a question; an approved call starts at once.
 
         Args:
-            approval_id: The question.
-            decision: The answer; other arguments are validated here.
-            by: Who answers, for the record.
+            approval_id: The id of the question.
+            decision: The answer; edited arguments are validated here.
+            by: The person or channel that answers, for events and the store.
 
         Raises:
-            ToolDeniedError: There is no such question, or not any more.
-            ToolValidationError: The other arguments do not fit the tool; the question stays open.
+            ToolDeniedError: The question is unknown or already closed.
+            ToolValidationError: The edited arguments are invalid; the question stays open.
         """
         question = self.question(approval_id)
-        decision = self._settle(question, decision, by=by)
-        if question.answered is not None:
+        decision = self.settle(question, decision, by=by)
+        if question.waiter is not None:
             why_not = "approval_failed" if by == FAILURE else "refused"
-            question.answered.set_result((decision, why_not))
+            question.waiter.set_result((decision, why_not))
         elif decision.answer is Answer.DENY and question.paused is None:
             self._deliver(question, wording.denied(_tool(question), "refused", decision.reason))
         else:
             self._start(question, decision)
 
-    # What the policy and the confirming tool need.
+    # Used by the approval policy and the tools that confirm.
 
     def question(self, approval_id: str) -> Question:
-        """An open question.
+        """Return an open question.
 
         Raises:
-            ToolDeniedError: There is none of that id, or not any more.
+            ToolDeniedError: The question is unknown or already closed.
         """
         question = self._open.get(approval_id)
         if question is not None:
@@ -115,139 +121,153 @@ class Approvals:
         raise ToolDeniedError(message, reason_code=code, valid_options=list(self._open) or None)
 
     def with_hash(self, digest: str) -> Question | None:
-        """The open question about just this call, if there is one."""
+        """Return the open question about exactly this call, if any."""
         return next((q for q in self._open.values() if q.request.hash == digest), None)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further spoken question may be opened."""
+        return sum(question.is_spoken for question in self._open.values()) >= _MOST_SPOKEN
+
+    def is_behind_another(self, question: Question) -> bool:
+        """Whether another spoken question must be answered first.
+
+        One question at a time accepts spoken answers, so that a yes is unambiguous.
+        """
+        return self._current is not None and self._current is not question
+
+    def pending_result(self, question: Question) -> ToolResult:
+        """Return the result of a call whose question is open."""
+        is_second = question.is_spoken and self.is_behind_another(question)
+        return question.pending_result("waits" if is_second else None)
+
     def open(self, question: Question) -> None:
-        """Puts a question on the desk; it leaves when it is answered, or its time is up."""
+        """Open a question until it is answered or expires."""
         request = question.request
         self._open[request.id] = question
         seconds = max(request.deadline - time.time(), 0.0)
-        # In an empty context: that of the call would keep its whole stream alive until then.
+        # In an empty context: the timer would otherwise keep the call's whole stream in memory.
         question.timer = asyncio.get_running_loop().call_later(
             seconds, self._expire, question, context=Context()
         )
-        question.asked()
-        self._changed()
+        question.announce()
+        self._select_next()
+        self._notify()
 
     def redeem(self, number: int, digest: str) -> bool:
-        """Whether a person has allowed this very call, which uses up the permission.
-
-        Args:
-            number: The call's number in its session.
-            digest: What is about to run.
-        """
+        """Use up the permission of a call; return whether it covers what is about to run."""
         return self._grants.pop(number, None) == digest
 
-    def park(self, question: Question) -> None:
-        """Nobody waits for the answer any more; the question stays open."""
-        question.answered = None
+    def stop_waiting(self, question: Question) -> None:
+        """Detach the waiting call; the question stays open."""
+        question.waiter = None
+        self._select_next()
 
     def withdraw(self, question: Question) -> None:
-        """Closes a question that nobody is to answer any more, and ends what waits for it."""
+        """Close a question without an answer, and end the call that waits for it."""
         if self._open.get(question.request.id) is question:
             self._close(question, "withdrawn")
-            if question.answered is not None and not question.answered.done():
-                question.answered.set_result((Decision.deny(), "withdrawn"))
+            if question.waiter is not None and not question.waiter.done():
+                question.waiter.set_result((Decision.deny(), "withdrawn"))
             if question.paused is not None:
                 question.paused.abort()
-            question.closed("withdrawn", by="session")
+            question.announce_closed("withdrawn", by="session")
 
-    def let_go(self, question: Question) -> None:
-        """Closes a question that who has asked it takes back; the call goes on without."""
+    def withdraw_by_tool(self, question: Question) -> None:
+        """Withdraw a question at its asker's request; the call continues."""
         if self._open.get(question.request.id) is question:
             self._close(question, "withdrawn")
-            question.closed("withdrawn", by="tool")
-            self._end(question, Decision.deny(), "withdrawn")
+            question.announce_closed("withdrawn", by="tool")
+            self._resume(question, Decision.deny(), "withdrawn")
 
     def withdraw_all(self) -> None:
-        """Closes all questions: the session has ended, and no one is there to answer."""
+        """Withdraw all questions, such as when the session has ended."""
         for question in tuple(self._open.values()):
             self.withdraw(question)
 
-    def refuse(self, question: Question, *, by: str, reason: str | None = None) -> None:
-        """Notes a no."""
-        self._settle(question, Decision.deny(reason), by=by)
-
-    def allow(self, question: Question, decision: Decision, *, by: str) -> Decision:
-        """Notes a yes, which is good for one run by `run`."""
-        return self._settle(question, decision, by=by)
+    def settle(self, question: Question, decision: Decision, *, by: str) -> Decision:
+        """Close a question with an answer, validated; the caller then runs or denies the call."""
+        decision = fit_decision(question, decision)
+        self._close(question, "approval_used")
+        if decision.answer is Answer.ALWAYS:
+            remember(question, decision.scope)
+        question.announce_closed(decision.answer.value, by=by, decision=decision)
+        return decision
 
     async def run(self, question: Question, decision: Decision) -> ToolResult:
-        """Runs what was allowed, and waits for it."""
-        call = self._granted(question, decision)
+        """Run the call of a settled question, and return its result."""
+        call = self._granted_call(question, decision)
         if call.tool is None:
-            question.leave(call)
-            return _gone(question)
+            question.abort_resume(call)
+            return _unknown_tool(question)
         try:
-            result = await question.asking.runs.run(call, question.sinks)
+            result = await question.asking.runner.run(call, question.sinks)
         finally:
-            self._leave(question, call)
-        return told(question, decision, result)
+            self._revoke(question, call)
+        return with_question(question, decision, result)
 
-    def tell_late(self, question: Question, result: ToolResult) -> None:
-        """Hands a result to whoever brings it to the model, since no call waits for it."""
+    def deliver_late(self, question: Question, result: ToolResult) -> None:
+        """Pass a result to the `on_result` listeners, since no call waits for it."""
         self._deliver(question, result)
 
+    def tell(self, call: ToolCall, result: ToolResult) -> None:
+        """Notify the `on_result` listeners of a new result of a call that was answered before."""
+        for listener in tuple(self._result_listeners):
+            try:
+                listener(call, result)
+            except Exception as error:  # noqa: BLE001 - a decision must not fail with its listener
+                logger.warning("A listener for late results failed: %s", described(error))
+
     def _start(self, question: Question, decision: Decision, why_not: str = "refused") -> None:
-        call = self._granted(question, decision, why_not)
+        call = self._granted_call(question, decision, why_not)
         if call.tool is None:
-            question.leave(call)
-            self._deliver(question, _gone(question))
+            question.abort_resume(call)
+            self._deliver(question, _unknown_tool(question))
             return
 
         def on_end(_: object, result: ToolResult) -> None:
-            self._leave(question, call)
-            self._deliver(question, told(question, decision, result))
+            self._revoke(question, call)
+            self._deliver(question, with_question(question, decision, result))
 
-        question.asking.runs.start(call, on_end, question.sinks)
+        question.asking.runner.start(call, on_end, question.sinks)
 
-    def _end(self, question: Question, decision: Decision, why_not: str) -> None:
-        """Ends the wait of the call that has asked, wherever it waits."""
-        if question.answered is not None:
-            question.answered.set_result((decision, why_not))
+    def _resume(self, question: Question, decision: Decision, why_not: str) -> None:
+        """Resume the call that asked: where it waits, else as a new call."""
+        if question.waiter is not None:
+            question.waiter.set_result((decision, why_not))
         else:
             self._start(question, decision, why_not)
 
-    def _leave(self, question: Question, call: ToolCall) -> None:
+    def _revoke(self, question: Question, call: ToolCall) -> None:
         self._grants.pop(call.number, None)
-        question.leave(call)
+        question.abort_resume(call)
 
-    def _granted(
+    def _granted_call(
         self, question: Question, decision: Decision, why_not: str = "refused"
     ) -> ToolCall:
-        """The call once more, with the permission to run."""
+        """Return a new copy of the call, with the permission to run once."""
         if question.paused is not None:
-            call = question.asking.runs.renewed(question.call, question.call.arguments)
+            call = question.asking.runner.renewed(question.call, question.call.arguments)
             self._grants[call.number] = question.request.hash
-            question.go_on(call, decision, why_not)
+            question.resume(call, decision, why_not)
             return call
         edited = decision.arguments
         digest = question.request.hash
         if edited is not None:
             digest = hash_of(_tool(question), question.fingerprint, edited)
         arguments = question.call.arguments if edited is None else edited
-        call = question.asking.runs.renewed(question.call, arguments)
+        call = question.asking.runner.renewed(question.call, arguments)
         self._grants[call.number] = digest
         return call
 
-    def _settle(self, question: Question, decision: Decision, *, by: str) -> Decision:
-        decision = valid(question, decision)
-        self._close(question, "approval_used")
-        if decision.answer is Answer.ALWAYS:
-            remember(question, decision.scope)
-        question.closed(decision.answer.value, by=by, decision=decision)
-        return decision
-
     def _expire(self, question: Question) -> None:
-        """The time is up; words of the user that say no are heard even so."""
+        """Close an expired question; with `on_expiry: proceed` the call runs on silence only."""
+        proceeds = question.request.on_expiry == "proceed" and question.is_met_with_silence()
         self._close(question, "approval_expired")
-        proceeds = question.request.on_expiry == "proceed" and question.said() is not Said.NO
         decision = Decision.approve() if proceeds else Decision.deny()
-        told = "proceed" if proceeds else "cancel"
-        question.closed(told, by="expiry")
-        if question.answered is not None or proceeds or question.paused is not None:
-            self._end(question, decision, "approval_expired")
+        question.announce_closed("proceed" if proceeds else "cancel", by="expiry")
+        if question.waiter is not None or proceeds or question.paused is not None:
+            self._resume(question, decision, "approval_expired")
         else:
             self._deliver(question, wording.denied(_tool(question), "approval_expired"))
 
@@ -258,17 +278,25 @@ class Approvals:
             self._closed.popitem(last=False)
         if question.timer is not None:
             question.timer.cancel()
-        self._changed()
+        self._select_next()
+        self._notify()
+
+    def _select_next(self) -> None:
+        """Let the next question accept spoken answers, from what is said after this moment."""
+        if self._current is not None and self._current.request.id in self._open:
+            return
+        self._current = next((each for each in self._open.values() if each.is_spoken), None)
+        if self._current is not None:
+            self._current.discard_answers()
 
     def _deliver(self, question: Question, result: ToolResult) -> None:
-        for listener in tuple(self._result_listeners):
-            listener(question.call, result)
+        self.tell(question.call, question.asking.runner.reworded(result))
 
-    def _changed(self) -> None:
+    def _notify(self) -> None:
         for listener in tuple(self._listeners):
             try:
                 listener()
-            except Exception as error:  # noqa: BLE001 - its fault must not decide a question
+            except Exception as error:  # noqa: BLE001 - a failing listener must not decide a question
                 logger.warning("A listener for approvals failed: %s", described(error))
 
 
@@ -276,9 +304,9 @@ def _tool(question: Question) -> str:
     return question.request.tool
 
 
-def _gone(question: Question) -> ToolResult:
+def _unknown_tool(question: Question) -> ToolResult:
     name = _tool(question)
-    return ToolResult.not_found(f"There is no tool {name!r} any more.", reason_code="unknown_tool")
+    return ToolResult.not_found(say("tool_gone", tool=name), reason_code="unknown_tool")
 
 
 def _subscribed(listeners: list[Any], listener: Any) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""What a call asks a person while it runs, and the call that waits for the answer."""
+"""A question that a running call asks, and the paused call that waits for the answer."""
 
 from __future__ import annotations
 
@@ -17,59 +17,49 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Inquiry:
-    """What a call asks a person while it runs.
-
-    Args:
-        rule: What asks, where no rule of the settings does.
-        title: The question, as a sentence that can be spoken, in a language such as `en`.
-        details: What a person is shown beside it.
-        answered: Where whoever asks waits for the answer: the decision, and a reason code for a no.
-        schema: The JSON Schema of the answer, where it is more than yes or no.
-        validate: Makes a valid answer of what a person gives.
-        subject: What rules may allow or deny in advance, where they may.
-    """
+    """A question that a call asks a person while it runs, such as an MCP elicitation."""
 
     rule: str
+    """The rule name to report if no rule of the settings asks."""
     title: Callable[[str], str]
+    """Returns the question, as a sentence that can be spoken, in a language such as `en`."""
     details: Mapping[str, Any]
+    """What a person is shown beside the question."""
     answered: asyncio.Future[tuple[Decision, str]]
+    """Receives the decision, and a reason code for a denial."""
     schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the answer, if more than yes or no is asked for."""
     validate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    """Validates and coerces the values that a person gives."""
     subject: Subject | None = None
+    """What rules may allow or deny without asking; `None` if they may not."""
 
 
 class PausedCall(Protocol):
-    """A call that has asked, and goes on with the answer."""
+    """A call that has asked a question and resumes with the answer."""
 
     on_gone: Callable[[], None] | None
-    """Called when nobody waits for the answer any more."""
+    """Called when the answer is no longer needed."""
 
     @property
     def inquiry(self) -> Inquiry:
-        """What it asks."""
+        """Return the question."""
         ...
 
     def answer(self, decision: Decision, why_not: str) -> None:
-        """Hands it the answer.
-
-        Args:
-            decision: What was answered.
-            why_not: A reason code, where it is no.
-        """
+        """Deliver the answer; `why_not` is the reason code of a denial."""
         ...
 
     def abort(self) -> None:
-        """Ends it: nobody wants its result any more."""
+        """End the call: its result is no longer needed."""
         ...
 
 
 class CallPausedError(ToolError):
-    """Raised by a tool whose call has asked a person and cannot go on without the answer.
+    """Raised by a tool whose call cannot continue before a person answers.
 
-    The call runs once more when the answer is there; its tool finds it in `PausedCalls`.
-
-    Args:
-        paused: The call.
+    The call runs again when the answer has arrived; its tool takes the paused call from
+    `PausedCalls`.
     """
 
     status = "pending_approval"
@@ -80,21 +70,21 @@ class CallPausedError(ToolError):
 
 
 class PausedCalls:
-    """The calls of a session that are about to go on, by the number of the call that does so."""
+    """The paused calls of a session that are about to resume, by the number of the new call."""
 
     def __init__(self) -> None:
         self._calls: dict[int, PausedCall] = {}
 
     def put(self, number: int, paused: PausedCall) -> None:
-        """Has a call go on."""
+        """Let the call of this number resume a paused one."""
         self._calls[number] = paused
 
     def take(self, number: int) -> PausedCall | None:
-        """What goes on in the call of this number, if anything does; it is handed out once."""
+        """Remove and return the paused call that the call of this number resumes, if any."""
         return self._calls.pop(number, None)
 
     def drop(self, number: int) -> None:
-        """Ends what should have gone on in a call that has not taken it up."""
+        """End the paused call that the call of this number should have resumed and has not."""
         paused = self.take(number)
         if paused is not None:
             paused.abort()

@@ -1,160 +1,460 @@
-"""Yes, no, or neither: a small ear for English, Portuguese and Chinese.
+"""Judge an answer: yes, no or doubtful, in English, Portuguese and Chinese.
 
-It never says yes to what could be meant otherwise. A yes beside a no, a condition, a change or a
-question is neither: to ask once more costs a sentence, and a wrong yes what it lets happen.
+The judgement avoids a wrong yes at the cost of asking again. Words of consent, of politeness and of
+the question itself are removed; an answer is a yes only if nothing is left. So an unknown word, in
+any language or script, makes an answer doubtful.
 """
+
+# ruff: noqa: RUF001 - words of many scripts
 
 from __future__ import annotations
 
 import functools
-import re
 import unicodedata
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-_LONGEST_ASIDE = 6
-"""In how many words a yes may stand anywhere; in more it must come first."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
-_YES = """
-yes|yeah|yea|yep|yup|yah|aye|sure|ok|okay|okey|go ahead|do it|do that|please do|confirm|confirmed
-i confirm|absolutely|definitely|certainly|of course|right|correct|alright|all right|sounds good
-proceed|affirmative|approved|i approve|go for it|by all means|fine|that's fine|exactly|indeed
-sim|claro|pode|podes|pode ser|pode sim|ta|tá|ta bom|tá bom|tudo bem|está bem|esta bem|certo
-com certeza|confirmo|confirma|confirmado|faz|faça|faca|faz isso|manda|mande|vai|isso|isso mesmo
-beleza|positivo|exato|exatamente|perfeito|autorizo|autorizado|de acordo|combinado|quero sim
-força|avança|avance|vá em frente|vai em frente
+_LONGEST = 200
+"""The most characters that are judged. A longer answer is never a yes; a longer question has no
+words that a yes may repeat."""
+
+_CONSENT = """
+yes|yes i do|yes , i do|yes i am .|yes , i am .|yes you can|yes , you can|yes it is|yes , it is
+yes it's fine|yes , it's fine|oh yes|oh , yes|ah yes|ah , yes|yeah|yea|yep|yup|yah|aye|sure
+sure thing|for sure|ok|okay|okey|okey dokey|okay then|ok then|alright|all right|alright then|right
+correct|exactly|indeed|precisely|absolutely|definitely|certainly|totally|of course|affirmative|fine
+go ahead|go for it|go right ahead|do it|do that|do so|please do|do this|please do this|please do it
+please do that|let's do it|let's do that|let's go|let's go ahead|by all means|confirm|confirmed
+i confirm|i confirm it|i confirm that|approve|approved|i approve|i approve it|i agree|agreed
+i accept|accept|accepted|i consent|granted|permission granted|proceed|please proceed|you may
+you may proceed|you may go ahead|you may do it|you may do that|you can do it|you can do that
+you can go ahead|you can proceed|you have my permission|feel free|be my guest|sounds good
+sounds great|sounds fine|sounds right|that sounds good|that sounds great|that sounds fine
+that sounds right|that's fine|that is fine|that's right|that is right|that's correct
+that is correct|that works|that works for me|works for me|fine by me|fine with me|okay with me
+ok with me|that's okay with me|that's ok with me|that's fine with me|that's fine by me
+i'm okay with that|i'm ok with that|i'm fine with that|it's fine with me|why not|no problem
+not a problem|no objection|no objections|go on then|confirm it|yessir|yes from me|it's a yes
+yes i would|yes , i would|sim|ah sim|ah , sim|claro|claro que sim|claro que pode|claro que podes
+pois claro|pode|podes|pode sim|podes sim|pode ser|pode fazer|podes fazer|pode fazer isso
+podes fazer isso|pode mandar|podes mandar|pode ir em frente|podes ir em frente|pode avançar
+podes avançar|pode prosseguir|podes prosseguir|pode continuar|pode seguir|pode confirmar
+podes confirmar|pode crer|tá|tá bom|ta bom|tá bem|tá certo|tá ok|tá ótimo|está bem|esta bem
+está bom|está certo|está correto|está ok|está ótimo|está tudo bem|tá tudo bem|tudo bem|tudo certo
+tudo ok|tá joia|tô de acordo|por mim tudo bem|por mim pode|por mim sim|certo|certíssimo|correto
+com certeza|com certeza que sim|sem dúvida|sem dúvidas|lógico|óbvio|confirmo|confirma|confirmado
+eu confirmo|autorizo|eu autorizo|autorizado|aceito|eu aceito|concordo|eu concordo|aprovo|aprovado
+de acordo|estou de acordo|combinado|fechado|positivo|afirmativo|beleza|faz|faz isso|faça|faça isso
+faz sim|faça sim|faz lá|faz lá isso|manda|mande|manda ver|manda bala|manda sim|vai|vai lá
+vai em frente|vá em frente|vai fundo|avança|avance|prossiga|segue em frente|isso|isso mesmo|isso aí
+é isso|é isso mesmo|é isso aí|exato|exatamente|perfeito|quero|quero sim|eu quero|força|bora|bora lá
+vamos|vamos lá|vamos em frente|então tá|então tá bom|tá bom então|então sim|então pode|sem problema
+sem problemas|por que não|por que nao|. não , pode sim .
 """
-_YES_ALTHOUGH = """
-why not|no problem|not a problem|no worries|no objection|no objections|i don't mind
-sem problema|sem problemas|por que não|por que nao
-não pode sim|nao pode sim|não não pode sim|nao nao pode sim
+_ASIDE = """
+please|please and thank you|thanks|thank you|thank you very much|thank you so much|thanks a lot
+many thanks|thanks very much|cheers|kindly|great|good|very good|perfect|wonderful|excellent|lovely
+awesome|cool|nice|sir|ma'am|madam|i'm sure|i am sure|i'm certain|i want that|i want it
+i'd like that|i would like that|por favor|se faz favor|faz favor|por gentileza|por obséquio
+obrigado|obrigada|muito obrigado|muito obrigada|brigado|brigada|valeu|ótimo|ótima|ótima ideia
+excelente|maravilha|senhor|senhora|tenho certeza|estou certo|eu quero isso|quero isso|all good
+very well|looks good|looks good to me|show|joia|you got it|you've got it|we can do that
 """
-_NO_ALTHOUGH = r"""
-(?:don't|dont|do not|not|never|can't|cannot|won't)
-\ (?:do\ it|do\ that|go\ ahead|proceed|confirm|right|ok|okay|sure|fine|correct|approved?)
-|(?:não|nao|nunca)
-\ (?:podes?|pode\ ser|faz|faça|faca|mande?|vai|confirmo|confirma|autorizo|está\ bem|quero)
-(?:\ isso)?
+_REFUSAL = """
+no|nope|nah|not|never|neither|nothing|none|without|don't|dont|do not|doesn't|didn't|did not|cannot
+can't|cant|can not|won't|wouldn't|shouldn't|mustn't|isn't|aren't|wasn't|stop|cancel|cancelled|abort
+wait|hold on|hang on|hold it|later|negative|refuse|refused|decline|deny|denied|reject|rejected
+forget it|never mind|nevermind|leave it|skip it|drop it|undo|wrong|rather|no way|of course not
+absolutely not|certainly not|definitely not|sure not|i guess not|not yet|not now|enough|não|nao
+nunca|jamais|nem|nada|nenhum|nenhuma|cancela|cancele|cancelar|cancelado|pare|pára|parar|parem
+para .|para com isso|espera|espere|esperar|peraí|calma|chega|deixa|deixe|depois|negativo|recuso
+nego|rejeita|rejeito|esquece|esqueça|errado|ainda|agora não|agora nao|claro que não|claro que nao
+com certeza não|com certeza que não|isso não|desisto|sem|melhor não|nein|nicht|niemals|nie|kein
+keine|stopp|non|jamais|arrête|nee|niet|nej|nei|ikke|inte|ei|нет|не|ні|стоп|όχι|hayır|dur|لا|नहीं|아니
+아니요|아니오|いいえ|không|tidak|jangan|לא|ไม่|نه|ne|nem|nu
 """
-_NO = """
-no|nope|nah|not|never|don't|dont|do not|doesn't|didn't|cannot|can't|cant|won't|wouldn't|shouldn't
-stop|cancel|abort|wait|hold on|hang on|later|negative|refuse|decline|deny|forget it|never mind
-nevermind|leave it|skip it|undo|isn't|wrong|rather|neither|nothing|without
-não|nao|nunca|jamais|cancela|cancele|cancelar|pare|pára|espera|espere|esperar|calma|deixa|deixe
-depois|negativo|recuso|nego|esquece|esqueça|nem|errado|ainda|agora não|agora nao|nada|sem
+_DOUBT = """
+but|if|unless|only|just|instead|except|maybe|perhaps|possibly|actually|change|make it|how|what|who
+why|when|where|which|whether|whatever|probably|guess|think|suppose|hmm|hm|um|uh|uhm|er|erm|well
+first|before|after|until|said|told|other|another|or|and|versus|less|more|different|yeah right
+yeah , right|please correct|correct please|correct , please|as if|let me|give me|moment|second|sec
+minute|fine thanks|fine thank you|. fine , thanks|. fine , thank you|. that's fine , thanks
+. that's fine , thank you|please confirm|kindly confirm|confirm please|confirm , please
+please , confirm|momento|minuto|minutinho|segundo|segundinho|instante|i don't know|i dunno|not sure
+i'm not sure|no idea|i have no idea|mas|se|só|somente|apenas|em vez|talvez|acho|na verdade|muda
+mude|troca|troque|como|qual|quais|quem|quanto|quanta|quantos|quantas|porque|quando|onde|primeiro
+antes|exceto|menos|mais|disse|porém|ou|e|outro|outra|hum|éé|pois sim|tudo bem obrigado
+tudo bem obrigada|. tudo bem , obrigado|. tudo bem , obrigada|por favor confirma|confirma por favor
+confirma , por favor|por favor , confirma|certo isso|tá certo isso|está certo isso|pode isso
+confirma isso|ah tá|ah , tá|não sei|nao sei|sei lá|não tenho certeza|nao tenho certeza|aber|oder|y
+ou|et|und|ma
 """
-_UNSURE = """
-but|if|unless|only|instead|except|maybe|perhaps|possibly|actually|change|make it|how|what|who|why
-when|where|which|whether|probably|guess|think|suppose|hmm|hm|um|uh|first|before|after|until|said
-told|mas|se|só|so se|somente|apenas|em vez|talvez|acho|na verdade|muda|mude|troca|troque|como|qual
-quais|quem|quanto|quanta|quantos|quantas|por que|porque|quando|onde|primeiro|antes|exceto|menos
-disse|porém
+_CONSENT_HAN = """
+好|好的|好吧|好啊|好呀|好嘞|好哒|好滴|好哇|好的呀|好的呢|好好|好好好|是|是的|是啊|是呀|是的呀|是是是
+行|行的|行吧|行啊|行呀|行行行|对|对的|对啊|对呀|对对|对对对|對|對的|對啊|嗯|嗯嗯|嗯嗯嗯|成|成吧
+可以|可以的|可以啊|可以呀|可以吧|可以可以|没问题|没问题的|没有问题|沒問題|沒有問題|没错|没错的|沒錯
+不错|当然|当然可以|当然好|當然|當然可以|确认|我确认|确认无误|確認無誤|我確認|确定|我确定|我很确定|確定
+我確定|同意|我同意|我完全同意|批准|我批准|允许|我允许|允許|我允許|去吧|去做吧|做吧|发吧|發吧|办吧
+就这样做|就这样做吧|就这么办|就这么做|就这么定了|就這樣做|要|要的
+继续吧|请继续|繼續吧|請繼續|请做|请做吧|那就做吧|那就这样做吧|那好|那好吧|那行|那可以|批准了|必须的|为什么不|為什麼不
 """
-_YES_ALTHOUGH_ZH = """
-没问题|没有问题|没错|不错|不用问|没事|沒問題|沒錯|为什么不|為什麼不
+_ASIDE_HAN = """
+谢谢|谢谢你|谢谢您|多谢|謝謝|謝謝你|多謝|麻烦你|麻烦你了|麻烦您|麻烦您了|麻烦了|麻煩你|麻煩你了|辛苦了
+请|請|的|啊|呀|啦|呢
 """
-_YES_ZH = """
-好的|好吧|好啊|好呀|好|是的|是|可以|行|对|嗯|确认|确定|同意|批准
-去吧|去做|做吧|发吧|要的|当然|成|允许|继续|對|確認|確定|當然|允許|繼續
+_STARTS_HAN = "好嗯行对對"
+"""The single characters that may stand right before a longer word of consent."""
+_REFUSAL_HAN = """
+不|别|別|取消|算了|停|等|没|沒|拒绝|拒絕|以后|以後|待会|待會|晚点|晚點|否|错|錯|唔
 """
-_NO_ZH = """
-不|别|別|取消|算了|停|等|先别|没有|沒有|拒绝|拒絕|不要|不行|以后|以後|待会|待會|晚点|晚點|没|沒|否|错|錯
+_DOUBT_HAN = """
+好不好|行不行|可不可以|是不是|对不对|能不能|要不要|对不起|對不起|不好意思|不知道|不确定|不確定|不一定
+吗|嗎|如果|要是|除非|什么|什麼|怎么|怎麼
 """
-_UNSURE_ZH = """
-但|但是|不过|不過|如果|要是|除非|只|改|换|換|可能|也许|也許|吗|嗎|呢|什么|什麼|多少|怎么|怎麼|为什么|為什麼
-谁|誰|哪|几|幾|先|说|說
-"""
-_ASKING_ZH = "好不好|行不行|可不可以|是不是|对不对|能不能|要不要"
+_NEGATORS_HAN = "不没沒别別"
 
 
-_Table: TypeAlias = "tuple[tuple[Said, re.Pattern[str]], ...]"
-"""In this order: what is an idiom is no longer there when its parts are looked for."""
+_NEGATORS = "don't|dont|do not|not|never|can't|cannot|can not|won't|não|nao|nunca|nem"
+"""Words of refusal that negate the consent directly after them."""
+_LINKS = """
+a|an|the|to|for|from|of|in|on|at|with|into|i|shall|my|your|this|that|it
+o|os|as|à|ao|aos|às|de|da|do|das|dos|para|pra|por|em|na|nas|nos|com
+"""
+"""Words that need a following word: no repetition ends with one, as "Yes, to …" does."""
+_JOINS = "to|for|from|in|on|at|with|into|à|ao|aos|às|de|da|para|pra|por|em|com"
+"""Words that begin a further part of a repetition: "send" … "to Ana"."""
+_ARTICLES = "a|an|the|o|os|as"
+_PRONOUNS = "it|that|this|them|isso|isto"
+_NUMBERS = """
+two dois duas|three três|four quatro|five cinco|six seis|seven sete|eight oito|nine nove|ten dez
+eleven onze|twelve doze|thirteen treze|fourteen catorze|fifteen quinze|sixteen dezesseis
+seventeen dezessete|eighteen dezoito|nineteen dezenove|twenty vinte
+"""
+_TENS = """
+thirty trinta|forty quarenta|fifty cinquenta|sixty sessenta|seventy setenta|eighty oitenta
+ninety noventa
+"""
+_CUT = "\u2026"
+"""Marks where a text was cut, or the speaker hesitates."""
+_SPACES = " \t\r\n_"
+_LARGE = "one|hundred|thousand|million|billion|half|cem|cento|mil|milhão|milhões|meio|meia"
 
 
 class Said(StrEnum):
-    """What an utterance says to a question of yes or no."""
+    """The meaning of an answer to a yes-or-no question."""
 
     YES = "yes"
     NO = "no"
     DOUBTFUL = "doubtful"
 
 
-def judge(text: str) -> Said:
-    """What an utterance says to a question of yes or no.
+class _Kind(StrEnum):
+    """The effect of a word or phrase on an answer."""
+
+    CONSENT = "consent"
+    ASIDE = "aside"
+    REFUSAL = "refusal"
+    DOUBT = "doubt"
+    UNKNOWN = "unknown"
+
+
+_WORDS = {
+    _Kind.CONSENT: _CONSENT,
+    _Kind.ASIDE: _ASIDE,
+    _Kind.REFUSAL: _REFUSAL,
+    _Kind.DOUBT: _DOUBT,
+}
+_HAN = {
+    _Kind.CONSENT: _CONSENT_HAN,
+    _Kind.ASIDE: _ASIDE_HAN,
+    _Kind.REFUSAL: _REFUSAL_HAN,
+    _Kind.DOUBT: _DOUBT_HAN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A phrase of an answer: its words, and their effect."""
+
+    words: tuple[str, ...]
+    kind: _Kind
+
+
+def judge(text: str, question: str = "") -> Said:
+    """Return whether an answer to a yes-or-no question means yes, no or neither.
 
     Args:
-        text: What was heard.
+        text: What was heard or typed.
+        question: The question. A yes may repeat its words, but not change them.
 
     Example:
         >>> [judge(text).value for text in ("Yes, do it.", "No, don't!", "Yes, but not now.")]
         ['yes', 'no', 'doubtful']
-        >>> [judge(text).value for text in ("Não, pode sim.", "不行", "好的")]
-        ['yes', 'no', 'yes']
+        >>> [judge(text, "Send 20 euros to Ana?").value for text in ("Yes, to Ana", "Yes, to Ben")]
+        ['yes', 'doubtful']
+        >>> [judge(text).value for text in ("Pode sim.", "不行", "好的", "Okay, nein.")]
+        ['yes', 'no', 'yes', 'doubtful']
     """
-    heard = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")  # noqa: RUF001 - heard so
-    found = {Said.YES: False, Said.NO: False, Said.DOUBTFUL: "?" in heard}
-    for rest, table in ((_words(heard), _of_words()), (_characters(heard), _of_characters())):
-        left = rest
-        for said, pattern in table:
-            # What is found is taken out, so that no idiom is heard again as its parts.
-            left, count = pattern.subn("|", left)
-            found[said] = found[said] or count > 0
-    if found[Said.NO] and not found[Said.YES]:
-        return Said.NO
-    if found[Said.NO] or found[Said.DOUBTFUL] or not found[Said.YES]:
+    words = list(_words(text))
+    pieces = [piece for piece in _pieces(words) if piece.words not in {(".",), (",",)}]
+    kinds = {piece.kind for piece in pieces}
+    if _Kind.CONSENT not in kinds:
+        return Said.NO if _Kind.REFUSAL in kinds else Said.DOUBTFUL
+    if words[-2] == "," or not kinds.isdisjoint({_Kind.REFUSAL, _Kind.DOUBT}):
         return Said.DOUBTFUL
-    return Said.YES if _is_plain(heard) else Said.DOUBTFUL
+    if _Kind.UNKNOWN in kinds and not _repeats(pieces, question):
+        return Said.DOUBTFUL
+    return Said.YES
 
 
-def _is_plain(heard: str) -> bool:
-    """Whether a yes stands first, or among few words."""
-    words, characters = _words(heard), _characters(heard)
-    if len(words.split()) + len(characters) <= _LONGEST_ASIDE:
-        return True
-    return any(
-        pattern.match(rest) is not None
-        for rest, table in ((words, _of_words()), (characters, _of_characters()))
-        for said, pattern in table
-        if said is Said.YES
-    )
+# --- words ---------------------------------------------------------------------------------------
 
 
-def _words(heard: str) -> str:
-    return " ".join(re.findall(r"[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_\u3400-\u9fff]+)*", heard))
-
-
-def _characters(heard: str) -> str:
-    return "".join(re.findall(r"[\u3400-\u9fff]", heard))
-
-
-@functools.cache
-def _of_words() -> _Table:
-    expressions = (
-        (Said.YES, _phrases(_YES_ALTHOUGH)),
-        (Said.NO, re.sub(r"\n", "", _NO_ALTHOUGH)),
-        (Said.YES, _phrases(_YES)),
-        (Said.NO, _phrases(_NO)),
-        (Said.DOUBTFUL, _phrases(_UNSURE)),
-    )
-    return tuple(
-        (said, re.compile(rf"(?<![\w'])(?:{each})(?![\w'])")) for said, each in expressions
-    )
+def _words(text: str) -> Iterator[str]:
+    """Yield the words of a text, "." and "," for pauses, and each other sign by itself."""
+    plain = unicodedata.normalize("NFKC", text[: _LONGEST + 1]).casefold()
+    if len(plain) > _LONGEST:  # also where one character has become many
+        plain = plain[:_LONGEST] + _CUT
+    plain = plain.translate(_same_signs()).replace("..", _CUT).replace("!", ".").strip(_SPACES)
+    word, of = "", ""
+    yield "."
+    for before, sign, after in zip(" " + plain, plain, plain[1:] + " ", strict=False):
+        script = "letter" if _is_inside(before, sign, after) else _script(sign)
+        if word and script != of:
+            yield word
+            word = ""
+        if script:
+            word, of = word + sign, script
+        elif sign not in _SPACES:
+            yield "," if sign == "-" else sign
+    if word:
+        yield word
+    yield "."
 
 
 @functools.cache
-def _of_characters() -> _Table:
-    expressions = (
-        (Said.DOUBTFUL, _phrases(_ASKING_ZH)),
-        (Said.YES, _phrases(_YES_ALTHOUGH_ZH)),
-        (Said.NO, f"[不没沒别別](?:{_phrases(_YES_ZH)})"),
-        (Said.YES, _phrases(_YES_ZH)),
-        (Said.NO, _phrases(_NO_ZH)),
-        (Said.DOUBTFUL, _phrases(_UNSURE_ZH)),
+def _same_signs() -> dict[int, int]:
+    return str.maketrans("\u2019\u02bc\u3002\u3001\u2013\u2014", "''.,,,")
+
+
+def _script(sign: str) -> str:
+    """Return the kind of script of a character: "han" needs no spaces between words."""
+    if "\u3040" <= sign <= "\u30ff" or "\u3400" <= sign <= "\u9fff":
+        return "han"
+    return "letter" if sign.isalnum() or unicodedata.category(sign)[0] == "M" else ""
+
+
+def _is_inside(before: str, sign: str, after: str) -> bool:
+    """Whether a sign belongs to the word around it: "don't", "1,500", "-20", "a.txt"."""
+    if sign == ",":
+        return before.isdecimal() and after.isdecimal()
+    if sign == "-":
+        return before in _SPACES and after.isdecimal()
+    return sign in {"'", "."} and _script(before) == _script(after) == "letter"
+
+
+# --- phrases -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Lexicon:
+    """The tables, built when the first answer is judged."""
+
+    phrases: Mapping[tuple[str, ...], _Kind]
+    longest: int
+    han: Mapping[str, _Kind]
+    longest_han: int
+    consents_han: tuple[str, ...]
+    numbers: Mapping[str, str]
+    large: frozenset[str]
+    negators: frozenset[tuple[str, ...]]
+    links: frozenset[str]
+    joins: frozenset[str]
+    articles: frozenset[str]
+    pronouns: frozenset[str]
+
+
+@functools.cache
+def _lexicon() -> _Lexicon:
+    phrases = {tuple(each.split()): kind for kind, each in _named(_WORDS)}
+    han = {each: kind for kind, each in _named(_HAN)}
+    numbers = {
+        word: str(number)
+        for start, step, text in ((2, 1, _NUMBERS), (30, 10, _TENS))
+        for index, same in enumerate(_phrases(text))
+        for number in (start + step * index,)
+        for word in same.split()
+    }
+    return _Lexicon(
+        phrases=phrases,
+        longest=max(map(len, phrases)),
+        han=han,
+        longest_han=max(map(len, han)),
+        consents_han=tuple(sorted(_phrases(_CONSENT_HAN), key=len, reverse=True)),
+        numbers=numbers,
+        large=frozenset(_phrases(_LARGE)),
+        negators=frozenset(tuple(each.split()) for each in _phrases(_NEGATORS)),
+        links=frozenset(_phrases(_LINKS)),
+        joins=frozenset(_phrases(_JOINS)),
+        articles=frozenset(_phrases(_ARTICLES)),
+        pronouns=frozenset(_phrases(_PRONOUNS)),
     )
-    return tuple((said, re.compile(each)) for said, each in expressions)
 
 
-def _phrases(text: str) -> str:
-    """The phrases of a table as an expression, the longest first."""
-    phrases = [each for each in re.split(r"[|\n]", text) if each]
-    return "|".join(map(re.escape, sorted(phrases, key=len, reverse=True)))
+def _named(tables: Mapping[_Kind, str]) -> Iterator[tuple[_Kind, str]]:
+    return ((kind, each) for kind, text in tables.items() for each in _phrases(text))
+
+
+def _phrases(text: str) -> list[str]:
+    return [each for line in text.split("\n") for each in line.split("|") if each]
+
+
+def _pieces(words: Sequence[str]) -> Iterator[_Piece]:
+    """Yield the phrases of an answer, the longest first; a negated consent is a refusal."""
+    negators = _lexicon().negators
+    negated = False
+    for piece in _found(words):
+        if negated and piece.kind is _Kind.CONSENT:
+            yield _Piece(piece.words, _Kind.REFUSAL)
+        else:
+            yield piece
+        negated = piece.words in negators
+
+
+def _found(words: Sequence[str]) -> Iterator[_Piece]:
+    lexicon = _lexicon()
+    start = 0
+    while start < len(words):
+        for length in range(min(lexicon.longest, len(words) - start), 0, -1):
+            phrase = tuple(words[start : start + length])
+            if phrase in lexicon.phrases:
+                yield _Piece(phrase, lexicon.phrases[phrase])
+                break
+        else:
+            length = 1
+            yield _Piece((words[start],), _kind_of(words, start))
+        start += length
+
+
+def _kind_of(words: Sequence[str], place: int) -> _Kind:
+    """Return the effect of a word or sign that is in no table of words."""
+    word = words[place]
+    if _script(word[0]) == "han":
+        return _kind_of_han(word)
+    if word in {".", ","}:
+        return _Kind.ASIDE
+    return _Kind.UNKNOWN if _script(word[0]) else _Kind.DOUBT
+
+
+def _kind_of_han(run: str) -> _Kind:
+    """Return the effect of a run of Chinese characters: it is consent only as a whole."""
+    lexicon = _lexicon()
+    said = set(_found_han(run))
+    if _Kind.UNKNOWN not in said:
+        return _Kind.CONSENT if _Kind.CONSENT in said else _Kind.ASIDE
+    if any(each in run for each in _phrases(_DOUBT_HAN)):
+        return _Kind.DOUBT
+    if not any(each in run for each in _phrases(_REFUSAL_HAN)):
+        return _Kind.UNKNOWN
+    for negated in (negator + each for each in lexicon.consents_han for negator in _NEGATORS_HAN):
+        run = run.replace(negated, "|")
+    return _Kind.DOUBT if any(each in run for each in lexicon.consents_han) else _Kind.REFUSAL
+
+
+def _found_han(run: str) -> Iterator[_Kind]:
+    """Yield the effect of each phrase in a run, ending with `UNKNOWN` at the first unknown part."""
+    lexicon = _lexicon()
+    start = 0
+    while start < len(run):
+        for length in range(min(lexicon.longest_han, len(run) - start), 0, -1):
+            phrase = run[start : start + length]
+            is_word = length > 1 or run == phrase or (start == 0 and phrase in _STARTS_HAN)
+            kind = lexicon.han.get(phrase)
+            if is_word and kind in {_Kind.CONSENT, _Kind.ASIDE}:
+                yield kind
+                break
+        else:
+            yield _Kind.UNKNOWN
+            return
+        start += length
+
+
+# --- words of the question -----------------------------------------------------------------------
+
+
+def _repeats(pieces: Sequence[_Piece], question: str) -> bool:
+    """Whether the unknown words of an answer repeat the question, in order and unchanged."""
+    asked = _lent(question)
+    consents = [piece for piece in pieces if piece.kind is _Kind.CONSENT]
+    if all(set(piece.words).issubset(asked) for piece in consents):
+        return False  # "Confirm the order" may be the request itself
+    lexicon = _lexicon()
+    place, before = -1, ""
+    for piece, after in pairwise([*pieces, _Piece((".",), _Kind.ASIDE)]):
+        word = _number(piece.words[0])
+        binds = word in lexicon.articles and after.kind is _Kind.UNKNOWN
+        if piece.kind is _Kind.UNKNOWN and not binds:
+            place = _next(asked, word, place, follows=before not in lexicon.pronouns | {""})
+            if place < 0:
+                return False
+        before = piece.words[0] if piece.kind is _Kind.UNKNOWN else ""
+    return place >= 0 and _may_end(asked, place)
+
+
+def _lent(question: str) -> list[str]:
+    """Return the words that a yes may repeat: none if repeating them could reverse its meaning.
+
+    If a question contains "not", "or" or "only", repeating a part of it can mean the opposite.
+    """
+    words = list(_words(question))
+    turns = any(
+        piece.kind in {_Kind.REFUSAL, _Kind.DOUBT} and _script(piece.words[0][0]) == "letter"
+        for piece in _pieces(words)
+    )
+    if turns or _CUT in words or not set(question).isdisjoint(_NEGATORS_HAN):
+        return []
+    articles = _lexicon().articles
+    letters = (word for word in words if _script(word[-1]) == "letter" and word not in articles)
+    return [_number(word) for word in letters]
+
+
+def _next(asked: Sequence[str], word: str, place: int, *, follows: bool) -> int:
+    """Return the index of the word of the question that `word` repeats; -1 for none.
+
+    `place` is the index of the last repeated word, or -1. `follows` says whether `word` directly
+    follows a repeated word in the answer.
+    """
+    lexicon = _lexicon()
+    if place >= 0:
+        if asked[place + 1 : place + 2] == [word]:
+            return place + 1
+        if follows and word in lexicon.pronouns:  # "send it"
+            return place
+        if word not in lexicon.joins or not _may_end(asked, place):
+            return -1
+    if word not in asked[place + 1 :]:
+        return -1
+    found = asked.index(word, place + 1)
+    is_inside_number = found > 0 and _is_number(word) and _is_number(asked[found - 1])
+    return -1 if is_inside_number else found
+
+
+def _may_end(asked: Sequence[str], place: int) -> bool:
+    """Whether a repetition may end here: not after a linking word, and not inside a number."""
+    if asked[place] in _lexicon().links:
+        return False
+    following = asked[place + 1 : place + 2]
+    return not (_is_number(asked[place]) and any(map(_is_number, following)))
+
+
+def _number(word: str) -> str:
+    return _lexicon().numbers.get(word, word)
+
+
+def _is_number(word: str) -> bool:
+    return word in _lexicon().large or any(map(str.isdigit, word))

@@ -1,63 +1,53 @@
-"""Who hears of every question of a session, and of what became of it."""
+"""Listeners to the questions of a session and how they were closed."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from leonidas_tools.redaction import described
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import Decision
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
-BY_NOBODY = frozenset({"expiry", "failure", "session"})
-"""Who closes a question where no person has answered it."""
+CLOSED_BY_NO_PERSON = frozenset({"expiry", "failure", "session", "tool"})
+"""The values of `Closing.by` that stand for no person."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closing:
-    """How a question was closed.
-
-    Args:
-        answer: `approve`, `deny`, `edit` or `always`, as a person has said; `proceed` or `cancel`,
-            where nobody has answered in time; `withdrawn`.
-        by: Who or what closed it, or by which channel: `voice`, `terminal`, `person`, `expiry`, …
-        decision: What the person has said.
-    """
+    """How a question was closed."""
 
     answer: str
+    """The person's answer (`approve`, `deny`, `edit`, `fill`, `always`), else `proceed` or
+    `cancel` after expiry, or `withdrawn`."""
     by: str
+    """Who or what closed it: `person`, `voice`, `terminal`, `expiry`, `session`, `tool`, …"""
     decision: Decision | None = None
+    """The person's answer in full."""
 
 
 OnQuestion: TypeAlias = Callable[["Question", Closing | None], None]
-"""Given a question, and how it was closed; `None` where it was just asked."""
+"""Receives a question, and how it was closed; `None` if it was just opened."""
 
 
 class ApprovalLog:
-    """Tells of the questions of a session, with all that is known of them.
+    """Notify listeners of the questions of a session, with arguments and reasons.
 
-    Events tell neither arguments nor reasons. This does, to whoever keeps them.
+    Events carry neither; the store needs both.
     """
 
     def __init__(self) -> None:
         self._listeners: list[OnQuestion] = []
 
     def on_question(self, listener: OnQuestion) -> Callable[[], None]:
-        """Calls back when a question was asked, and when it was closed.
-
-        Args:
-            listener: Given the question, and how it was closed.
-
-        Returns:
-            A function that ends it.
-        """
+        """Subscribe to questions being opened and closed; return a function that unsubscribes."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -66,10 +56,10 @@ class ApprovalLog:
 
         return unsubscribe
 
-    def tell(self, question: Question, closing: Closing | None = None) -> None:
-        """Tells everybody."""
+    def notify(self, question: Question, closing: Closing | None = None) -> None:
+        """Notify all listeners."""
         for listener in tuple(self._listeners):
             try:
                 listener(question, closing)
-            except Exception as error:  # noqa: BLE001 - its fault must not decide a question
+            except Exception as error:  # noqa: BLE001 - a failing listener must not decide a question
                 logger.warning("A listener for questions failed: %s", described(error))

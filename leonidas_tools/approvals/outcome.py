@@ -1,4 +1,4 @@
-"""What an answer means for the call that was asked about, and what is told of the call."""
+"""Fit an answer to its question, and the result of the call to the answer."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
 
 
-def valid(question: Question, decision: Decision) -> Decision:
-    """A decision that fits its question.
-
-    Args:
-        question: What was asked.
-        decision: What was answered.
+def fit_decision(question: Question, decision: Decision) -> Decision:
+    """Return the decision in the form that its question needs, with valid arguments.
 
     Raises:
-        ToolValidationError: It does not fit.
+        ToolValidationError: The decision does not answer this question.
     """
     given = decision.arguments or {}
     if question.request.schema is not None:
@@ -35,19 +31,16 @@ def valid(question: Question, decision: Decision) -> Decision:
         raise ToolValidationError("This question is answered with yes or no.")
     if question.paused is not None and question.paused.inquiry.subject is None:
         is_no = decision.answer is Answer.DENY
-        return decision if is_no else Decision.approve()  # "always" means nothing here
+        return decision if is_no else Decision.approve()  # no rule asks: "always" has no meaning
     if decision.answer is not Answer.EDIT:
         return decision
-    return replace(decision, arguments=question.validate(_unmasked(question, given)))
+    return replace(decision, arguments=question.validate(_restore_masked(question, given)))
 
 
-def told(question: Question, decision: Decision, result: ToolResult) -> ToolResult:
-    """A result with the name of its tool and its question, since it answers another call.
+def with_question(question: Question, decision: Decision, result: ToolResult) -> ToolResult:
+    """Add the tool and the question to a result, since it is the answer to another call.
 
-    Args:
-        question: What was asked.
-        decision: What was answered.
-        result: How the call ended; one that asks once more stays as it is.
+    A result that asks a further question stays as it is.
     """
     if result.status is ResultStatus.PENDING_APPROVAL:
         return replace(result, error=None)
@@ -60,12 +53,12 @@ def told(question: Question, decision: Decision, result: ToolResult) -> ToolResu
     body: dict[str, Any] = {key: question.request.id, "tool": question.call.name}
     if result.result is not None:
         body["result"] = result.result
-    # Without the exception: nothing that retries is to run the answer once more.
+    # Without the exception, so that no retry policy runs the confirming tool again.
     return replace(result, result=body, message=message, error=None)
 
 
-def _unmasked(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a person, to whom secrets were not shown."""
+def _restore_masked(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
+    """Return edited arguments, with the original value wherever the masked one is unchanged."""
     shown, asked = question.request.details, question.call.arguments
-    as_it_was = {k for k, v in edited.items() if k in asked and k in shown and shown[k] == v}
-    return {k: asked[k] if k in as_it_was else v for k, v in edited.items()}
+    unchanged = {k for k, v in edited.items() if k in asked and k in shown and shown[k] == v}
+    return {k: asked[k] if k in unchanged else v for k, v in edited.items()}

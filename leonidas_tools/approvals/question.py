@@ -1,11 +1,13 @@
-"""An open question: the call that waits, and all it takes to run it."""
+"""One open question: the call that waits for it, and what is needed to run that call."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
 from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.log import ApprovalLog, Closing
@@ -17,109 +19,193 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.approvals.request import ApprovalRequest, Channel, Decision
+    from leonidas_tools.approvals.spoken import SpokenCheck
+    from leonidas_tools.approvals.transcript import Exchange, Utterance
     from leonidas_tools.calls import ToolCall, ToolResult
     from leonidas_tools.rules.rule import Rule
 
 
-class Runs(Protocol):
-    """What runs calls."""
+class CallRunner(Protocol):
+    """Runs calls; implemented by the executor."""
 
     def renewed(self, call: ToolCall, arguments: Mapping[str, Any]) -> ToolCall:
-        """The call as a new one, with the tool and the settings there are now."""
+        """Return a new copy of the call, with the current tool and settings."""
         ...
 
     def start(self, call: ToolCall, on_end: Any, sinks: tuple[Sink, ...] = ()) -> object:
-        """Begins a call."""
+        """Start a call in the background."""
+        ...
+
+    def reworded(self, result: ToolResult) -> ToolResult:
+        """Return a result in the words of the settings."""
         ...
 
     async def run(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
-        """Runs a call to its end."""
+        """Run a call and return its result."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asking:
-    """How questions are put, and how what was allowed is run.
+    """How questions are asked, and what runs an approved call."""
 
-    Args:
-        runs: Runs it.
-        channel: Asks a person; without one, the answer comes by `Approvals.decide` or by voice.
-        by_voice: Whether the model can put the question, and tell the answer.
-        save: Keeps an "always" in the settings file, as `policies.always` has it.
-    """
-
-    runs: Runs
+    runner: CallRunner
     channel: Channel | None = None
+    """Asks a person; without one, the answer comes by `Approvals.decide` or by voice."""
     by_voice: Callable[[], bool] = lambda: False
+    """Whether the model can ask the question aloud and report the answer."""
     save: Callable[[Mapping[str, Any]], object] | None = None
+    """Merges an "always" into the settings file, under `policies.always`."""
+
+
+class Proof(StrEnum):
+    """What the transcript proves about a question and its answer."""
+
+    NOT_ASKED = "not_asked"
+    NOT_ANSWERED = "not_answered"
+    UNFINISHED = "unfinished"
+    DOUBTFUL = "doubtful"
+    NO = "no"
+    YES = "yes"
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Question:
-    """An open question.
-
-    Args:
-        request: What is asked.
-        call: The call, as it came.
-        fingerprint: What the tool said it was when it was asked.
-        rule: The rule that asks.
-        validate: Makes valid arguments of those a person gives.
-        asking: How questions are put.
-        sinks: Who hears of the call.
-        place: Where in the transcript the question came up.
-        trusts_model: Whether the model's word is enough that the user has said yes.
-        answered: Where a call waits for the answer: the decision, and a reason code for a no.
-        timer: Closes the question when its time is up.
-        paused: What goes on with the answer, whatever that is, where a call asks while it runs.
-    """
+    """One open question."""
 
     request: ApprovalRequest
     call: ToolCall
+    """The call as it arrived, before user policies changed it: they will see the new copy too."""
     fingerprint: str
+    """Identifies the tool's definition at the time of the question."""
     rule: Rule
+    """The rule that asks."""
     validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    """Validates and coerces arguments that a person has edited."""
     asking: Asking
     sinks: tuple[Sink, ...]
-    place: int
+    position: int
+    """The transcript position after which an answer counts."""
+    voice: tuple[str, SpokenCheck] | None
+    """The spoken question and what checks that the model has asked it.
+
+    `None` if it cannot be spoken in full, and so cannot be approved by voice.
+    """
     trusts_model: bool
-    answered: asyncio.Future[tuple[Decision, str]] | None = None
+    """Whether the model's claim that the user agreed is enough."""
+    waiter: asyncio.Future[tuple[Decision, str]] | None = None
+    """Set while the call itself waits: receives the decision, and a reason code for a denial."""
     timer: asyncio.TimerHandle | None = None
+    """Closes the question at its deadline."""
     paused: PausedCall | None = None
+    """The started call that asks, to be resumed with the answer; `None` for an approval."""
+    opening_position: int = field(init=False)
+    """The transcript position at which the question was opened; unlike `position` it stays."""
+
+    def __post_init__(self) -> None:
+        self.opening_position = self.position
 
     @property
     def transcript(self) -> Transcript:
-        """What is said in its session."""
+        """Return the transcript of the session."""
         return self.call.session.get(Transcript)
 
-    def said(self) -> Said | None:
-        """What the user has answered, as far as it was heard; `None` for nothing yet."""
-        words = self.transcript.answer_to(self.place)
-        return None if words is None else judge(words)
+    @property
+    def is_spoken(self) -> bool:
+        """Whether the model is expected to ask this question aloud."""
+        return self.waiter is None and self.voice is not None and self.asking.by_voice()
 
-    def go_on(self, call: ToolCall, decision: Decision, why_not: str) -> None:
-        """Has what waits for the answer go on in another call.
+    def pending_result(self, again: str | None = None) -> ToolResult:
+        """Return the result of the call while the question is open.
 
-        Args:
-            call: The call.
-            decision: The answer.
-            why_not: A reason code, where it is no.
+        `again` is the reason code if the model has had this result before.
         """
+        if not self.asking.by_voice():
+            return wording.elsewhere(self.request, "asked_elsewhere")
+        if self.voice is None:
+            return wording.elsewhere(self.request, "not_by_voice")
+        return wording.pending(self.request, self.voice[0], again)
+
+    def exchange(self) -> Exchange:
+        """Return what was said since the model received the question."""
+        wants_more = self.request.schema is not None
+        return self.transcript.exchange(self.position, self._is_asked_in, interrupted=wants_more)
+
+    def proof(self, exchange: Exchange) -> Proof:
+        """Judge an exchange: a yes counts only if all that the user has said since is a yes."""
+        answers = [each for each in exchange.answers if each.text.strip()]
+        if exchange.forgotten or not exchange.asked:
+            return Proof.NOT_ASKED
+        if any(self._judged(each.text) is Said.NO for each in answers):
+            return Proof.NO
+        if not answers:
+            return Proof.NOT_ANSWERED
+        if self.request.schema is not None:
+            return Proof.YES  # the model supplies the values, which are validated elsewhere
+        texts = [each.text for each in answers]
+        joined = " " if all(each.over for each in answers) else ""
+        whole = [*texts, joined.join(texts)]
+        is_yes = (
+            all(self._judged(each) is Said.YES for each in whole)
+            and not any(each.broken for each in answers)
+            and all(map(self._is_harmless, exchange.meanwhile))
+        )
+        return Proof.YES if is_yes else Proof.DOUBTFUL
+
+    def is_met_with_silence(self) -> bool:
+        """Whether it was asked, and the user has neither answered nor said no since it was opened.
+
+        A question that the model is expected to ask counts as asked only if it was heard.
+        """
+        said = self.transcript.exchange(self.opening_position, lambda _: False).earlier
+        if any(self._judged(each.text) is Said.NO for each in said):
+            return False
+        return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
+
+    def is_agreed(self) -> bool:
+        """Whether the user has clearly said yes since the question was asked."""
+        answers = self.exchange().answers
+        return any(self._judged(each.text) is Said.YES for each in answers)
+
+    def _judged(self, text: str) -> Said:
+        """Judge an utterance; if an argument is a list, it may not repeat the question's words."""
+        lists = any(isinstance(each, list | tuple | dict) for each in self.request.details.values())
+        return judge(text, "" if lists or self.voice is None else self.voice[0])
+
+    def _is_harmless(self, said: Utterance) -> bool:
+        """Whether an utterance heard while the model was asking leaves the answer unambiguous.
+
+        It may be the late transcription of an earlier sentence, so it never counts as the answer.
+        Unless its transcription has finished, the next words may belong to it.
+        """
+        words = self._judged(said.text)
+        return said.over and words is not Said.NO and (said.goes_on or words is Said.YES)
+
+    def _is_asked_in(self, speech: str) -> bool:
+        if self.voice is None:
+            return False
+        if self.request.schema is not None:
+            return bool(speech.strip())
+        return self.voice[1].is_asked_in(speech)
+
+    def resume(self, call: ToolCall, decision: Decision, why_not: str) -> None:
+        """Hand the answer to the paused call, which resumes in `call`, if there is one."""
         if self.paused is not None:
             self.paused.answer(decision, why_not)
             call.session.get(PausedCalls).put(call.number, self.paused)
 
-    def leave(self, call: ToolCall) -> None:
-        """Ends what should have gone on in a call, and has not."""
+    def abort_resume(self, call: ToolCall) -> None:
+        """End the paused call if `call` has not resumed it."""
         if self.paused is not None:
             call.session.get(PausedCalls).drop(call.number)
 
-    def ask_again(self) -> None:
-        """Only what is said from now on counts."""
-        self.place = self.transcript.mark()
+    def discard_answers(self) -> None:
+        """Let only what is said from now on count as an answer."""
+        self.position = self.transcript.mark()
 
-    def asked(self) -> None:
-        """Tells that it was asked."""
-        self._tell(
+    def announce(self) -> None:
+        """Announce that the question was opened."""
+        self._emit(
             EventKind.APPROVAL_REQUEST,
             rule=self.rule.name,
             expires_at=self.request.deadline,
@@ -127,25 +213,19 @@ class Question:
         )
         self._log(None)
 
-    def closed(self, answer: str, *, by: str, decision: Decision | None = None) -> None:
-        """Tells how it was closed.
-
-        Args:
-            answer: How.
-            by: Who or what closed it, or by which channel.
-            decision: What a person has said.
-        """
-        self._tell(EventKind.APPROVAL_ANSWER, decision=answer, by=by)
+    def announce_closed(self, answer: str, *, by: str, decision: Decision | None = None) -> None:
+        """Announce how the question was closed; see `Closing`."""
+        self._emit(EventKind.APPROVAL_ANSWER, decision=answer, by=by)
         self._log(Closing(answer=answer, by=by, decision=decision))
 
     def _log(self, closing: Closing | None) -> None:
         log = self.call.session.find(ApprovalLog)
         if log is not None:
-            log.tell(self, closing)
+            log.notify(self, closing)
 
-    def _tell(self, kind: EventKind, **data: Any) -> None:
-        """Tells whoever hears of the call; arguments and sentences stay out."""
+    def _emit(self, kind: EventKind, **data: Any) -> None:
+        """Emit an event without arguments or sentences, which may be confidential."""
         event = ToolEvent(kind=kind, call=self.call, data={"approval_id": self.request.id, **data})
         for sink in self.sinks:
-            with contextlib.suppress(Exception):  # a sink's fault must not decide a question
+            with contextlib.suppress(Exception):  # a failing sink must not decide a question
                 sink(event)

@@ -1,4 +1,4 @@
-"""A question to a person, and the answer."""
+"""The data of a question to a person, and of the answer."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from leonidas_tools.metadata import ToolMetadata
+from typing import Any, Literal, TypeAlias
 
 Scope: TypeAlias = Literal["session", "user", "file"]
-"""How long an "always" holds: the session, the user's preferences, or the file."""
+"""Where an "always" is stored: in the session, the user's preferences, or the settings file."""
 _SCOPES = ("session", "user", "file")
 
 
 class Answer(StrEnum):
-    """What a person may say to a question."""
+    """The kinds of answers to a question."""
 
     APPROVE = "approve"
     DENY = "deny"
@@ -29,23 +26,23 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApprovalRequest:
-    """A call that waits for a person's word.
+    """A call that waits for a person's approval.
 
     Args:
-        id: Its name.
+        id: The id of the question.
         tool: The tool's own name.
         title: The question, as a sentence that can be spoken.
-        details: The arguments, as the tool would get them; secrets are masked.
-        hash: What is approved: the tool, its schema and these arguments, and nothing else.
-        created: When it was asked, in seconds since the epoch.
-        deadline: When the question closes, in seconds since the epoch.
-        on_expiry: What becomes of the call then: `cancel` or `proceed`.
-        session: The session's id.
-        user: Who the session belongs to.
-        call_id: The id of the call, where it has one.
-        rule: The rule that asks.
-        schema: The JSON Schema of the answer, where it is more than yes or no.
-        problem: Why the last answer did not fit, where there was one.
+        details: The validated arguments of the call, with secrets masked.
+        hash: Identifies what is approved: the tool, its definition and these arguments.
+        created: When the question was asked, in seconds since the epoch.
+        deadline: When the question expires, in seconds since the epoch.
+        on_expiry: What happens to the call then: `cancel` or `proceed`.
+        session: The id of the session.
+        user: The user of the session.
+        call_id: The id of the call, if it has one.
+        rule: The name of the rule that asks.
+        schema: The JSON Schema of the answer, if more than yes or no is asked for.
+        problem: Why the previous answer was invalid, if there was one.
     """
 
     id: str
@@ -64,12 +61,12 @@ class ApprovalRequest:
     problem: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The request as plain JSON, without the hash: short secrets can be guessed from it."""
+        """Return the request as plain JSON, without the hash: it would reveal short secrets."""
         body = asdict(self)
         del body["hash"]
-        unsaid = [key for key in ("schema", "problem") if body[key] is None]
-        for key in unsaid:
-            del body[key]
+        for key in ("schema", "problem"):
+            if body[key] is None:
+                del body[key]
         return body
 
 
@@ -78,12 +75,13 @@ class Decision:
     """A person's answer.
 
     Args:
-        answer: What it is.
-        reason: Why not; the model reads it.
-        arguments: Other arguments to run the tool with, where one given as it was shown is as it
-            was; or what was asked for, by name.
-        scope: How long "always" holds: for the session, or for good, kept among the preferences
-            of the user or saved in the file.
+        answer: The kind of answer.
+        reason: Why the person refuses; the model reads it.
+        arguments: For `edit`, all arguments to run the tool with; a value that equals the masked
+            one that was shown stands for the original value. For `fill`, the requested values by
+            name.
+        scope: Where "always" is stored: in the session, in the user's preferences, or in the
+            settings file.
 
     Example:
         >>> Decision.deny("too much").to_json()
@@ -97,74 +95,70 @@ class Decision:
     arguments: Mapping[str, Any] | None = field(default=None, repr=False)
     scope: Scope = "session"
 
+    def __post_init__(self) -> None:
+        takes = self.answer in (Answer.EDIT, Answer.FILL)
+        given = self.arguments is not None
+        if (given and not isinstance(self.arguments, Mapping)) or given != takes:
+            raise ValueError("arguments go with the answers 'edit' and 'fill', as a mapping")
+
     @classmethod
     def approve(cls) -> Decision:
-        """Yes, this once."""
+        """Approve the call once."""
         return cls(answer=Answer.APPROVE)
 
     @classmethod
     def deny(cls, reason: str | None = None) -> Decision:
-        """No."""
+        """Deny the call."""
         return cls(answer=Answer.DENY, reason=reason)
 
     @classmethod
     def edit(cls, arguments: Mapping[str, Any]) -> Decision:
-        """Yes, but with other arguments, all of which are given here."""
+        """Approve the call with these arguments instead of its own."""
         return cls(answer=Answer.EDIT, arguments=dict(arguments))
 
     @classmethod
     def fill(cls, answers: Mapping[str, Any]) -> Decision:
-        """Yes, and this is what was asked for, as the request's schema has it."""
+        """Answer with the requested values, as described by the request's schema."""
         return cls(answer=Answer.FILL, arguments=dict(answers))
 
     @classmethod
     def always(cls, scope: Scope = "session") -> Decision:
-        """Yes, and do not ask this question again."""
+        """Approve the call, and do not ask this question again."""
         return cls(answer=Answer.ALWAYS, scope=scope)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Decision:
-        """Reads what `to_json` writes.
+        """Return the decision that `to_json` has written.
 
         Raises:
-            ValueError: It is no decision.
+            ValueError: The data is not a decision.
         """
         known = ("answer", "reason", "arguments", "scope")
-        arguments = data.get("arguments")
-        has_arguments = data.get("answer") in (Answer.EDIT, Answer.FILL)
         if data.keys() - known or data.get("scope", "session") not in _SCOPES:
             raise ValueError(f"a decision has {', '.join(known)}")
-        if has_arguments != isinstance(arguments, Mapping):
-            raise ValueError("arguments go with the answers 'edit' and 'fill', as a mapping")
         return cls(**{**data, "answer": Answer(str(data.get("answer")))})
 
     def to_json(self) -> dict[str, Any]:
-        """The decision as plain JSON."""
-        said: dict[str, Any] = {"answer": self.answer.value}
+        """Return the decision as plain JSON."""
+        body: dict[str, Any] = {"answer": self.answer.value}
         if self.reason is not None:
-            said["reason"] = self.reason
+            body["reason"] = self.reason
         if self.arguments is not None:
-            said["arguments"] = dict(self.arguments)
+            body["arguments"] = dict(self.arguments)
         if self.answer is Answer.ALWAYS:
-            said["scope"] = self.scope
-        return said
+            body["scope"] = self.scope
+        return body
 
 
 Channel: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision | None]]
-"""Asks a person and waits for the answer; `None` where it will come later, by `Approvals.decide`.
+"""Asks a person and returns the answer, or `None` if `Approvals.decide` will deliver it later.
 
-Until the channel returns, the call waits; then, without a decision, it is answered
-`pending_approval`.
+The call waits until the channel returns. After `None` its result is `pending_approval`.
 """
 
 
-def fingerprint_of(metadata: ToolMetadata) -> str:
-    """Stands for what a tool says it is: name, description and schema."""
-    return _digest([metadata.name, metadata.description, metadata.parameters])
-
-
 def hash_of(tool: str, fingerprint: str, arguments: Mapping[str, Any]) -> str:
-    """Stands for one call: the tool, what it says it is, and the arguments."""
+    """Return a hash of a call: the tool's name, its definition's fingerprint, and the arguments."""
     return _digest([tool, fingerprint, arguments])
 
 
@@ -172,5 +166,5 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(_canonical(value).encode()).hexdigest()
 
 
-# Made once: `json.dumps` makes an encoder for each call.
+# Created once: `json.dumps` creates an encoder on each call.
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode

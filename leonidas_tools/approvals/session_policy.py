@@ -1,7 +1,8 @@
-"""What one session may do by itself, and who it belongs to."""
+"""The approval policy of one session, and its user."""
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,31 +19,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preferred:
-    """What the user of a session prefers, in all of his sessions.
+    """The preferences of a user, which apply in all sessions of that user.
 
     Args:
-        mode: How much they may do by themselves; `None` leaves it to the settings.
-        always: Questions that the user has answered for good.
+        mode: What the sessions may do without asking; `None` for the mode of the settings.
+        always: Rules for the questions that the user has answered with "always".
+        is_known: Whether the preferences have been read. Until then the stricter of `ask` and the
+            mode of the settings applies.
     """
 
     mode: Mode | None = None
     always: Sequence[Rule] = ()
+    is_known: bool = True
 
 
 _NOTHING_PREFERRED = Preferred()
 
 
 class SessionPolicy:
-    """The policy of one conversation; the application may change it at any time.
+    """The policy of one session; the application may change it at any time.
 
-    No tool of the library changes it: how much a session may do by itself is not for the model to
-    say.
+    No tool of the library changes it: the model has no say in what a session may do.
 
     Args:
-        mode: How much the session may do by itself; `None` leaves it to the user's preferences,
-            and then to the settings.
-        user: Who it belongs to; `None` leaves it to the session.
-        language: The language questions are put in, such as `en`, `pt` or `zh`.
+        mode: What the session may do without asking; `None` for the mode of the user's
+            preferences, or else of the settings.
+        user: The user of the session; `None` for the one that the session names.
+        language: The language of questions, such as `en`, `pt` or `zh`.
 
     Example:
         >>> from leonidas_tools import SessionPolicy, ToolSession
@@ -53,8 +56,8 @@ class SessionPolicy:
     """
 
     __slots__ = (
-        "_listeners", "_mode", "_preferred", "always", "channel", "keep_always", "language",
-        "rules", "user",
+        "_listeners", "_mode", "_once", "_preferred", "always", "channel", "keep_always",
+        "language", "rules", "user",
     )  # fmt: skip
 
     def __init__(
@@ -63,20 +66,21 @@ class SessionPolicy:
         self._listeners: list[Callable[[], None]] = []
         self._mode = None if mode is None else Mode(mode)
         self._preferred = _NOTHING_PREFERRED
+        self._once: dict[str, float] = {}
         self.user = user
         self.language = language
         self.rules: list[Rule] = []
-        """Rules of this session, which go before those of the settings."""
+        """Rules of this session, which take precedence over those of the settings."""
         self.always: list[Rule] = []
-        """Questions that were answered with "always", for this session."""
+        """Rules for the questions that were answered with "always", for this session only."""
         self.channel: Channel | None = None
-        """Asks the person of this session; `None` leaves it to how all are asked."""
+        """Asks the person of this session; `None` for the channel of all sessions."""
         self.keep_always: Callable[[Rule], None] | None = None
-        """Keeps an "always" among the preferences of the user, where there are any."""
+        """Stores an "always" in the user's preferences; `None` if there are none."""
 
     @property
     def mode(self) -> Mode | None:
-        """How much the session may do by itself."""
+        """What the session may do without asking; `None` if it has no mode of its own."""
         return self._mode
 
     @mode.setter
@@ -86,7 +90,7 @@ class SessionPolicy:
 
     @property
     def preferred(self) -> Preferred:
-        """What its user prefers; the session's own mode goes before that of the user."""
+        """The user's preferences; the session's own mode takes precedence over theirs."""
         return self._preferred
 
     @preferred.setter
@@ -97,36 +101,57 @@ class SessionPolicy:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it says nothing that the settings do not say."""
+        """Whether it adds nothing to the settings."""
         return not (
             self._mode
             or self.rules
             or self.always
             or self._preferred.mode
             or self._preferred.always
+            or not self._preferred.is_known
         )
 
     @property
     def all_rules(self) -> tuple[Rule, ...]:
-        """The rules that hold here beside those of the settings."""
+        """All rules that apply to this session besides those of the settings."""
         return (*self.rules, *self.always, *self._preferred.always)
 
     def mode_or(self, usual: Mode) -> Mode:
-        """The mode that is in force.
+        """Return the effective mode.
 
         Args:
-            usual: The mode of sessions of which nobody has said anything.
+            usual: The mode of the settings.
         """
-        return self._mode or self._preferred.mode or usual
+        if self._mode is not None:
+            return self._mode
+        if not self._preferred.is_known and usual is Mode.AUTONOMOUS:
+            return Mode.ASK  # the user may have chosen a stricter mode
+        return self._preferred.mode or usual
+
+    def autonomous_once(self, tool: str, *, seconds: float = 60.0) -> None:
+        """Let the next call of a tool run as in the mode `autonomous`, and no other call.
+
+        It changes only what would be asked in the mode `ask`: rules of the user still ask or deny.
+
+        Args:
+            tool: The tool's own name.
+            seconds: For how long; then the next call asks again.
+        """
+        self._once[tool] = time.monotonic() + seconds
+
+    def use_once(self, tool: str) -> bool:
+        """Use up the permission of `autonomous_once`; return whether there was one."""
+        until = self._once.pop(tool, None)
+        return until is not None and time.monotonic() < until
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when the mode, or what the user prefers, has changed.
+        """Subscribe to changes of the mode and the user's preferences.
 
         Args:
             listener: Called in the thread that makes the change.
 
         Returns:
-            A function that ends it.
+            A function that unsubscribes.
         """
         self._listeners.append(listener)
 
@@ -142,10 +167,9 @@ class SessionPolicy:
 
 
 def user_of(session: ToolSession) -> str | None:
-    """Who a session belongs to, as far as anybody has said so.
+    """Return the user of a session; `None` if it has no user.
 
-    Args:
-        session: The conversation.
+    An empty name is a user like any other.
     """
     policy = session.find(SessionPolicy)
-    return session.user if policy is None else policy.user or session.user
+    return session.user if policy is None or policy.user is None else policy.user

@@ -1,21 +1,27 @@
-"""Asking the person at the terminal."""
+"""A channel that asks the person at the terminal."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.lexicon import Said, judge
-from leonidas_tools.approvals.request import ApprovalRequest, Decision
+from leonidas_tools.approvals.request import Answer, ApprovalRequest, Decision
+from leonidas_tools.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _PROMPT = "[y]es, [n]o, or [a]lways in this session: "
+_SHOW = "show"
+_CUT_PROMPT = f"{_SHOW!r} to read all of it, which has to be before a yes, or [n]o: "
+_LONGEST_SHOWN = 1_000
+"""How many characters of a text are shown at once: more would push the question off the screen."""
 _DECLINE = "decline"
-_NOBODY = "nobody answers at the terminal"
+_NO_INPUT = "the terminal has no more input, so no one can answer"
 _LETTERS = {
     "y": Decision.approve(),
     "s": Decision.approve(),
@@ -36,15 +42,18 @@ def _write(text: str) -> None:
 
 
 class TerminalChannel:
-    """Asks one question after another in the terminal; what is no answer is asked again.
+    """Ask one question at a time in the terminal, until the answer is clear.
+
+    A question too long for a screen is shown as its beginning, the number of characters left out,
+    and its end. It can be approved only after it has been shown in full.
 
     Args:
-        read: Reads a line; the end of the input is an empty text, and no.
+        read: Reads a line. An empty string means the end of the input, and denies.
         write: Writes a text.
     """
 
     name = "terminal"
-    """What is said to have answered."""
+    """The `by` of an answer given here."""
 
     def __init__(
         self, read: Callable[[], str] = _read, write: Callable[[str], None] = _write
@@ -54,37 +63,58 @@ class TerminalChannel:
         self._turn = asyncio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
-        """Asks until there is an answer."""
+        """Ask until the answer is clear."""
         async with self._turn:
-            self._write(f"{request.title}\n")
+            refused = await self._put(request)
+            if refused is not None:
+                return refused
             if request.schema is not None:
                 return await self._filled(request, request.schema)
             while True:
                 self._write(_PROMPT)
                 line = await self._line()
-                decision = _decision(line)
+                decision = _decision(line, request.title)
                 if decision is not None:
                     return decision
 
+    async def _put(self, request: ApprovalRequest) -> Decision | None:
+        """Show the question; return a denial if the person refuses before reading all of it."""
+        question = visible(request.title)
+        self._write(f"{_ends(question)}\n")
+        while len(question) > _LONGEST_SHOWN:
+            self._write(_CUT_PROMPT)
+            line = await self._line()
+            if line.strip().casefold() == _SHOW:
+                self._write(f"{question}\n")
+                for name, value in request.details.items():  # the title shortens long values
+                    text = json.dumps(value, ensure_ascii=False, default=str)
+                    self._write(f"  {visible(name)}: {visible(text)}\n")
+                self._write(f"{_ends(question)}\n")
+                break
+            decision = _decision(line, request.title)
+            if decision is not None and decision.answer is Answer.DENY:
+                return decision
+        return None
+
     async def _filled(self, request: ApprovalRequest, schema: Mapping[str, Any]) -> Decision:
-        """Asks for one thing after another; an empty line leaves it out."""
+        """Ask for one value after another; an empty line leaves it out."""
         if request.problem is not None:
-            self._write(f"{request.problem}\n")
+            self._write(f"{_ends(visible(request.problem))}\n")
         self._write(f"(an empty line leaves something out, {_DECLINE!r} refuses all)\n")
         answers: dict[str, Any] = {}
         for name, each in schema.get("properties", {}).items():
-            self._write(f"{name}: ")
+            self._write(f"{_ends(visible(name))}: ")
             line = await self._line()
             text = line.strip()
             if not line or text.casefold() == _DECLINE:
-                return Decision.deny(None if line else _NOBODY)
+                return Decision.deny(None if line else _NO_INPUT)
             if text:
                 is_list = isinstance(each, dict) and each.get("type") == "array"
                 answers[name] = [part.strip() for part in text.split(",")] if is_list else text
         return Decision.fill(answers)
 
     async def _line(self) -> str:
-        """A line; read in a thread of its own, which a program that ends does not wait for."""
+        """Read a line in a daemon thread, so that the program can exit while it waits."""
         loop = asyncio.get_running_loop()
         line: asyncio.Future[str] = loop.create_future()
 
@@ -101,13 +131,22 @@ class TerminalChannel:
         return await line
 
 
-def _decision(line: str) -> Decision | None:
+def _ends(text: str) -> str:
+    """Return the text, shortened in the middle if it is too long for the screen."""
+    if len(text) <= _LONGEST_SHOWN:
+        return text
+    half = _LONGEST_SHOWN // 2
+    left = len(text) - 2 * half
+    return f"{text[:half]} [… {left} characters are left out here …] {text[-half:]}"
+
+
+def _decision(line: str, question: str) -> Decision | None:
     if not line:
-        return Decision.deny(_NOBODY)
+        return Decision.deny(_NO_INPUT)
     word = line.strip().casefold()
     if word in _LETTERS:
         return _LETTERS[word]
-    said = judge(line)
+    said = judge(line, question)
     if said is Said.DOUBTFUL:
         return None
     return Decision.approve() if said is Said.YES else Decision.deny()

@@ -1,123 +1,186 @@
-"""What the user was heard to say: the evidence that a person has answered."""
+"""What was said in a session: the evidence for questions and their answers."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _REMEMBERED = 1000
+_MOST_PARTS = 64
+_MOST_CHARACTERS = 20_000
+"""The most characters of one piece; more text begins another piece."""
 
-Kind = Literal["user", "model", "mark"]
+Kind = Literal["user", "model", "user_end", "model_end", "interrupted", "connection", "mark"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Heard:
-    """A piece of the conversation.
-
-    Args:
-        number: Its place.
-        kind: Who speaks; a `mark` is where a question came up, or a turn ended.
-        text: What the user said, as far as it was heard by then.
-        at: When, in seconds since the epoch.
-    """
+@dataclass(kw_only=True, slots=True)
+class TranscriptPiece:
+    """A piece of the conversation: transcribed speech, or an event such as the end of a turn."""
 
     number: int
+    """Its position in the transcript, counted from 1."""
     kind: Kind
-    text: str = field(default="", repr=False)
-    at: float = field(default_factory=time.time)
+    texts: list[str] = field(default_factory=list, repr=False)
+    """The transcribed speech, in the parts in which it arrived."""
+    characters: int = 0
+    """The length of `texts` together."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Utterance:
+    """One continuous utterance of the user."""
+
+    text: str = field(repr=False)
+    last: int
+    """The position of its last piece."""
+    over: bool = False
+    """Whether its transcription is known to have finished."""
+    broken: bool = False
+    """Whether the connection was lost while the user spoke, so that words may be missing."""
+    goes_on: bool = False
+    """Whether it continues an utterance that began earlier."""
+
+    def hear(self, text: str, number: int) -> None:
+        """Append a piece."""
+        self.text += text
+        self.last = number
+
+
+@dataclass(kw_only=True, slots=True)
+class Exchange:
+    """What was said since the model received a question."""
+
+    model_spoke: bool = False
+    model_words: bool = False
+    """Whether any of the model's speech was transcribed."""
+    asked: bool = False
+    """Whether the model has asked the question, in a turn that it has finished."""
+    meanwhile: list[Utterance] = field(default_factory=list)
+    """What the user said while the model was asking; it cannot answer the question."""
+    answers: list[Utterance] = field(default_factory=list)
+    """What the user has said since the question was last asked."""
+    earlier: list[Utterance] = field(default_factory=list)
+    """What the user said before the question was asked."""
+    forgotten: bool = False
+    """Whether the beginning has already been dropped from the transcript."""
 
 
 class Transcript:
-    """What the user says in a session, and when the model speaks in between.
+    """Record what the user and the model say in a session, and when turns end.
 
-    `LiveToolSession` keeps it; whoever has a loop of his own calls `user_said` and `model_spoke`.
+    `LiveToolSession` writes it. A loop of your own calls `user_said`, `model_spoke` and
+    `turn_ended`.
 
     Example:
         >>> transcript = Transcript()
         >>> question = transcript.mark()
-        >>> transcript.model_spoke()
+        >>> transcript.model_spoke("Shall I?")
+        >>> transcript.turn_ended()
         >>> transcript.user_said("Yes,")
         >>> transcript.user_said(" do it.")
-        >>> transcript.answer_to(question)
-        'Yes, do it.'
+        >>> [said.text for said in transcript.exchange(question, "Shall I?".__eq__).answers]
+        ['Yes, do it.']
     """
 
     def __init__(self) -> None:
-        self._heard: deque[Heard] = deque(maxlen=_REMEMBERED)
+        self._heard: deque[TranscriptPiece] = deque(maxlen=_REMEMBERED)
         self._numbers = 0
-        self._used = 0
         self._changed = asyncio.Event()
-        self._model_is_heard = False
         self.user_is_heard = False
-        """Whether anything the user has said was ever heard."""
+        """Whether any speech of the user has been transcribed."""
+        self.tells_end = False
+        """Whether the model marks the end of the user's transcription; some models never do."""
 
     def user_said(self, text: str) -> None:
-        """Takes down what was heard, in pieces of any size."""
+        """Record speech of the user, in pieces of any size."""
         if text:
             self.user_is_heard = True
             self._add("user", text)
             self._changed.set()
 
-    def model_spoke(self) -> None:
-        """Takes down that the model speaks; cheap, for it is called for every piece of sound."""
-        self._model_is_heard = True
-        if not self._heard or self._heard[-1].kind != "model":
-            self._add("model")
+    def user_finished(self) -> None:
+        """Record that the user's speech has been transcribed in full up to now."""
+        self.tells_end = True
+        self._add("user_end")
+        self._changed.set()
+
+    def model_spoke(self, text: str = "") -> None:
+        """Record speech of the model; cheap, since it is called for every chunk of audio.
+
+        Args:
+            text: The transcription. Without it, no question can be confirmed by voice.
+        """
+        self._add("model", text)
+
+    def model_finished(self) -> None:
+        """Record the end of the model's turn."""
+        self._add("model_end")
 
     def turn_ended(self) -> None:
-        """Takes down that somebody has finished: what comes next is said anew."""
-        if self._heard and self._heard[-1].kind == "user":
-            self._add("mark")
+        """Record the end of the current turn, of the user or of the model."""
+        self._add("user_end")
+        self._add("model_end")
+        self._changed.set()
+
+    def interrupted(self) -> None:
+        """Record that the user interrupted the model, and did not hear all that it said."""
+        self._add("interrupted")
+
+    def reconnected(self) -> None:
+        """Record that the connection was replaced: current speech may be incomplete."""
+        self._add("connection")
+        self._changed.set()
+
+    def said_lately(self, most_characters: int) -> str:
+        """Return the last characters of the user's speech."""
+        texts: list[str] = []
+        left = most_characters
+        for piece in reversed(self._heard):
+            if piece.kind != "user":
+                continue
+            texts.append(" ")
+            for text in reversed(piece.texts):
+                texts.append(text[-left:])
+                left -= len(text)
+                if left <= 0:
+                    return "".join(reversed(texts)).strip()
+        return "".join(reversed(texts)).strip()
 
     def mark(self) -> int:
-        """Takes down that a question comes up; returns its place."""
+        """Mark the current position, such as that of a question, and return it."""
         self._add("mark")
         return self._numbers
 
-    def use(self) -> None:
-        """What was said so far has answered a question, and answers no other."""
-        self._used = self._numbers
+    def exchange(
+        self, question: int, asks: Callable[[str], bool], *, interrupted: bool = False
+    ) -> Exchange:
+        """Return what was said about a question.
 
-    def is_put(self, question: int) -> bool:
-        """Whether a question can have been heard: not where the model has not spoken since.
-
-        Args:
-            question: The place that `mark` has returned.
-        """
-        return not self._model_is_heard or any(
-            piece.kind == "model" for piece in self._heard if piece.number > question
-        )
-
-    def answer_to(self, question: int) -> str | None:
-        """What the user has said last since a question was put; `None` for nothing.
-
-        Where the model is heard, a question is put only once it has spoken.
+        An answer is what the user says after a turn in which the model has asked the question. What
+        is transcribed while the model still speaks may belong to an earlier sentence.
 
         Args:
-            question: The place that `mark` has returned.
+            question: The position that `mark` has returned.
+            asks: Returns whether the speech of one turn of the model asks the question.
+            interrupted: Whether an answer may interrupt the question.
         """
-        since = max(question, self._used)
-        spoken = not self._model_is_heard
-        said: list[Heard] = []
+        first = self._heard[0].number if self._heard else 1
+        is_late = self.tells_end and self._is_open_at(question)
+        reading = _ExchangeReader(asks, self.tells_end, is_late, interrupted)
+        reading.exchange.forgotten = first > question + 1
         for piece in self._heard:
-            if piece.number <= question:
-                continue
-            spoken = spoken or piece.kind == "model"
-            if spoken and piece.number > since:
-                said.append(piece)
-        utterances = [
-            "".join(piece.text for piece in pieces)
-            for kind, pieces in groupby(said, lambda piece: piece.kind)
-            if kind == "user"
-        ]
-        return next((each.strip() for each in reversed(utterances) if each.strip()), None)
+            if piece.number > question:
+                reading.take(piece)
+        reading.finish()
+        return reading.exchange
 
-    async def news(self, seconds: float) -> bool:
-        """Waits until the user says more; says whether that happened in time."""
+    async def wait_for_change(self, seconds: float) -> bool:
+        """Wait until the user says more or a turn ends; return whether that happened in time."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -126,6 +189,136 @@ class Transcript:
             return False
         return True
 
+    def _is_open_at(self, question: int) -> bool:
+        """Whether an earlier sentence is still being transcribed at that position."""
+        kinds = [
+            piece.kind
+            for piece in self._heard
+            if piece.number <= question and piece.kind in ("user", "user_end")
+        ]
+        return bool(kinds) and kinds[-1] == "user"
+
     def _add(self, kind: Kind, text: str = "") -> None:
-        self._numbers += 1
-        self._heard.append(Heard(number=self._numbers, kind=kind, text=text))
+        last = self._heard[-1] if self._heard else None
+        if last is None or last.kind != kind or last.characters > _MOST_CHARACTERS:
+            self._numbers += 1
+            last = TranscriptPiece(number=self._numbers, kind=kind)
+            self._heard.append(last)
+        elif kind == "mark":
+            return  # nothing was said since the last mark
+        if text:
+            last.texts.append(text)
+            last.characters += len(text)
+
+
+class _ExchangeReader:
+    """Builds an `Exchange` from the pieces of a transcript; arguments as for `exchange`."""
+
+    def __init__(
+        self, asks: Callable[[str], bool], tells_end: bool, is_late: bool, interrupted: bool
+    ) -> None:
+        self.exchange = Exchange()
+        self._asks = asks
+        self._tells_end = tells_end
+        self._is_late = is_late
+        self._interrupted = interrupted
+        self._speech: list[str] | None = None
+        self._meanwhile: list[Utterance] = []
+        self._said = self.exchange.earlier
+        self._current: Utterance | None = None
+        self._over_model: Utterance | None = None
+        self._ends = {
+            "user_end": self._end_utterance,
+            "model_end": self._end_turn,
+            "interrupted": self._interrupt,
+            "connection": self._break_off,
+        }
+
+    def take(self, piece: TranscriptPiece) -> None:
+        """Process the next piece."""
+        if piece.kind == "user":
+            self._user("".join(piece.texts), piece.number)
+        elif piece.kind == "model":
+            exchange = self.exchange
+            exchange.model_spoke = True
+            exchange.model_words = exchange.model_words or bool(piece.texts)
+            self._speech = [*(self._speech or ()), *piece.texts]
+        elif piece.kind in self._ends:
+            self._ends[piece.kind]()
+
+    def finish(self) -> None:
+        """Process a turn of the model that has not ended.
+
+        What the user says over it can make an answer doubtful, and never is a yes.
+        """
+        exchange = self.exchange
+        if self._speech is None:
+            return
+        if self._is_asked_again(self._speech):  # what was said before answers nothing
+            exchange.earlier += exchange.answers
+            exchange.answers, exchange.meanwhile = [], self._meanwhile
+        elif exchange.asked:
+            pending = [each for each in self._meanwhile if not each.goes_on]
+            exchange.meanwhile = exchange.meanwhile + pending
+        else:
+            self._drop_turn()
+
+    def _is_asked_again(self, speech: list[str]) -> bool:
+        """Return whether a turn has asked the question at any point; a long one at its end."""
+        ends = range(1, len(speech) + 1) if len(speech) <= _MOST_PARTS else [len(speech)]
+        return any(self._asks("".join(speech[:end])) for end in ends)
+
+    def _user(self, text: str, number: int) -> None:
+        speaking = self._speech is not None
+        if self._current is None:
+            self._current = Utterance(text="", last=number, goes_on=self._is_late)
+            if self._is_late:
+                self.exchange.earlier.append(self._current)
+            elif speaking:
+                self._over_model = self._current
+                self._meanwhile.append(self._current)
+            else:
+                self._said.append(self._current)
+        if speaking and self._over_model is None:
+            self._over_model = Utterance(text="", last=number, goes_on=True)
+            self._meanwhile.append(self._over_model)
+        self._current.hear(text, number)
+        if self._over_model is not None and self._over_model is not self._current:
+            self._over_model.hear(text, number)
+
+    def _end_utterance(self) -> None:
+        for each in (self._current, self._over_model):
+            if each is not None:
+                each.over = True
+        self._current = self._over_model = None
+        self._is_late = False
+
+    def _break_off(self) -> None:
+        for each in (self._current, self._over_model):
+            if each is not None:
+                each.broken = True
+        self._current, self._is_late = None, False
+        self._drop_turn()
+
+    def _end_turn(self) -> None:
+        exchange = self.exchange
+        if self._speech is not None and self._asks("".join(self._speech)):
+            exchange.asked = True
+            exchange.earlier += exchange.answers
+            exchange.answers = self._said = []
+            exchange.meanwhile = self._meanwhile
+            self._is_late = self._is_late or (self._tells_end and self._over_model is not None)
+            self._meanwhile = []
+        self._drop_turn()
+        self._current = None
+
+    def _interrupt(self) -> None:
+        if self._interrupted and self._speech is not None and self._asks("".join(self._speech)):
+            self.exchange.asked = True
+            self._said = self.exchange.answers
+        self._drop_turn()
+
+    def _drop_turn(self) -> None:
+        """End a turn of the model that did not ask the question, or was interrupted."""
+        self._said += [each for each in self._meanwhile if not each.goes_on]
+        self._speech, self._meanwhile, self._over_model = None, [], None

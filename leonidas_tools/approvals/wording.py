@@ -1,39 +1,43 @@
-"""The sentences: what the user is asked, and what the model is told."""
+"""The sentences that the user is asked and the model is told."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from leonidas_tools.approvals.spoken import (
+    SpokenCheck,
+    UnsayableError,
+    ValueSpeaker,
+    is_plain,
+    is_short,
+)
 from leonidas_tools.calls import ResultStatus, ToolResult
 from leonidas_tools.rules.conditions import steps_of, values_at
+from leonidas_tools.texts import AS_IT_IS, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from leonidas_tools.approvals.request import ApprovalRequest
     from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.texts import Wording
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
-_LONGEST_VALUE = 80
-_MOST_ITEMS = 3
+_LONGEST_SHOWN = 2_000
 _COUNT = ".count"
-_QUESTIONS = {
-    "en": "Shall I do this: {what}?",
-    "pt": "Posso fazer isto: {what}?",
-    "zh": "要我这样做吗：{what}？",  # noqa: RUF001 - Chinese punctuation
-}
+_Say: TypeAlias = "Callable[[Any], str]"
 
 
-def question(tool: str, arguments: Mapping[str, Any], rule: Rule, language: str) -> str:
-    """What to ask, as a sentence that can be spoken.
-
-    Args:
-        tool: The tool's name.
-        arguments: What it would be called with.
-        rule: The rule that asks; its message goes before the usual sentence.
-        language: The language of the usual sentence.
+def question(
+    tool: str,
+    arguments: Mapping[str, Any],
+    rule: Rule,
+    language: str,
+    words: Wording = AS_IT_IS,
+) -> str:
+    """Return the question as a sentence to read; the rule's message replaces the default one.
 
     Example:
         >>> from leonidas_tools.rules.rule import Decide, Rule
@@ -43,138 +47,225 @@ def question(tool: str, arguments: Mapping[str, Any], rule: Rule, language: str)
         >>> question("send_money", {"to": "Ana"}, Rule(name="r", decide=Decide.ASK), "en")
         'Shall I do this: send money, to Ana?'
     """
+    usual = words.template("approval_question", language)
+    return _question(tool, arguments, rule, usual, _shown)
+
+
+def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which words
+    tool: str,
+    arguments: Mapping[str, Any],
+    rule: Rule,
+    *,
+    language: str,
+    shortens: bool,
+    changed: bool = False,
+    words: Wording = AS_IT_IS,
+) -> tuple[str, SpokenCheck] | None:
+    """Return the question as a sentence to speak, and what checks that the model has spoken it.
+
+    `shortens` allows the beginning and the end of a long value in place of all of it. `changed`
+    says that an earlier "always" was about another definition of the tool. `words` are those of the
+    settings.
+
+    Returns:
+        `None` if the question cannot be spoken so that a listener learns all of it.
+
+    Example:
+        >>> from leonidas_tools.rules.rule import Decide, Rule
+        >>> asking = Rule(name="r", decide=Decide.ASK)
+        >>> long = {"line": "ls" * 50}
+        >>> spoken_question("run", long, asking, language="en", shortens=False) is None
+        True
+    """
+    usual = words.template("approval_question", language)
+    voice = ValueSpeaker(language=language, names=tuple(arguments), shortens=shortens)
+    try:
+        said = _question(tool, arguments, rule, usual, voice.say)
+        values = {name: voice.say(value) for name, value in arguments.items()}
+    except UnsayableError:
+        if rule.message is None:
+            return None
+        try:
+            said, values = _question(tool, arguments, rule, usual, voice.say), {}
+        except UnsayableError:
+            return None
+    if not is_short(said) and not shortens:
+        return None
+    if changed:
+        said = f"{words.template('definition_changed', language)} {said}"
+    return said, SpokenCheck(said, "" if rule.message or changed else tool, values)
+
+
+def fixed_question(question: str, language: str) -> tuple[str, SpokenCheck] | None:
+    """Return the same for a question whose sentence is already given, without arguments."""
+    if not is_plain(question, language) or not is_short(question):
+        return None
+    return question, SpokenCheck(question, "", {})
+
+
+def _question(tool: str, arguments: Mapping[str, Any], rule: Rule, usual: str, speak: _Say) -> str:
     if rule.message is not None:
-        return filled(rule.message, arguments)
-    what = [tool.replace("_", " "), *(f"{k} {_spoken(v)}" for k, v in arguments.items())]
-    usual = _QUESTIONS.get(language.partition("-")[0].lower(), _QUESTIONS["en"])
+        return _completed(rule.message, arguments, speak)
+    what = [tool.replace("_", " "), *_named(arguments, speak)]
     return usual.format(what=", ".join(what))
 
 
+def _completed(message: str, arguments: Mapping[str, Any], speak: _Say) -> str:
+    """Fill in a rule's message, and append the arguments that it does not mention."""
+    named = {re.split(r"[.\[]", path, maxsplit=1)[0] for path in places_in(message)}
+    rest = {name: value for name, value in arguments.items() if name not in named}
+    more = f" ({', '.join(_named(rest, speak))})" if rest else ""
+    return _filled(message, arguments, speak) + more
+
+
+def _named(arguments: Mapping[str, Any], speak: _Say) -> list[str]:
+    return [f"{name.replace('_', ' ')} {speak(value)}" for name, value in arguments.items()]
+
+
 def filled(message: str, arguments: Mapping[str, Any]) -> str:
-    """A message with what stands in the arguments; `{files.count}` is how many there are.
+    """Replace each `{path}` in a message by the arguments' value; `{files.count}` by their number.
 
     Example:
         >>> filled("Delete {files.count} files?", {"files": ["a", "b"]})
         'Delete 2 files?'
     """
-    return _PLACE.sub(lambda match: _at(match[1], arguments), message)
+    return _filled(message, arguments, _shown)
+
+
+def _filled(message: str, arguments: Mapping[str, Any], speak: _Say) -> str:
+    return _PLACE.sub(lambda match: _at(match[1], arguments, speak), message)
 
 
 def places_in(message: str) -> list[str]:
-    """The paths that a message has places for."""
+    """Return the paths in a message's placeholders."""
     return _PLACE.findall(message)
 
 
-def _at(path: str, arguments: Mapping[str, Any]) -> str:
+def _at(path: str, arguments: Mapping[str, Any], speak: _Say) -> str:
     try:
         found = values_at(arguments, steps_of(path))
         if not found and path.endswith(_COUNT):
             found = [
                 len(each) for each in values_at(arguments, steps_of(path.removesuffix(_COUNT)))
             ]
+    except UnsayableError:
+        raise
     except (ValueError, TypeError):
         found = []
-    return ", ".join(map(_spoken, found)) or "?"
+    return ", ".join(map(speak, found)) or "?"
 
 
-def _spoken(value: Any) -> str:
+def _shown(value: Any) -> str:
+    """Return a value as a person reads it; a very long one is shortened in the middle."""
     if isinstance(value, list | tuple):
-        named = ", ".join(map(_spoken, value[:_MOST_ITEMS]))
-        more = len(value) - _MOST_ITEMS
-        return f"{named} and {more} more" if more > 0 else named
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+        text = ", ".join(map(_shown, value))
+    elif isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    if len(text) <= _LONGEST_SHOWN:
+        return text
+    half = _LONGEST_SHOWN // 2
+    left = len(text) - 2 * half
+    return f"{text[:half]}… ({left} characters left out) …{text[-half:]}"
 
 
-def pending(request: ApprovalRequest, *, by_voice: bool, again: str | None = None) -> ToolResult:
-    """What a call is answered whose question is open.
+def elsewhere(request: ApprovalRequest, reason_code: str) -> ToolResult:
+    """Return the result of a call whose question is not asked by voice.
 
-    Args:
-        request: The question.
-        by_voice: Whether the model is to ask it.
-        again: Why it is to be asked once more, as a reason code.
+    `reason_code` is `asked_elsewhere` or `not_by_voice`.
     """
-    if not by_voice:
-        return ToolResult(
-            status=ResultStatus.PENDING_APPROVAL,
-            result={"approval_id": request.id},
-            message=(
-                "Nothing was done yet: a person is being asked. Tell the user that it waits, and "
-                "do not call the tool again; the result will be told to you."
-            ),
-            reason_code="asked_elsewhere",
-        )
-    if request.schema is not None:
-        return _wanting(request, request.schema, again)
-    why = {
-        None: "Nothing was done yet: the user has to agree first.",
-        "not_answered": "Nothing was done: the user has not answered yet.",
-        "doubtful": "Nothing was done: the user's answer was neither a clear yes nor a clear no.",
-    }[again]
-    how = (
-        "Ask the user just what is in 'ask', in the user's language, and say nothing else. Wait "
-        "for the answer, then call confirm_action with this approval_id and what the user said."
-    )
+    key = "approval_id" if request.schema is None else "question_id"
     return ToolResult(
         status=ResultStatus.PENDING_APPROVAL,
-        result={"approval_id": request.id, "ask": request.title},
-        message=f"{why} {how}",
+        result={key: request.id},
+        message=say(reason_code),
+        reason_code=reason_code,
+    )
+
+
+def pending(request: ApprovalRequest, ask: str, again: str | None = None) -> ToolResult:
+    """Return the result of a call whose question the model is expected to ask.
+
+    `again` is the reason code if the model has had this result before.
+    """
+    if request.schema is not None:
+        return _wanting(request, ask, request.schema, again)
+    return ToolResult(
+        status=ResultStatus.PENDING_APPROVAL,
+        result={"approval_id": request.id, "ask": ask},
+        message=join(
+            say(again or "needs_approval"),
+            say("ask_other_first" if again == "waits" else "how_to_ask"),
+        ),
         reason_code=again or "needs_approval",
     )
 
 
-def _wanting(request: ApprovalRequest, schema: Mapping[str, Any], again: str | None) -> ToolResult:
-    """What a call is answered that wants to know something before it goes on."""
-    why = "The user has not answered yet." if again else "The call waits for the user's answer."
-    how = (
-        "Ask the user just what is in 'ask', in the user's language, and say nothing else. Wait "
-        "for the answer, then call answer_question with this question_id and what the user said, "
-        "by the names in 'answers'; or with declined, if the user does not want to answer. Never "
-        "make up an answer, and do not call the tool again."
-    )
+def unfinished(request: ApprovalRequest) -> ToolResult:
+    """Return the result of a confirmation while the user's answer is still being transcribed."""
+    key = "approval_id" if request.schema is None else "question_id"
     return ToolResult(
         status=ResultStatus.PENDING_APPROVAL,
-        result={"question_id": request.id, "ask": request.title, "answers": schema},
-        message=f"{why} {how}",
+        result={key: request.id},
+        message=say("not_transcribed_yet"),
+        reason_code="not_answered",
+    )
+
+
+def _wanting(
+    request: ApprovalRequest, ask: str, schema: Mapping[str, Any], again: str | None
+) -> ToolResult:
+    """Return the result of a call that needs values from the user before it continues."""
+    why = "needs_answer_again" if again else "needs_answer"
+    if again in ("waits", "doubtful"):
+        why = f"needs_answer_{again}"
+    return ToolResult(
+        status=ResultStatus.PENDING_APPROVAL,
+        result={"question_id": request.id, "ask": ask, "answers": schema},
+        message=join(say(why), say("how_to_answer")),
         reason_code=again or "needs_answer",
     )
 
 
+def too_many(tool: str) -> ToolResult:
+    """Return the result of a call that would open one question too many."""
+    return ToolResult(
+        status=ResultStatus.LIMITED,
+        message=say("too_many_questions", tool=tool),
+        retryable=True,
+        reason_code="too_many_questions",
+    )
+
+
 def denied_by_rule(tool: str, arguments: Mapping[str, Any], rule: Rule) -> ToolResult:
-    """What a call is answered that a rule denies."""
-    said = filled(rule.message, arguments) if rule.message else "It is not allowed here."
+    """Return the result of a call that a rule denies."""
+    said = say("denied_by_rule", tool=tool)
+    if rule.message:
+        reason = filled(rule.message, arguments)
+        said = say("denied_by_rule_because", tool=tool, reason=reason)
     return ToolResult(
         status=ResultStatus.DENIED,
-        message=f"{tool!r} was not run. {said} Do not try it in another way.",
+        message=said,
         reason_code="denied_by_rule",
     )
 
 
 def denied(tool: str, reason_code: str, reason: str | None = None) -> ToolResult:
-    """What a call is answered that a person has not allowed.
+    """Return the result of a call that a person has not approved.
 
-    Args:
-        tool: The tool's name.
-        reason_code: Why, for programs: `refused`, `approval_expired`, …
-        reason: What the person has said.
+    `reason` is what the person gave as a reason.
     """
-    why = {
-        "refused": "The user has said no.",
-        "contradicted": "The user has not said yes, but no.",
-        "approval_expired": "Nobody has answered in time.",
-        "approval_failed": "The person could not be asked.",
-        "withdrawn": "The question was withdrawn.",
-    }[reason_code]
-    said = f" The reason: {reason!r}." if reason else ""
+    said = say("denial_reason", reason=reason) if reason else None
     return ToolResult(
         status=ResultStatus.DENIED,
-        message=f"{tool!r} was not run. {why}{said} Call it again only if the user asks for it.",
+        message=join(say(reason_code, tool=tool), said, say("after_denial")),
         reason_code=reason_code,
     )
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What a person has changed in the arguments, in a sentence."""
+    """Describe in a sentence what a person has changed in the arguments."""
     names = [k for k in {**before, **after} if before.get(k) != after.get(k)]
-    told = [f"{k} is {_spoken(after.get(k))} instead of {_spoken(before.get(k))}" for k in names]
+    told = [f"{k} is {_shown(after.get(k))} instead of {_shown(before.get(k))}" for k in names]
     return f"The user has changed the arguments: {', '.join(told)}." if told else ""

@@ -1,16 +1,25 @@
-"""The commands put together, and what all of them share: `.env`, logging, errors in one line."""
+"""Put the commands together, with what they share: `.env`, logging, errors in one line."""
 
+import io
 import logging
+import os
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from leonidas_tools.cli import config, events, history, mcp, policy, run, tools
-from leonidas_tools.errors import LeonidasError
+from leonidas_tools.errors import ConfigurationError, LeonidasError
+from leonidas_tools.files import read_file
+from leonidas_tools.invocation import DEBUG_VARIABLE
+from leonidas_tools.visible import indented, visible
 
 _USAGE = 2
-_INTERRUPTED = 130
+_UsageError: Any = typer.BadParameter.__base__
 _SHOWN_BY_RUN = ("leonidas_tools.live.runner", "leonidas_tools.policies.loop_guard")
 """What logs as warnings what `leonidas run` shows: lost connections, and loops."""
 
@@ -21,26 +30,65 @@ def main() -> None:
     Raises:
         SystemExit: Always: 0 for good, 1 where something failed, 2 for wrong usage or settings.
     """
-    from dotenv import load_dotenv
-
-    load_dotenv(".env")
     try:
+        _load_environment(Path(".env"))
         program()()
     except LeonidasError as error:
-        first, *more = str(error).splitlines()
+        first, *more = getattr(error, "problems", ()) or (error,)
         rest = f" (and {len(more)} more: `leonidas config check` names all)" if more else ""
-        print(f"leonidas: {first}{rest}", file=sys.stderr)  # noqa: T201 - what a program is for
+        print(f"leonidas: {visible(str(first))}{rest}", file=sys.stderr)  # noqa: T201 - what a program is for
         sys.exit(_USAGE)
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+
+
+def _load_environment(file: Path) -> None:
+    """Adds the variables of a file to the environment; a folder may have that name too.
+
+    Raises:
+        ConfigurationError: It cannot be read, is not a regular file, is too large, or not text.
+    """
+    from dotenv import load_dotenv
+
+    try:
+        text = read_file(file).decode()
+    except (FileNotFoundError, IsADirectoryError):
+        return
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message, file=file) from None
+    except UnicodeDecodeError:
+        message = "is not UTF-8 text: save it in that encoding"
+        raise ConfigurationError(message, file=file) from None
+    load_dotenv(stream=io.StringIO(text))
+
+
+@contextmanager
+def _visible_usage() -> Iterator[None]:
+    """Write out the control characters of an error of usage: it quotes what was typed."""
+    try:
+        yield
+    except _UsageError as error:
+        if error.ctx is None or error.message != error.ctx.get_help():  # which has lines
+            error.message = visible(error.message)
+        raise
+
+
+class _Program(TyperGroup):
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with _visible_usage():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _visible_usage():
+            return super().invoke(ctx)
 
 
 def program() -> typer.Typer:
     """The commands."""
     app = typer.Typer(
-        callback=_configure_logging,
+        cls=_Program,
+        callback=_configure,
+        context_settings={"help_option_names": ["-h", "--help"]},
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
@@ -58,15 +106,50 @@ def program() -> typer.Typer:
     return app
 
 
-def _configure_logging(
+class _Visible(logging.Formatter):
+    """Write a record on one line: what libraries log has texts of others in it, too."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of logging
+        return visible(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name of logging
+        return indented(super().formatException(ei))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"leonidas {version('leonidas-tools')}")
+        raise typer.Exit
+
+
+def _configure(
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Tell on standard error what happens inside.")
+        bool, typer.Option("--verbose", "-v", help="Log to standard error what happens inside.")
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help="Show the traceback of a tool that fails, as LEONIDAS_DEBUG=1 does."
+        ),
+    ] = False,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Leonidas Tools: the tool runtime of a voice agent on Gemini Live."""
+    if debug:
+        os.environ[DEBUG_VARIABLE] = "1"
     text = "%(asctime)s %(levelname)s %(name)s: %(message)s" if verbose else "leonidas: %(message)s"
-    logging.basicConfig(level=logging.WARNING, format=text)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Visible(text))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("leonidas_tools").setLevel(logging.DEBUG if verbose else logging.WARNING)
     if not verbose:
+        logging.getLogger("asyncio").setLevel(logging.ERROR)  # a lost connection is told by `run`
         for shown in _SHOWN_BY_RUN:
             logging.getLogger(shown).setLevel(logging.ERROR)

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leonidas_tools.cli.places import default_config
-from leonidas_tools.errors import ConfigurationError, LeonidasError
+from leonidas_tools.cli.places import DEFAULT_CONFIG_HELP, default_config, lines_of
+from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import Settings
@@ -39,7 +39,10 @@ def commands() -> typer.Typer:
 
 
 def check(
-    file: Annotated[Path | None, typer.Argument(help="Else config/tools.yaml.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(envvar="LEONIDAS_CONFIG", help=f"The settings; {DEFAULT_CONFIG_HELP}"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
     """Say all that is wrong in a settings file.
@@ -57,11 +60,16 @@ def check(
         terminal.write_json([asdict(found) for found in findings])
     else:
         for found in findings:
-            typer.echo(str(found))
+            terminal.say(str(found))
         warnings = len(findings) - errors
-        typer.echo(f"{path}: {errors} errors, {warnings} warnings", err=bool(errors))
+        counts = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+        terminal.say(f"{path}: {counts}", err=bool(errors))
     if errors:
         raise typer.Exit(1)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def schema(
@@ -97,17 +105,19 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.mcp.listed_names import ListedNames
     from leonidas_tools.mcp.selection import check_server
-    from leonidas_tools.settings.check import check_against
+    from leonidas_tools.processors.toolboxes import Toolboxes
+    from leonidas_tools.settings.check import check_against, undescribed
+    from leonidas_tools.settings.watch import WatchedSettings
 
-    try:
-        registry = AdvancedToolProcessor(config={"toolboxes": settings.toolboxes}).registry
-    except LeonidasError as error:
+    lines = lines_of(path)
+    registry = AdvancedToolProcessor().registry
+    for problem in Toolboxes(registry, WatchedSettings(path)).load(settings.toolboxes):
+        key = f"toolboxes.{settings.toolboxes.index(problem.name)}"
         yield Found(
-            severity="error", file=str(path), line=None, key="toolboxes", message=str(error)
+            severity="error", file=str(path), line=lines.get(key), key=key, message=problem.why
         )
-        return
-    lines = _lines(path)
-    findings = check_against(settings, {tool.name: tool for tool in registry})
+    known = {tool.name: tool for tool in registry}
+    findings = [*check_against(settings, known), *undescribed(known)]
     for name, server in settings.mcp_servers.items():
         listed = ListedNames(name).names()  # by an earlier session, if there was one
         findings += check_server(name, server, listed) if listed and server.enabled else []
@@ -119,15 +129,6 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
             key=finding.key,
             message=finding.message,
         )
-
-
-def _lines(path: Path) -> Mapping[str, int]:
-    """The line of each key by its dotted path."""
-    from leonidas_tools.settings.document import read_document
-    from leonidas_tools.settings.load import read_text
-
-    lines: Mapping[Any, int] = read_document(read_text(path)).lines
-    return {".".join(map(str, key)): line for key, line in lines.items()}
 
 
 def _line_of(key: str, lines: Mapping[str, int]) -> int | None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 INSTRUCTION = (
     "You are Leonidas, a voice agent. Use your tools where they help, and say briefly what you do."
 )
+_USER = "local"
+"""Whose sessions those of the terminal are: what this user prefers holds in them."""
 _REPLY_SECONDS = 15.0
 LOST = (APIError, OSError, WebSocketException, GoogleAuthError)
 """What ends a conversation before its time."""
@@ -82,6 +84,7 @@ class Conversation:
         """Set when the microphone hears nothing more."""
         self._company = company
         self._turn_over = asyncio.Event()
+        self._session = ToolSession(user=_USER)
         self._listener = Listener(declared=self._declared)
 
     async def hold(
@@ -128,9 +131,10 @@ class Conversation:
         self, agent: processor.Processor, until: Callable[[], Awaitable[None]]
     ) -> None:
         speaker = self._company.voice.speaker
-        # Without a context, cancelling the agent would hang.
-        async with self._company.voice, processor.context():
-            async with aclosing(together(self._sources(), until)) as user:
+        async with self._company.voice, aclosing(together(self._sources(), until)) as user:
+            # Without a context, cancelling the agent would hang. It ends before `user` is closed:
+            # a generator that is still read cannot be closed, and would hide what went wrong.
+            async with processor.context():
                 async for part in agent(user):
                     self._hear(part)
             if speaker is not None:
@@ -144,7 +148,7 @@ class Conversation:
                 await self._turn_over.wait()
 
     def _agent(self, live: GeminiLiveProcessor, settle_seconds: float) -> processor.Processor:
-        session = ToolSession()
+        session = self._session
         session.put(self._company.tools.registry)  # a tool of the demo adds another by it
         agent = LiveToolSession(
             live, self._company.tools, session=session, settle_seconds=settle_seconds
@@ -181,7 +185,7 @@ class Conversation:
         self._company.display.show(happening)
 
     def _declared(self) -> set[str]:
-        declared = self._company.tools.declarations()
+        declared = self._company.tools.declarations(self._session)
         return {each.name or "" for tool in declared for each in tool.function_declarations or ()}
 
 

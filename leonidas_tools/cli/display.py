@@ -32,6 +32,7 @@ _STYLES = {
     "cancelled": "magenta",
     "interrupted": "magenta",
     "lost": "bold red",
+    "refused": "bold red",
     "connected": "dim",
     "renewed": "blue",
     "tools": "blue",
@@ -42,6 +43,7 @@ _EVENTS = {
     "connection_opened": "connected",
     "connection_renewed": "renewed",
     "connection_lost": "lost",
+    "connection_refused": "refused",
     "tools_changed": "tools",
     "malformed_function_call": "malformed",
     "approval_request": "asked",
@@ -53,7 +55,7 @@ _DECISIONS = {
 }
 _SPILLED = frozenset({"handle", "preview"})
 _BEFORE_TEXT = 22
-_SHORTEST_TEXT = 40
+_SHORTEST_TEXT = 16
 _LONGEST_TEXT = 1000
 
 
@@ -84,11 +86,17 @@ class Lines:
 
     def __init__(self) -> None:
         self._console = terminal.output()
+        self._closed = 0
 
     def show(self, happening: Happening) -> None:
         """Shows what happens."""
         if happening.kind == "turn_complete":
             return
+        if happening.kind == "session" and self._closed:
+            name = str(happening.data.get("scenario", ""))
+            self._console.print()
+            if name:
+                self._console.print(Text(f"— {name} —", "bold"))
         who, text = _told(happening, max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT))
         style = _STYLES.get(who) or _style_of(happening.data)
         at = f"{happening.at_seconds:8.2f}  "
@@ -98,6 +106,7 @@ class Lines:
 
     def close(self, summary: Summary) -> None:
         """Shows what became of it."""
+        self._closed += 1
         console = self._console
         rows = terminal.table(console, "", "call", "tool", "status", "time", "answers")
         for call in summary.calls:
@@ -105,7 +114,7 @@ class Lines:
                 Text("✓", "green") if call.ok else Text("✗", "bold red"),
                 call.id or "-",
                 call.tool,
-                call.status,
+                Text(call.status, _status_style(call.status)),
                 _duration(call.seconds),
                 str(call.answers),
             )
@@ -115,15 +124,18 @@ class Lines:
         console.print()
         for problem in summary.problems:
             console.print(Text(f"✗ {problem}", "bold red"))
-        console.print(Text(summary.verdict, "bold green" if summary.ok else "bold red"))
+        style = "yellow" if summary.interrupted else "green" if summary.ok else "red"
+        console.print(Text(summary.verdict, f"bold {style}"))
 
 
 def _style_of(data: Mapping[str, Any]) -> str:
-    """Whether an answer is good news; all else that has no style of its own is."""
-    status = data.get("response", {}).get("status", "ok")
-    if status == "pending_approval":
+    return _status_style(data.get("response", {}).get("status", "ok"))
+
+
+def _status_style(status: str) -> str:
+    if status in ("pending_approval", "cancelled"):
         return "magenta"
-    return "green" if status in ("ok", "no_results") else "red"
+    return "green" if status in ("ok", "no_results", "repeated") else "red"
 
 
 def _told(happening: Happening, width: int) -> tuple[str, str]:
@@ -186,11 +198,12 @@ def _event_text(kind: str, data: Mapping[str, Any]) -> str:
     """What has happened to the connection, or was asked and answered about a call."""
     match kind:
         case "approval_request":
-            return f"{data['tool']}: the rule {data['rule']!r} wants a yes of the user"
+            return f"{data['tool']}: the rule {data['rule']!r} requires approval"
         case "late_result":
             return f"{data['tool']}: {terminal.one_line(data['response'], _LONGEST_TEXT)}"
-        case "connection_lost":
-            return f"{data['reason'] or data['code']}; a new connection follows"
+        case "connection_lost" | "connection_refused":
+            more = "; a new connection follows" if kind == "connection_lost" else ""
+            return f"{data['reason'] or data.get('code')}{more}"
         case "tools_changed":
             told = [f"+{name}" for name in data["added"]] + [f"-{name}" for name in data["removed"]]
             return " ".join(told) or "declared anew"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.events import EventKind
 from leonidas_tools.live.live_events import LIVE_EVENT
-from leonidas_tools.processors.parts import LATE_RESULT
+from leonidas_tools.processors.parts import LATE_RESULT, TOOL_EVENT, StatusPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -99,9 +99,9 @@ class Listener:
         """What a part says has happened."""
         if speaker := _SPEAKERS.get(part.substream_name):
             yield from self._speech(speaker, part.text)
-        elif part.metadata.get("tool_event"):
+        elif isinstance(part, StatusPart) and part.metadata.get(TOOL_EVENT):
             yield from self._event(json.loads(part.text))
-        elif part.metadata.get(LIVE_EVENT):
+        elif isinstance(part, StatusPart) and part.metadata.get(LIVE_EVENT):
             yield from self._live_event(json.loads(part.text))
         elif part.part.function_call is not None or part.part.function_response is not None:
             yield from self.pause()

@@ -21,6 +21,10 @@ OldestFirst = Annotated[
 ]
 _COLUMNS = ("when", "session", "tool", "status", "took", "arguments", "result")
 _WIDEST = 60
+_LACKS = (
+    "Calls, approvals and long results are shown again; nothing runs. Audio and what was said are "
+    "not kept, secrets are masked, and long arguments and results are cut."
+)
 
 
 def commands() -> typer.Typer:
@@ -96,10 +100,10 @@ def sessions(
         write_lines(found)
         return
     console = terminal.output()
-    rows = terminal.table(console, "session", "user", "began", "calls", "failures")
+    rows = terminal.table(console, "session", "user", "began", "calls", "failures", "asked first")
     for each in found:
-        calls, failures = str(each.calls), str(each.failures)
-        rows.add_row(each.session, each.user, when(each.started), calls, failures)
+        counts = (each.calls, each.failures, each.pending_approvals)
+        rows.add_row(each.session, each.user, when(each.started), *map(str, counts))
     console.print(rows)
 
 
@@ -115,7 +119,11 @@ def replay(
     place: Place = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a session over again, with the pauses it had."""
+    """Show a session over again, with the pauses it had.
+
+    The store has calls, approvals and long results. It has no sound and nothing of what was said;
+    secrets are masked, and long values are cut.
+    """
     from leonidas_tools.cli import terminal
 
     async def asked(store: "Store") -> "list[ReplayEvent]":
@@ -123,8 +131,9 @@ def replay(
 
     found = answer(asked, config, place) or []
     if not found:
-        typer.echo(f"Nothing is kept of a session {session!r}.", err=True)
+        terminal.say(f"Nothing is kept of a session {session!r}.", err=True)
         raise typer.Exit(1)
+    terminal.say(_LACKS, err=True)
     console = terminal.output()
     for pause, event in paced(found, speed, longest_pause):
         time.sleep(pause)

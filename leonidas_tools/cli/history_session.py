@@ -66,7 +66,7 @@ def show(
 
     kept = answer(asked, config, place)
     if kept is None or not kept.lines():
-        typer.echo(f"Nothing is kept of a session {session!r}.", err=True)
+        terminal.say(f"Nothing is kept of a session {session!r}.", err=True)
         raise typer.Exit(1)
     if as_json:
         for line in kept.lines():

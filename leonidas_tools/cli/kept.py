@@ -29,6 +29,7 @@ def answer(
     ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None
 ) -> T | None:
     """What the store answers; nothing where there is no file, which is not made by asking."""
+    from leonidas_tools.cli import terminal
     from leonidas_tools.settings.load import load
     from leonidas_tools.store import Store
     from leonidas_tools.store.address import database_url
@@ -38,7 +39,8 @@ def answer(
     if url.get_backend_name() == "sqlite":
         file = Path(url.database or "")
         if not file.exists():
-            typer.echo(f"Nothing is kept in {file}: set store.enabled", err=True)
+            todo = "correct --store" if place else "set store.enabled"
+            terminal.say(f"Nothing is kept in {file}: there is no such file; {todo}", err=True)
             return None
         _check_file(file)
 
@@ -56,9 +58,10 @@ def _check_file(file: Path) -> None:
         ConfigurationError: It is none, or it cannot be read.
     """
     from leonidas_tools.errors import ConfigurationError
+    from leonidas_tools.files import open_file
 
     try:
-        with file.open("rb") as opened:
+        with open_file(file) as opened:
             begins = opened.read(len(_SQLITE))
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror}", file=file) from error

@@ -25,7 +25,7 @@ Profile: TypeAlias = Annotated[
     ),
 ]
 Speed: TypeAlias = Annotated[
-    float, typer.Option(min=0.01, help="How fast a scenario is played; inf without pauses.")
+    float, typer.Option(min=0.0, help="How fast; 2 is twice as fast, 0 without pauses.")
 ]
 Voice: TypeAlias = Annotated[
     bool | None,

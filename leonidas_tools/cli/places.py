@@ -1,5 +1,6 @@
 """Where settings and scenarios are: in `./config`, else those that come with the package."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -8,9 +9,11 @@ import typer
 
 from leonidas_tools.errors import ConfigurationError
 
+DEFAULT_CONFIG_HELP = "else ./config/tools.yaml, else the demo settings of the package."
+
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help="The settings; else config/tools.yaml."),
+    typer.Option(envvar="LEONIDAS_CONFIG", help=f"The settings; {DEFAULT_CONFIG_HELP}"),
 ]
 """The option of every command that reads settings."""
 
@@ -18,8 +21,25 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def default_config() -> Path:
-    """The settings file that holds where none is named."""
+    """Return the settings file that is used if none is named."""
     return next(folder / "tools.yaml" for folder in _folders() if (folder / "tools.yaml").exists())
+
+
+def config_for(scenario: Path) -> Path:
+    """Return the settings to play a scenario with: its own, for one that ships."""
+    shipped = _shipped()
+    if shipped.resolve() in scenario.resolve().parents:
+        return shipped / "tools.yaml"
+    return default_config()
+
+
+def lines_of(config: Path) -> Mapping[str, int]:
+    """Return the line of each key of a settings file by its dotted path."""
+    from leonidas_tools.settings.document import read_document
+    from leonidas_tools.settings.load import read_text
+
+    lines = read_document(read_text(config)).lines
+    return {".".join(map(str, key)): line for key, line in lines.items()}
 
 
 def find_scenario(name: str) -> Path:
@@ -47,5 +67,9 @@ def find_scenario(name: str) -> Path:
 
 def _folders() -> list[Path]:
     """The working directory's first, then the package's: a wheel's own, or the checkout's."""
-    shipped = _PACKAGE / "_defaults"
-    return [Path("config"), shipped if shipped.is_dir() else _PACKAGE.parent / "config"]
+    return [Path("config"), _shipped()]
+
+
+def _shipped() -> Path:
+    inside = _PACKAGE / "_defaults"
+    return inside if inside.is_dir() else _PACKAGE.parent / "config"

@@ -1,5 +1,6 @@
 """`leonidas run`: a conversation with tools, shown as it happens."""
 
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -10,12 +11,15 @@ import typer
 
 from leonidas_tools.cli import options
 from leonidas_tools.cli.generations import ALL, check_profile, model_of, scenarios_of
-from leonidas_tools.cli.places import Config, default_config, find_scenario
+from leonidas_tools.cli.places import Config, config_for, default_config, find_scenario
 
 if TYPE_CHECKING:
+    from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.display import Display
+    from leonidas_tools.cli.generations import Generation
     from leonidas_tools.cli.summary import Summary
     from leonidas_tools.cli.voice.choice import Voice, VoiceOptions
+    from leonidas_tools.live.simulator import Scenario
 
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
@@ -71,21 +75,28 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     display: Display = JsonLines() if json_lines else Lines()
     sound = VoiceOptions(wanted=voice, microphone=microphone, speaker=speaker)
     access = _access()
-    config = config or default_config()
     if profile is not None:
         check_profile(profile)
     if access and not scenarios and profile != ALL:
         model = model or model_of(profile, vertex=access.vertex)
-        results = asyncio.run(_talk(display, config, access, model, profile, sound))
+        results = asyncio.run(
+            _talk(display, config or default_config(), access, model, profile, sound)
+        )
     else:
         names = scenarios or (scenarios_of(profile) if profile else DEMO)
         files = [find_scenario(name) for name in names]
-        played = _Played(files=files, profile=profile, speed=speed, has_access=bool(access))
-        results = asyncio.run(_play(display, config, played, sound))
-    if not all(result.ok for result in results):
-        raise typer.Exit(1)
+        played = _Played(
+            files=files,
+            config=config,
+            profile=profile,
+            speed=speed or math.inf,
+            has_access=bool(access),
+        )
+        results = asyncio.run(_play(display, played, sound))
     if any(result.interrupted for result in results):
         raise typer.Exit(_INTERRUPTED)
+    if not all(result.ok for result in results):
+        raise typer.Exit(1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,12 +105,14 @@ class _Played:
 
     Args:
         files: The scenarios.
+        config: The settings to play them with; by default those beside each.
         profile: The profile of those that name no generation.
         speed: How fast.
         has_access: Whether a real session could have been had.
     """
 
     files: list[Path]
+    config: Path | None
     profile: str | None
     speed: float
     has_access: bool
@@ -148,38 +161,52 @@ def _how_to_talk(voice: "Voice") -> str:
     return f"type what you say, Ctrl-D to end{why}"
 
 
-async def _play(
-    display: "Display", config: Path, played: _Played, options: "VoiceOptions"
-) -> "list[Summary]":
-    """Scenarios, one after another."""
+async def _play(display: "Display", played: _Played, options: "VoiceOptions") -> "list[Summary]":
+    """Play scenarios one after another; those with the same settings share their servers."""
     from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.generations import generation_for
     from leonidas_tools.cli.starting import started
     from leonidas_tools.cli.typed import TypedLines
-    from leonidas_tools.cli.with_simulator import waits_for_text, with_simulator
     from leonidas_tools.live.simulator import Scenario
 
     scenarios = [Scenario.load(file) for file in played.files]
     generations = [generation_for(scenario, played.profile) for scenario in scenarios]
+    configs = [played.config or config_for(file) for file in played.files]
     reason = _why_simulated(played)
     typed = TypedLines()
     results: list[Summary] = []
-    async with started(config) as tools:
-        for scenario, generation in zip(scenarios, generations, strict=True):
-            voice = options.choose(by_default=False)
-            more = "; what you type is heard" if waits_for_text(scenario) else ""
-            text = f"the simulator plays {scenario.name!r}, since {reason}{more}"
-            told = {"mode": "simulator", "scenario": scenario.name, "profile": generation.profile}
-            _announce(display, text, **told)
-            company = Company(tools=tools, display=display, voice=voice, typed=typed)
-            result = await with_simulator(
-                company, scenario=scenario, generation=generation, speed=played.speed
-            )
-            display.close(result)
-            results.append(result)
-            if result.interrupted:
-                break
+    pending = list(zip(scenarios, generations, configs, strict=True))
+    while pending and not any(result.interrupted for result in results):
+        config = pending[0][2]
+        async with started(config) as tools:
+            while pending and pending[0][2] == config:
+                scenario, generation, _ = pending.pop(0)
+                tools.executor.cache.invalidate()  # a scenario plays the same after any other
+                company = Company(
+                    tools=tools,
+                    display=display,
+                    voice=options.choose(by_default=False),
+                    typed=typed,
+                )
+                result = await _play_one(company, scenario, generation, reason, played.speed)
+                results.append(result)
+                if result.interrupted:
+                    break
     return results
+
+
+async def _play_one(
+    company: "Company", scenario: "Scenario", generation: "Generation", reason: str, speed: float
+) -> "Summary":
+    from leonidas_tools.cli.with_simulator import waits_for_text, with_simulator
+
+    more = "; what you type is heard" if waits_for_text(scenario) else ""
+    text = f"the simulator plays {scenario.name!r}, since {reason}{more}"
+    told = {"mode": "simulator", "scenario": scenario.name, "profile": generation.profile}
+    _announce(company.display, text, **told)
+    result = await with_simulator(company, scenario=scenario, generation=generation, speed=speed)
+    company.display.close(result)
+    return result
 
 
 def _why_simulated(played: _Played) -> str:

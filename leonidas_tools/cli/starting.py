@@ -35,7 +35,7 @@ async def started(
         names = [server["name"] for server in tools.mcp_servers.status()]
         if names and (needed is None or needed not in tools.registry):
             console = terminal.messages()
-            message = f"Starting MCP servers: {', '.join(names)}"
+            message = terminal.line(f"Starting MCP servers: {', '.join(names)}")
             if not console.is_terminal:
                 console.print(message)
             with console.status(message):

@@ -74,7 +74,10 @@ class Summary:
         right = [call for call in self.calls if call.ok]
         cancelled = sum(call.status == "cancelled" for call in right)
         told = [f"{len(right) - cancelled} answered once", f"{cancelled} cancelled"]
-        if wrong := len(self.calls) - len(right):
+        left = sum(self.interrupted and not (call.ok or call.answers) for call in self.calls)
+        if left:
+            told.append(f"{left} unanswered")
+        if wrong := len(self.calls) - len(right) - left:
             told.append(f"{wrong} wrong")
         parts = [f"{len(self.calls)} calls: {', '.join(told)}"]
         if self.connections > 1:
@@ -103,11 +106,15 @@ class CallLog:
     def __init__(self) -> None:
         self.calls: dict[str, CallSummary] = {}
         self.connections = 0
+        self.refusal: str | None = None
+        """Why the last connection was refused, while there was none."""
 
     def note(self, happening: Happening) -> None:
         """Takes down a call, an answer, a cancellation or a connection."""
         if happening.kind in ("connection_opened", "connection_renewed"):
             self.connections = happening.data["connection"]
+        elif happening.kind == "connection_refused":
+            self.refusal = str(happening.data["reason"])
         elif happening.kind in ("called", "answered", "cancelled"):
             self._note_call(happening.kind, happening.data)
 
@@ -139,9 +146,13 @@ def of_session(log: CallLog, errors: Iterable[str], *, interrupted: bool) -> Sum
         interrupted: Whether the user has ended it.
     """
     calls = list(log.calls.values())
+    problems = [*_wrong(calls, interrupted=interrupted), *errors]
+    if not (log.connections or calls or interrupted or problems):
+        why = "" if log.refusal is None else f": {log.refusal}"
+        problems.append(f"there was no connection{why}")
     return Summary(
         calls=calls,
-        problems=[*_wrong(calls), *errors],
+        problems=problems,
         interrupted=interrupted,
         connections=log.connections,
     )
@@ -160,10 +171,14 @@ def of_simulation(
     """
     told = told_outcomes(simulator.texts_received)
     records = simulator.calls
-    calls = [_recorded(record, told, records) for record in records]
+    calls = [_timed(_recorded(record, told, records), log) for record in records]
     outcomes = _troubles(simulator.outcomes, interrupted=interrupted)
+    if outcomes and simulator.scenario.needs:
+        outcomes.insert(0, f"the scenario needs {simulator.scenario.needs}")
     violations = simulator.violations
-    problems = [*_wrong(calls), *map(str, violations), *outcomes, *errors]
+    wrong = _wrong(calls, interrupted=interrupted)
+    # What ended the scenario comes first; lost connections and missing answers follow from it.
+    problems = [*outcomes, *map(str, violations), *wrong, *([] if outcomes else errors)]
     if not simulator.outcomes and not interrupted and not problems:
         problems.append("the scenario was not played")
     return Summary(
@@ -204,6 +219,14 @@ def _recorded(
     )
 
 
+def _timed(call: CallSummary, log: CallLog) -> CallSummary:
+    """Give a call the time that was shown when it was answered."""
+    shown = log.calls.get(str(call.id))
+    if shown is None or shown.seconds is None or shown.status != call.status:
+        return call
+    return replace(call, seconds=shown.seconds)
+
+
 def _outlived(
     record: CallRecord, told: Sequence[ToldOutcome], records: Iterable[CallRecord]
 ) -> CallSummary:
@@ -233,11 +256,12 @@ def _repeats(later: CallRecord, record: CallRecord) -> bool:
     )
 
 
-def _wrong(calls: Iterable[CallSummary]) -> list[str]:
+def _wrong(calls: Iterable[CallSummary], *, interrupted: bool) -> list[str]:
+    """Name the calls not answered exactly once; an interruption may leave some unanswered."""
     return [
         f"{call.tool!r} (call {call.id!r}) was answered {_how_often(call)}"
         for call in calls
-        if not call.ok
+        if not call.ok and not (interrupted and not call.answers)
     ]
 
 

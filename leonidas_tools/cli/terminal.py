@@ -2,10 +2,16 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
+
+from leonidas_tools.visible import visible, visible_json
 
 LINE_WIDTH = 160
 """How long a line is where there is no terminal to tell."""
@@ -24,19 +30,78 @@ def messages() -> Console:
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else LINE_WIDTH
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
+    return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
+
+
+class _Console(Console):
+    """Write out control and format characters: texts of others are among what is shown.
+
+    What is printed is one line: a text of others cannot begin another one.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print each text on one line."""
+        super().print(*map(_on_one_line, objects), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render what is shown."""
+        if isinstance(renderable, str):
+            renderable = visible(renderable, keep="\n")
+        elif isinstance(renderable, Text):
+            shown = visible(renderable.plain, keep="\n")
+            if shown != renderable.plain:
+                renderable = Text(shown, style=renderable.style)
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(visible(segment.text, keep="\n"), segment.style)
+
+
+def _on_one_line(shown: Any) -> Any:
+    if isinstance(shown, str):
+        return visible(shown)
+    if isinstance(shown, Text) and "\n" in shown.plain:
+        lines = list(shown.split("\n"))
+        return Text("<U+000A>").join(lines)
+    return shown
+
+
+def line(text: str) -> Text:
+    """Return a text on one line, for what takes a string for markup."""
+    return Text(visible(text))
+
+
+def lines(text: str) -> Text:
+    """Return a text with its lines, for the cell of a table that is not its first."""
+    return Text(visible(text, keep="\n"))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Write a text on one line: to standard output, or to standard error."""
+    typer.echo(visible(text), err=err)
 
 
 def write_json(value: Any, *, indent: int | None = None) -> None:
-    """Writes a value to standard output, at once."""
+    """Write a value to standard output, at once; what a terminal does not show is escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible_json(text) + "\n")
     sys.stdout.flush()
 
 
+class _Table(Table):
+    """A table in which a text is one line of its cell."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row; only a `Text` may have several lines."""
+        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
+
+
 def table(console: Console, *columns: str, title: str | None = None) -> Table:
-    """A table; without lines where they would be noise in a file."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    """Return a table; without lines where they would be noise in a file."""
+    made = _Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     if not console.is_terminal:
         made.box = None
     for column in columns:

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.places import Config, default_config
+from leonidas_tools.cli.places import Config, default_config, lines_of
 from leonidas_tools.cli.typed_arguments import typed_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leonidas_tools import ToolResult
+    from leonidas_tools.effective import Effective
     from leonidas_tools.events import ToolEvent
+    from leonidas_tools.registry import AnyTool
+    from leonidas_tools.settings.models import ToolConfiguration
 
 Name = Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has them all.")]
 
@@ -43,7 +48,8 @@ def list_tools(
     rows = terminal.table(console, "tool", "category", "effect", "status", "description")
     for tool in tools:
         first = tool["description"].partition("\n")[0]
-        rows.add_row(tool["name"], tool["category"], tool["effect"], tool["status"], first)
+        effect = tool["effect"] if tool["effect_declared"] else f"{tool['effect']} (undeclared)"
+        rows.add_row(tool["name"], tool["category"], effect, tool["status"], first)
     console.print(rows)
 
 
@@ -52,7 +58,10 @@ def show(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show all that is known of a tool."""
+    """Show a tool as it is in effect: each value with its source.
+
+    A source is a default, the decorator, a line of the settings, or an annotation of an MCP server.
+    """
     from leonidas_tools.cli import terminal
 
     tool = asyncio.run(_one_described(config or default_config(), name))
@@ -62,12 +71,38 @@ def show(
     console = terminal.output()
     rows = terminal.table(console, "", "")
     rows.show_header = False
-    for key, value in tool.items():
-        if value in (None, [], {}):
-            continue
-        text = json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict) else value
-        rows.add_row(key, ", ".join(text) if isinstance(text, list) else str(text))
+    for key in ("name", "declared_name", "category", "description", "parameters"):
+        rows.add_row(key, terminal.lines(_text(tool[key])))
     console.print(rows)
+    rows = terminal.table(console, "in effect", "value", "source", "note")
+    for key, said in tool["effective"].items():
+        if key != "description":
+            rows.add_row(
+                key,
+                terminal.lines(_text(said["value"])),
+                terminal.lines(_source(said)),
+                terminal.lines(said.get("note", "")),
+            )
+    console.print(rows)
+
+
+def _text(value: Any) -> str:
+    if value in (None, [], {}):
+        return "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return (
+        json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict) else str(value)
+    )
+
+
+def _source(said: dict[str, Any]) -> str:
+    if "key" not in said:
+        return str(said["source"])
+    place = f"{said['file']}:{said['line']}" if "line" in said else "settings"
+    return f"{place} {said['key']}"
 
 
 def call(
@@ -104,15 +139,57 @@ async def _described(config: Path, category: str | None, query: str | None) -> l
         if category is not None:
             wanted = registry.by_category(category)
             chosen = [tool for tool in chosen if tool in wanted]
-        return [describe(registry, tool) for tool in chosen]
+        settings = tools.settings.current
+        return [
+            {**describe(registry, tool), **_effect(tool, settings.for_tool(tool.name, tool.origin))}
+            for tool in chosen
+        ]
+
+
+def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:
+    """What a call changes, and whether anybody has said so; the settings outweigh the tool."""
+    from leonidas_tools.overrides import effect_of
+
+    declared = settings.effect is not None or tool.declares_effect
+    return {"effect": effect_of(tool, settings).value, "effect_declared": declared}
 
 
 async def _one_described(config: Path, name: str) -> dict[str, Any]:
     from leonidas_tools.cli.starting import started
+    from leonidas_tools.effective import effective
     from leonidas_tools.exports import describe
 
     async with started(config, needed=name) as tools:
-        return describe(tools.registry, tools.registry[name])
+        tool = tools.registry[name]
+        values = effective(tool, tools.settings.current)
+        described = describe(tools.registry, tool)
+    lines = lines_of(config)
+    shown = {each.name: _located(each, config, lines) for each in values}
+    for key in described.keys() & _SETTING.keys():
+        described[key] = shown[_SETTING[key]]["value"] if _SETTING[key] in shown else None
+    return {**described, "effective": shown}
+
+
+def _located(value: "Effective", config: Path, lines: "Mapping[str, int]") -> dict[str, Any]:
+    """Return a value as JSON, with the line of the file that it comes from."""
+    said = value.to_json()
+    line = None if value.key is None else lines.get(value.key)
+    return said if line is None else {**said, "file": str(config), "line": line}
+
+
+_SETTING = {
+    **{
+        name: name
+        for name in (
+            "description", "priority", "effect", "status", "retry_attempts", "fallback_tools",
+            "tags", "behavior", "scheduling", "on_cancel", "filler", "repeat_after_resume",
+        )
+    },
+    "timeout_seconds": "timeout",
+    "deadline_seconds": "deadline",
+    "filler_after_seconds": "filler_after",
+}  # fmt: skip
+"""The setting that is in effect for each key of the description."""
 
 
 async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolResult":
@@ -127,6 +204,7 @@ async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolRe
 def _show_progress(event: "ToolEvent") -> None:
     from leonidas_tools.cli import terminal
     from leonidas_tools.cli.display import progress_text
+    from leonidas_tools.events import EventKind
 
-    if not event.ends_call and event.data:
+    if event.kind in (EventKind.PROGRESS, EventKind.RETRY, EventKind.FALLBACK, EventKind.UNDO):
         terminal.messages().print(f"{event.call.name}: {progress_text(event.shown())}")

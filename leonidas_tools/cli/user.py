@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.cli.voice.interface import Microphone
 
+_MOST_WAITING = 64
 _REALTIME = "realtime"
 _MIME_TYPE = f"audio/pcm;rate={MICROPHONE_HERTZ}"
 
@@ -45,7 +46,7 @@ async def together(
         sources: Where the parts come from; that they end means nothing.
         until: Ends it all when it returns.
     """
-    parts: asyncio.Queue[ProcessorPart | BaseException | None] = asyncio.Queue()
+    parts: asyncio.Queue[ProcessorPart | BaseException | None] = asyncio.Queue(_MOST_WAITING)
     tasks = [asyncio.create_task(_pump(source, parts)) for source in sources]
     tasks.append(asyncio.create_task(_end(until, parts)))
     try:
@@ -65,9 +66,9 @@ async def _pump(
 ) -> None:
     try:
         async for part in source:
-            parts.put_nowait(part)
+            await parts.put(part)
     except Exception as error:  # noqa: BLE001 - carried to whoever reads the parts
-        parts.put_nowait(error)
+        await parts.put(error)
 
 
 async def _end(
@@ -75,4 +76,4 @@ async def _end(
     parts: asyncio.Queue[ProcessorPart | BaseException | None],
 ) -> None:
     await until()
-    parts.put_nowait(None)
+    await parts.put(None)

@@ -57,7 +57,7 @@ async def with_simulator(
 
 
 def waits_for_text(scenario: Scenario) -> bool:
-    """Whether a scenario wants something typed."""
+    """Return whether a scenario waits for something typed."""
     return not {"text", "any"}.isdisjoint(_awaited(scenario))
 
 

@@ -19,9 +19,11 @@ class _OfTask(_OfCall):
 
 
 class ToolStart(_OfTask):
-    """A call has begun."""
+    """A call has begun; it says how long one attempt, and the whole call, may take."""
 
     event: Literal["tool_start"]
+    timeout_seconds: NotRequired[float]
+    deadline_seconds: NotRequired[float]
 
 
 class ToolProgress(_OfTask):
@@ -40,6 +42,14 @@ class ToolRetry(_OfTask):
     of: NotRequired[int]
     delay_seconds: float
     error: str
+    by: NotRequired[str]
+
+
+class ToolSkip(_OfTask):
+    """A person has decided to go on without a call that failed."""
+
+    event: Literal["tool_skip"]
+    by: str
 
 
 class ToolFallback(_OfTask):

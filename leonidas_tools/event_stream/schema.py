@@ -18,6 +18,7 @@ from leonidas_tools.event_stream.call_events import (
     ToolFallback,
     ToolProgress,
     ToolRetry,
+    ToolSkip,
     ToolStart,
     ToolUndo,
 )
@@ -119,6 +120,7 @@ Event: TypeAlias = (
     | ToolRetry
     | ToolFallback
     | ToolUndo
+    | ToolSkip
     | ToolBreaker
     | Iteration
     | TaskList

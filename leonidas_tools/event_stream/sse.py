@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from leonidas_tools.jsonable import utf8_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -25,4 +27,5 @@ def to_sse(event: Mapping[str, Any]) -> str:
         data: {"sequence":7,"event":"settings_changed"}
         <BLANKLINE>
     """
-    return f"id: {event['sequence']}\nevent: {event['event']}\ndata: {_JSON.encode(event)}\n\n"
+    data = utf8_text(_JSON.encode(event))
+    return f"id: {event['sequence']}\nevent: {event['event']}\ndata: {data}\n\n"

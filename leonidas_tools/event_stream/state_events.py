@@ -50,6 +50,8 @@ class Task(TypedDict):
     title: str
     status: Literal["pending", "in_progress", "completed", "failed"]
     calls: list[str]
+    tools: NotRequired[list[str]]
+    done: NotRequired[list[str]]
 
 
 class LiveSession(TypedDict):

@@ -82,7 +82,11 @@ class _Walk:
 
     def _fits(self, pointer: str, value: Any) -> bool:
         validator = self._is_valid.get(pointer)
-        return validator is not None and validator.is_valid(value)
+        if validator is None:
+            return False
+        found = self._document.target(pointer)
+        self._steps += 1 if found is None else self._document.checks(found[1])
+        return self._steps <= MAX_STEPS and validator.is_valid(value)
 
     def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:
         """The value as one of several schemas wants it: if possible, as it is."""

@@ -14,8 +14,14 @@ from leonidas_tools.errors import SchemaError
 MAX_ARGUMENT_DEPTH: Final = 100
 MAX_SCHEMA_DEPTH: Final = 200
 MAX_SCHEMA_PARTS: Final = 200_000
-MAX_EXPANSION: Final = 20_000
+MAX_EXPANSION: Final = 4_000
+MAX_PLAIN_PARTS: Final = 100
 
+_BRANCHES: Final = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "contains"}
+)
+_PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
+"""A pattern that takes more steps counts as one that does not match."""
 _GOES_DEEP: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "uniqueItems"})
 
 
@@ -39,16 +45,20 @@ class Document:
         self.has_defaults = False
         self.is_recursive = bool(documents)
         """Whether checking may go down as deep as the arguments do."""
-        refers = False
+        branches = False
+        count = 0
         for part in self._parts():
-            refers = refers or "$ref" in part
+            count += 1
+            branches = branches or not _BRANCHES.isdisjoint(part)
             self.is_recursive = self.is_recursive or _goes_deep(part)
             self.has_defaults = self.has_defaults or "default" in part
             kind = part.get("type")
             if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
                 self.has_integers = True
-        if refers:
-            self._refuse_explosion()
+        self.may_be_costly = branches and (self.is_recursive or count > MAX_PLAIN_PARTS)
+        """Whether checking may take far more steps than arguments have values."""
+        self._known_checks: dict[int, int] = {}
+        self._refuse_explosion()
 
     def _parts(self) -> Iterator[dict[str, Any]]:
         """Every object in the schema, level by level."""
@@ -69,14 +79,17 @@ class Document:
         raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
 
     def _refuse_explosion(self) -> None:
-        """Refuses references that multiply: a few lines can ask for more checks than ever end."""
-        known: dict[int, int] = {}
+        """Refuses branches and references that multiply: checking one value might never end."""
         for part in self._parts():
-            if self._checks(part, known) > MAX_EXPANSION:
+            if self.checks(part) > MAX_EXPANSION:
                 raise SchemaError(
-                    f"The schema's references stand for more than {MAX_EXPANSION} schemas in one "
-                    f"place; let it refer to each schema once"
+                    f"The schema checks one value against more than {MAX_EXPANSION} schemas, its "
+                    f"references followed; use fewer branches, and refer to each schema once"
                 )
+
+    def checks(self, schema: Any) -> int:
+        """Return how many schemas are checked against one value where this one is."""
+        return self._checks(schema, self._known_checks)
 
     def _checks(self, schema: Any, known: dict[int, int]) -> int:
         """How many schemas are checked against one value, a schema's own references followed."""
@@ -94,7 +107,8 @@ class Document:
             if isinstance(schema.get(keyword), list):
                 yield from schema[keyword]
         for keyword in ("not", "if", "then", "else"):
-            yield schema.get(keyword)
+            if keyword in schema:
+                yield schema[keyword]
         for keyword in ("dependentSchemas", "dependencies"):
             if isinstance(schema.get(keyword), dict):
                 yield from schema[keyword].values()
@@ -149,6 +163,7 @@ class Document:
                 registry=self._meta_schemas,
                 retriever=self._retrieve,
                 validate_formats=False,
+                pattern_options=_PATTERNS,
             )
         except jsonschema_rs.ValidationError as error:
             raise SchemaError(f"The schema is not a JSON Schema: {error.message}") from error
@@ -163,6 +178,7 @@ class Document:
             registry=self._meta_schemas,
             retriever=self._retrieve,
             validate_formats=False,
+            pattern_options=_PATTERNS,
         )
 
     @cached_property

@@ -7,6 +7,7 @@ it is narrowed down first.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from leonidas_tools.json_schema.report import PathKeys
 
 MAX_CHECKS: Final = 1_000
+MAX_WORK: Final = 200_000
+"""How many checks arguments may take, where they may take many."""
+MAX_PAIRS: Final = 10_000
+"""How many schemas and values are looked at to find that out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +55,7 @@ def errors_in(
         told is the path.
     """
     check = Check(pointer="#", schema=document.schema, value=value)
-    while _cost(document, check, {}) > MAX_CHECKS:
+    while _cost(document, check, {}, MAX_CHECKS, MAX_CHECKS) > MAX_CHECKS:
         wrong = next((c for c in _parts(document, check) if not _fits(document, c)), None)
         if wrong is None:
             return check.path, []
@@ -64,17 +69,29 @@ def _fits(document: Document, check: Check) -> bool:
     return validator is None or validator.is_valid(check.value)
 
 
-def _cost(document: Document, check: Check, known: dict[tuple[int, int], int]) -> int:
+def is_too_costly(document: Document, value: Any) -> bool:
+    """Return whether a value takes more checks than are made of arguments."""
+    check = Check(pointer="#", schema=document.schema, value=value)
+    return _cost(document, check, {}, MAX_WORK, MAX_PAIRS) > MAX_WORK
+
+
+def _cost(
+    document: Document,
+    check: Check,
+    known: dict[tuple[int, int], int],
+    most: int,
+    most_pairs: int,
+) -> int:
     """How many checks a schema makes of a value at most; more than are sensible, roughly."""
     key = (id(check.schema), id(check.value))
     if key in known:
         return known[key]
-    if len(known) > MAX_CHECKS:
-        return MAX_CHECKS + 1
+    if len(known) > most_pairs:
+        return most + 1
     known[key] = total = 1
-    for part in (*_parts(document, check), *_branches(check)):
-        total += _cost(document, part, known)
-        if total > MAX_CHECKS:
+    for part in itertools.chain(_parts(document, check), _branches(document, check)):
+        total += _cost(document, part, known, most, most_pairs)
+        if total > most:
             break
     known[key] = total
     return total
@@ -95,10 +112,17 @@ def _parts(document: Document, check: Check) -> Iterator[Check]:
         yield from _items(check)
 
 
-def _branches(check: Check) -> Iterator[Check]:
-    """What may hold for the same value."""
+def _branches(document: Document, check: Check) -> Iterator[Check]:
+    """What may hold for the same value or for its parts."""
     if not isinstance(check.schema, dict):
         return
+    targets = (document.target(check.schema.get(each)) for each in ("$dynamicRef", "$recursiveRef"))
+    for found in filter(None, targets):
+        yield Check(pointer=found[0], schema=found[1], value=check.value, path=check.path)
+    for keyword in ("dependentSchemas", "dependencies"):
+        for name, schema in dict(check.schema.get(keyword, {})).items():
+            yield _under(check, schema, keyword, name)
+    yield from _branches_of_parts(check)
     for keyword in ("anyOf", "oneOf"):
         yield from _listed(check, keyword)
     for keyword in ("not", "if", "then", "else"):
@@ -106,14 +130,29 @@ def _branches(check: Check) -> Iterator[Check]:
             yield _under(check, check.schema[keyword], keyword)
 
 
+def _branches_of_parts(check: Check) -> Iterator[Check]:
+    if isinstance(check.value, list):
+        for keyword in ("contains", "unevaluatedItems"):
+            for index, value in enumerate(check.value if keyword in check.schema else ()):
+                yield _under(check, check.schema[keyword], keyword, of=value, at=index)
+    elif isinstance(check.value, dict) and "unevaluatedProperties" in check.schema:
+        inner = check.schema["unevaluatedProperties"]
+        for name, value in check.value.items():
+            yield _under(check, inner, "unevaluatedProperties", of=value, at=name)
+
+
 def _listed(check: Check, keyword: str) -> Iterator[Check]:
     for index, schema in enumerate(check.schema.get(keyword, ())):
         yield _under(check, schema, keyword, index)
 
 
-def _under(check: Check, schema: Any, *keys: str | int) -> Check:
+def _under(
+    check: Check, schema: Any, *keys: str | int, of: Any = None, at: str | int | None = None
+) -> Check:
     pointer = child(check.pointer, *keys)
-    return Check(pointer=pointer, schema=schema, value=check.value, path=check.path)
+    if at is None:
+        return Check(pointer=pointer, schema=schema, value=check.value, path=check.path)
+    return Check(pointer=pointer, schema=schema, value=of, path=(*check.path, at))
 
 
 def _properties(check: Check) -> Iterator[Check]:

@@ -158,6 +158,8 @@ def _narrowed(kind: str, details: Mapping[str, Any]) -> _Reading:
     """The code and the reason of a keyword that narrows a value."""
     write: Callable[[Mapping[str, Any]], str] | None
     code, write = _NARROWING.get(kind, ("invalid_argument", None))
+    if "error" in details:  # what the engine of patterns says when it gives up
+        return code, "takes too many steps to match its pattern"
     return code, write(details) if write else f"breaks the rule {kind!r} of the schema"
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MAX_PROBLEMS: Final = 5
 MAX_OPTIONS: Final = 50
 MAX_VALUE_LENGTH: Final = 60
+MAX_KEY_LENGTH: Final = 100
 
 PathKeys = tuple[str | int, ...]
 
@@ -44,7 +45,7 @@ class Problem:
 
 
 def path_text(path: Iterable[str | int]) -> str:
-    """A path as it would be written in code.
+    """Return a path as it would be written in code, with long keys cut.
 
     Example:
         >>> path_text(("passengers", 0, "age"))
@@ -54,7 +55,10 @@ def path_text(path: Iterable[str | int]) -> str:
     for key in path:
         if isinstance(key, int):
             text += f"[{key}]"
-        elif key.isidentifier():
+            continue
+        if len(key) > MAX_KEY_LENGTH:
+            key = f"{key[:MAX_KEY_LENGTH]}…"  # noqa: PLW2901 - a model may write keys without end
+        if key.isidentifier():
             text += f".{key}" if text else key
         elif text:
             text += f"[{key!r}]"

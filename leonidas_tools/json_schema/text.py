@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 from leonidas_tools.errors import ToolValidationError
 
+_LONGEST_KEY = 100
+
 
 class NotJsonError(ValueError):
     """Raised for a text that is not JSON; the message says where."""
@@ -18,7 +20,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add returns None
-        raise NotJsonError(f"the key {twice!r} stands there twice")
+        raise NotJsonError(f"the key {twice[:_LONGEST_KEY]!r} stands there twice")
     return made
 
 

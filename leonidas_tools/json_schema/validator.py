@@ -70,6 +70,8 @@ class ArgumentValidator:
             arguments = dict(arguments)
         try:
             if self._is_bounded or not is_too_deep(arguments):
+                if self._document.may_be_costly:
+                    self._refuse_cost(arguments)
                 valid = self.is_valid(arguments)
                 if valid and self._is_plain:
                     return arguments
@@ -79,6 +81,14 @@ class ArgumentValidator:
         except ValueError as error:  # what jsonschema-rs says to keys that are not strings
             raise _refusal("must have strings as keys") from error
         raise _refusal("are nested too deeply")
+
+    def _refuse_cost(self, arguments: dict[str, Any]) -> None:
+        from leonidas_tools.json_schema.errors import is_too_costly
+
+        if is_too_costly(self._document, arguments):
+            raise _refusal(
+                "take too many checks by the tool's schema: give fewer or simpler values"
+            )
 
     def _completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments that are valid, with whole floats as integers and defaults filled in."""

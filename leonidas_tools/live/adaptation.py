@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
 from leonidas_tools.metadata import ToolBehavior
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leonidas_tools.live.profiles import ModelProfile
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _NAMELESS = "unknown"
 

@@ -8,7 +8,6 @@ told as conversation, or answers the same call when the model makes it again.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
@@ -16,12 +15,14 @@ from typing import TYPE_CHECKING
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
+from leonidas_tools.calls import same_arguments
 from leonidas_tools.live.live_call import LiveCall
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _REMEMBERED = 4096
 _KEPT_ANSWERS = 64
@@ -49,6 +50,14 @@ class CallBook:
         self._remembered: deque[LiveCall] = deque()
         self.connection = 0
         """The connection that is open, or was last."""
+        self.user_spoke = False
+        """Whether the user has said something new on this connection."""
+        self._heard = 0
+
+    def hear_user(self) -> None:
+        """Note that the user says something new."""
+        self.user_spoke = True
+        self._heard += 1
 
     # What the server says.
 
@@ -62,14 +71,15 @@ class CallBook:
             blocking: Whether the model waits for the answer.
             turn: The user's turn in which it is made.
             resumed: Whether this connection goes on with the session of an earlier one.
-            repeats: Whether the reconnect is so recent that the model may make calls again.
+            repeats: Whether the model may make calls of earlier connections again, since the user
+                has said nothing on this one.
         """
         wire_id = call.id or None
         if wire_id in self._wired:
             return None
         before = self._same_id(call) if resumed else None
-        if before is None and repeats:
-            before = self._before(call)
+        if before is None and resumed:
+            before = self._before(call, repeats=repeats)
         if before is not None:
             logger.info("The call of %r is made again after a reconnect: it runs once", call.name)
             before.connection, before.wire_id, before.blocking = self.connection, wire_id, blocking
@@ -171,7 +181,7 @@ class CallBook:
     def sent(self, calls: list[LiveCall], message: int) -> None:
         """Notes which message carries the answers of these calls."""
         for call in calls:
-            call.delivered = message
+            call.delivered, call.heard_before = message, self._heard
             self._ready.pop(call.id, None)
             call.deliveries += 1
 
@@ -198,6 +208,7 @@ class CallBook:
     def opened(self, *, number: int) -> None:
         """A new connection is open: ids of earlier ones mean nothing on it."""
         self.connection = number
+        self.user_spoke = False
         self._wired.clear()
         self._interim.clear()
 
@@ -232,20 +243,31 @@ class CallBook:
             for call in self._unsettled.values()
         )
 
-    def _before(self, call: types.FunctionCall) -> LiveCall | None:
-        """The call of an earlier connection that this one repeats, under another id."""
+    def _before(self, call: types.FunctionCall, *, repeats: bool) -> LiveCall | None:
+        """Return the call of an earlier connection that this one repeats, under another id.
+
+        A call whose outcome the model does not have is always repeated. One whose outcome it has
+        may be a new request once the user has spoken after the outcome was sent, and it is known
+        to have arrived.
+        """
         args = call.args or {}
-        return next(
-            (
-                known
-                for known in self._unsettled.values()
-                if known.connection != self.connection
+        settled = (known for known in self._remembered if known.answer is not None)
+        for known in (*self._unsettled.values(), *settled):
+            is_same = (
+                known.connection not in (self.connection, _NO_CONNECTION)
                 and known.name == call.name
-                and known.args == args
-                and not self._may_repeat(known.name, known.delivered is not None)
-            ),
-            None,
-        )
+                and same_arguments(known.args, args)
+            )
+            if not is_same:
+                continue
+            given = known.settled or known.delivered is not None
+            is_unheard = self._heard > 0 and self._heard == known.heard_before
+            has_arrived = known.settled or known.confirmed
+            if (repeats or is_unheard or not has_arrived) and not self._may_repeat(
+                known.name, given
+            ):
+                return known
+        return None
 
     def _same_id(self, call: types.FunctionCall) -> LiveCall | None:
         """The call of an earlier connection that has this id: a repeated id never runs again."""
@@ -253,7 +275,7 @@ class CallBook:
         if known is None or known.connection == self.connection or known.name != call.name:
             return None
         remembered = known.open or known.answer is not None
-        return known if remembered and known.args == (call.args or {}) else None
+        return known if remembered and same_arguments(known.args, call.args or {}) else None
 
     def _hold(self, call: LiveCall) -> None:
         """Has the answer of a call wait to be sent, or to be sent again."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from google.genai import errors
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from leonidas_tools.redaction import described, redact_text
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from google.genai import Client, types
     from google.genai.live import AsyncSession
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 LOST = (
     errors.APIError,
@@ -87,22 +87,37 @@ class Connection:
                 # A message of a kind that the client does not know, or no JSON: it is used up.
                 logger.warning("A message of the server is passed over: %s", described(error))
 
-    async def arrived(self) -> None:
-        """Waits until all that was sent has arrived: the pong comes after it.
+    async def arrived(self, confirm: Callable[[float], object]) -> None:
+        """Wait until all that was sent has arrived: the pong comes after it.
+
+        Args:
+            confirm: Called with the round-trip time in seconds as soon as the pong is here, also
+                where the connection is lost in the same moment and the waiting task is cancelled.
 
         Raises:
             websockets.exceptions.ConnectionClosed: The connection is gone.
         """
-        await (await self._socket.ping())
+        now = asyncio.get_running_loop().time
+        began = now()
+        pong: asyncio.Future[float] = await self._socket.ping()
+
+        def answered(done: asyncio.Future[float]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                confirm(now() - began)
+
+        pong.add_done_callback(answered)
+        await asyncio.shield(pong)
 
     async def close(self) -> bool:
         """Ends the connection; `messages` ends with it.
 
         Returns:
-            Whether the server has said good-bye, which it does after it has read all else.
+            Whether the server has said good-bye to ours, which it does after it has read all else;
+            a server that closes by itself may have read nothing.
         """
         await self._session.close()
-        return bool(self._socket.close_code != _ABNORMAL)
+        protocol = self._socket.protocol
+        return protocol.close_rcvd is not None and not protocol.close_rcvd_then_sent
 
     @property
     def _socket(self) -> Any:

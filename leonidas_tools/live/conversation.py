@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from genai_processors.content_api import ProcessorPart
@@ -15,6 +14,7 @@ from leonidas_tools.live.sending import Sending
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.processors.parts import LATE_RESULT
 from leonidas_tools.redaction import described
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from google.genai import types
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leonidas_tools.live.messages import Message
     from leonidas_tools.live.state import LiveState
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _REFUSED_CONTENT = frozenset({1007, 1009})
 _REFUSED_TOOLS = frozenset({1007, 1008})
@@ -50,7 +50,7 @@ class Conversation:
         if response is not None:
             if part.tool_cancellation:
                 return
-            if part.metadata.get(LATE_RESULT):
+            if part.metadata.get(LATE_RESULT) is True:
                 state.book.tell(part)
             elif not state.book.knows(response.id):
                 # An answer to a call that did not come from here is the user's own business.
@@ -60,7 +60,7 @@ class Conversation:
         elif is_input(part):
             bounded = not state.connected or self._sending.is_gated()
             state.inputs.put(part, bounded=bounded)
-        else:
+        elif part.part.function_call is None:  # else a stage behind would take it for the model's
             state.out.put(part)
         state.changed.set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 from genai_processors import processor
@@ -12,14 +13,21 @@ from google.genai import Client, types
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.held_input import HeldInput
-from leonidas_tools.live.profiles import ModelProfile, named_profile, profile_for
+from leonidas_tools.live.profiles import (
+    UNKNOWN,
+    ModelProfile,
+    closest_profile,
+    named_profile,
+    profile_for,
+)
 from leonidas_tools.live.runner import ConversationRunner
-from leonidas_tools.live.session_setup import FixedTools
+from leonidas_tools.live.session_setup import DeclaresTools, FixedTools, declarer
 from leonidas_tools.live.state import LiveState
 from leonidas_tools.live.tool_wishes import follow_declarations
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.speech import SpeechState
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Sequence
@@ -28,7 +36,8 @@ if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
     from leonidas_tools.calls import ToolSession
-    from leonidas_tools.live.session_setup import DeclaresTools
+
+logger = visible_logger(__name__)
 
 API_VERSION = "v1beta"
 """Of the Developer API: the client's own default is not the one Google's Live pages name."""
@@ -57,7 +66,8 @@ class GeminiLiveProcessor(Stage):
         model: The name of a live model.
         config: What a connection is set up with; the tools in it are declared besides `tools`.
             Without `response_modalities` the model speaks.
-        tools: What declares tools, such as an `AdvancedToolProcessor`, or declarations.
+        tools: What declares tools, such as an `AdvancedToolProcessor`, or declarations; by default
+            the tools of the `LiveToolSession` that it is in, unless `config` declares functions.
         api_key: The key; by default from the environment, as Google's client reads it.
         vertexai: Whether to go to Vertex AI; by default as the environment says.
         project: The project on Vertex AI.
@@ -76,6 +86,7 @@ class GeminiLiveProcessor(Stage):
 
     Raises:
         ConfigurationError: There is no profile of that name.
+        TypeError: An argument is of a wrong type; the message says what to give.
         google.genai.errors.APIError: The server refuses the session, or it cannot be had any more;
             raised to whoever reads the stream.
 
@@ -95,7 +106,7 @@ class GeminiLiveProcessor(Stage):
         model: str,
         *,
         config: types.LiveConnectConfig | dict[str, Any] | None = None,
-        tools: DeclaresTools | Sequence[types.Tool] = (),
+        tools: DeclaresTools | Sequence[types.Tool] | None = None,
         api_key: str | None = None,
         vertexai: bool | None = None,
         project: str | None = None,
@@ -108,11 +119,13 @@ class GeminiLiveProcessor(Stage):
         gate_microphone_seconds: float | None = None,
         give_up_seconds: float = 120.0,
     ) -> None:
+        if not isinstance(model, str):
+            raise TypeError(
+                f"model takes the name of a model, such as 'gemini-3.8-live', not {model!r}"
+            )
         self.model = model
         self.config = _speaking(types.LiveConnectConfig.model_validate(config or {}))
-        self.tools: DeclaresTools = (
-            FixedTools(tools=tuple(tools)) if isinstance(tools, tuple | list) else tools  # type: ignore[assignment]  # a sequence of declarations is one of these two
-        )
+        self.tools = None if tools is None else declarer(tools)
         self.client = client or _client(
             http_options,
             api_key=api_key,
@@ -130,11 +143,12 @@ class GeminiLiveProcessor(Stage):
         """Parts in, parts out."""
         session = stream.session()
         speech = session.get(SpeechState)
-        talk = Conversation(self._state(session, speech.current.voice))
+        tools = self._declared_in(stream.tools())
+        talk = Conversation(self._state(session, tools, speech.current.voice))
         runner = ConversationRunner(self, talk)
         with contextlib.ExitStack() as stack:
-            stack.callback(speech.on_change(lambda settings: talk.note_voice(settings.voice)))
-            stack.callback(follow_declarations(self.tools, session, talk.note_tools))
+            stack.callback(speech.on_change(lambda s: talk.note_voice(s.voice), heard=["voice"]))
+            stack.callback(follow_declarations(tools, session, talk.note_tools))
             running = processor.create_task(runner.run(content))
             try:
                 async for part in talk.state.out.parts():
@@ -143,13 +157,21 @@ class GeminiLiveProcessor(Stage):
                 running.cancel()
                 await asyncio.wait([running])
 
-    def _state(self, session: ToolSession, voice: str | None) -> LiveState:
+    def _declared_in(self, tools: object | None) -> DeclaresTools:
+        """Return what declares the tools of a stream, whose session may have tools of its own."""
+        if self.tools is not None:
+            return self.tools
+        given = self.config.tools or ()
+        by_hand = any(getattr(tool, "function_declarations", None) for tool in given)
+        return tools if isinstance(tools, DeclaresTools) and not by_hand else FixedTools()
+
+    def _state(self, session: ToolSession, tools: DeclaresTools, voice: str | None) -> LiveState:
         resumption = self.config.session_resumption
         given = self.config.tools or ()
         return LiveState(
             profile=self.profile,
             adaptation=Adaptation(self.profile),
-            source=self.tools,
+            source=tools,
             session=session,
             inputs=HeldInput(self.held_audio_seconds),
             gate_seconds=self.gate_microphone_seconds,
@@ -169,10 +191,27 @@ def _speaking(config: types.LiveConnectConfig) -> types.LiveConnectConfig:
     return config.model_copy(update={"response_modalities": [types.Modality.AUDIO]})
 
 
+class _WireLogger(logging.Logger):
+    """Takes what the websocket library logs: at `DEBUG` that is the API key and every message."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{__name__}.wire", logging.WARNING)  # whatever the root logger is set to
+        self.parent = visible_logger(__name__)
+
+    def __deepcopy__(self, memo: object) -> _WireLogger:
+        return self
+
+
 def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: Any) -> Client:
     options = types.HttpOptions.model_validate(http_options or {}).model_copy()
     # Pongs of 8 to 30 s are reported, where the library waits 20 s, and messages of over 1 MiB.
-    defaults = {"ping_interval": 20, "ping_timeout": 60, "max_size": None, "close_timeout": 1}
+    defaults: dict[str, Any] = {
+        "ping_interval": 20,
+        "ping_timeout": 60,
+        "max_size": None,
+        "close_timeout": 1,
+    }
+    defaults["logger"] = _WireLogger()
     options.async_client_args = {**defaults, **(options.async_client_args or {})}
     client = Client(http_options=options, **options_of_client)
     if client.vertexai or options.api_version:
@@ -184,4 +223,14 @@ def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: A
 def _profile(profile: ModelProfile | str | None, model: str, *, vertex: bool) -> ModelProfile:
     if isinstance(profile, ModelProfile):
         return profile
-    return named_profile(profile) if profile else profile_for(model, vertex=vertex)
+    if profile:
+        return named_profile(profile)
+    found = profile_for(model, vertex=vertex)
+    if found.name == UNKNOWN:
+        logger.warning(
+            "The model %r is not known: only what works everywhere is sent to it. The closest "
+            "known profile is %r: give profile=%r if the model behaves like it",
+            model,
+            *[closest_profile(model, vertex=vertex)] * 2,
+        )
+    return found

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.live.incoming import IN_MODEL_TURN, parts_of
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.live.state import LiveState
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _REPEAT_SECONDS = 60.0
 _GO_AWAY_SECONDS = 5.0
@@ -38,6 +38,7 @@ class Hearing:
     def __init__(self, state: LiveState) -> None:
         self._state = state
         self._single: list[_Form] = []
+        self._hears_user = False
 
     def opened(self) -> None:
         """A connection is open: what was half said on another one is over."""
@@ -81,8 +82,11 @@ class Hearing:
         """Whose turn it is after this part."""
         turn, now = self._state.turn, self._state.now()
         if part.substream_name == "input_transcription" or _begins_to_speak(part):
+            self._hears_user = True
+            self._state.book.hear_user()
             turn.user_spoke(now)
         elif part.metadata.get("interrupted"):
+            self._state.book.hear_user()
             turn.over()
             turn.user_spoke(now)
         elif part.metadata.get("turn_complete"):
@@ -93,13 +97,16 @@ class Hearing:
 
     def _asked(self, asked: types.FunctionCall) -> ProcessorPart | None:
         state = self._state
-        since_opened = state.now() - state.opened_at
+        # A server that does not tell when the user speaks is believed for a while only.
+        silent = not state.book.user_spoke and (
+            self._hears_user or state.now() < state.opened_at + _REPEAT_SECONDS
+        )
         call = state.book.ask(
             asked,
             blocking=state.adaptation.is_blocking(asked.name or ""),
             turn=state.turn.number,
             resumed=state.setup.handle is not None,
-            repeats=state.setup.handle is not None and since_opened < _REPEAT_SECONDS,
+            repeats=silent,
         )
         if call is None:
             return None

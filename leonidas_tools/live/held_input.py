@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,13 +19,15 @@ _UNCONFIRMED_SECONDS = 3.0
 _SLOW_SECONDS = 1.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Sent:
-    """An input that may not have arrived."""
+@dataclass(kw_only=True, slots=True)
+class _Input:
+    """One input on its way: its place among all, and the message that carried it last."""
 
-    message: int
-    at: float
+    place: int
     part: ProcessorPart
+    message: int = 0
+    at: float = 0.0
+    is_repeated: bool = False
 
 
 class HeldInput:
@@ -44,9 +47,12 @@ class HeldInput:
         """How many pieces of sound and video were dropped so far."""
         self.ended = False
         self._held_seconds = held_seconds
-        self._waiting: deque[ProcessorPart] = deque()
+        self.is_repeated = False
+        """Whether the part taken last was sent on an earlier connection already."""
+        self._places = itertools.count()
+        self._waiting: deque[_Input] = deque()
         self._seconds = 0.0
-        self._sent: deque[_Sent] = deque()
+        self._sent: deque[_Input] = deque()
         self._kept_seconds = _UNCONFIRMED_SECONDS
 
     def __len__(self) -> int:
@@ -59,18 +65,19 @@ class HeldInput:
             part: What that is.
             bounded: Whether nobody takes it: then only so much may wait.
         """
-        self._waiting.append(part)
+        self._waiting.append(_Input(place=next(self._places), part=part))
         self._seconds += _seconds(part)
         while bounded and self._seconds > self._held_seconds:
             self._drop_oldest()
 
     def put_first(self, part: ProcessorPart) -> None:
         """Adds what is to be said before all that waits."""
-        self._waiting.appendleft(part)
+        place = self._waiting[0].place - 1 if self._waiting else next(self._places)
+        self._waiting.appendleft(_Input(place=place, part=part))
 
     def next_is(self, signal: str) -> bool:
         """Whether the next part is that signal."""
-        return bool(self._waiting) and bool(self._waiting[0].get_metadata(signal))
+        return bool(self._waiting) and bool(self._waiting[0].part.get_metadata(signal))
 
     def take(self, message: int, now: float) -> ProcessorPart:
         """The next part, to be sent with the message of that number."""
@@ -78,8 +85,8 @@ class HeldInput:
 
     def take_text(self, message: int, now: float) -> ProcessorPart | None:
         """The next part that is text, if there is one: it need not wait for the microphone."""
-        for index, part in enumerate(self._waiting):
-            if part.part.text:
+        for index, waiting in enumerate(self._waiting):
+            if waiting.part.part.text:
                 return self._taken(index, message, now)
         return None
 
@@ -96,29 +103,33 @@ class HeldInput:
             self._sent.popleft()
 
     def give_back(self, *, media_only: bool) -> None:
-        """The connection is gone: what may not have arrived waits again.
+        """The connection is gone: what may not have arrived waits again, each in its place.
 
         Args:
             media_only: Leave out all but sound and video, since it may be what was refused.
         """
-        for sent in reversed(self._sent):
+        for sent in self._sent:
             if _seconds(sent.part) or not media_only:
-                self._waiting.appendleft(sent.part)
+                sent.is_repeated = True
+                self._waiting.append(sent)
                 self._seconds += _seconds(sent.part)
+        self._waiting = deque(sorted(self._waiting, key=lambda each: each.place))
         self._sent.clear()
 
     def _taken(self, index: int, message: int, now: float) -> ProcessorPart:
-        part = self._waiting[index]
+        taken = self._waiting[index]
         del self._waiting[index]
-        self._seconds -= _seconds(part)
-        self._sent.append(_Sent(message=message, at=now, part=part))
+        self._seconds -= _seconds(taken.part)
+        self.is_repeated = taken.is_repeated
+        taken.message, taken.at = message, now
+        self._sent.append(taken)
         while self._sent[0].at < now - self._kept_seconds:
             self._sent.popleft()
-        return part
+        return taken.part
 
     def _drop_oldest(self) -> None:
-        for index, part in enumerate(self._waiting):
-            if seconds := _seconds(part):
+        for index, waiting in enumerate(self._waiting):
+            if seconds := _seconds(waiting.part):
                 del self._waiting[index]
                 self._seconds -= seconds
                 self.dropped += 1

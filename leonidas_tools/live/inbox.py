@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
+from leonidas_tools.mailbox import CoalescingQueue
+from leonidas_tools.processors.parts import with_dropped
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -31,7 +34,7 @@ class Inbox:
         self.pending: set[str] = set()
         """Ids of the calls that have no answer yet."""
         self._settled: OrderedDict[str, None] = OrderedDict()
-        self._answers: deque[ProcessorPart] = deque()
+        self._answers: CoalescingQueue[ProcessorPart] = CoalescingQueue(with_dropped)
         self._input: deque[ProcessorPart] = deque()
         self._changed = asyncio.Event()
         self._input_ended = False
@@ -49,9 +52,12 @@ class Inbox:
         if call_id in self._settled:
             return False
         response = part.function_response
-        if response is None or not response.will_continue:
+        if response is not None and response.will_continue:
+            dropped = (response.response or {}).get("dropped", 0)
+            self._answers.append_replaceable(part, call_id, dropped)
+        else:
             self._settle(call_id)
-        self._answers.append(part)
+            self._answers.append(part)
         self._changed.set()
         return True
 
@@ -68,7 +74,7 @@ class Inbox:
     def cancelled(self, call_id: str) -> None:
         """The model has taken a call back: an answer that waits or comes is not for it any more."""
         self._settle(call_id)
-        self._answers = deque(part for part in self._answers if _answers(part) != call_id)
+        self._answers.remove(lambda part: _answers(part) == call_id)
         self._changed.set()
 
     def turn_ended(self) -> None:

@@ -27,6 +27,7 @@ class LiveCall:
         answer: Its final answer, kept until the model surely has it.
         delivered: The number of the message that carried the answer.
         confirmed: Whether that message has surely arrived.
+        heard_before: How often the user had been heard when the answer was sent.
         settled: Whether there is nothing more to do about it.
         alone: Whether its answer is to go in a message of its own.
         deliveries: How often the answer was sent.
@@ -44,6 +45,7 @@ class LiveCall:
     answer: ProcessorPart | None = None
     delivered: int | None = None
     confirmed: bool = False
+    heard_before: int = -1
     settled: bool = False
     alone: bool = False
     deliveries: int = 0

@@ -6,29 +6,30 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from genai_processors import context as context_lib
-from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
+from leonidas_tools.processors.parts import StatusPart
 from leonidas_tools.redaction import redact
 
 if TYPE_CHECKING:
     from genai_processors import processor
+    from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.calls import ToolSession
 
 LIVE_EVENT = "live_event"
-"""Metadata key of what happened to the connection, in a status part that tells of it."""
+"""Metadata key of what happened to the connection; only a `StatusPart` tells of it."""
 
 
-def live_event(event: str, **data: Any) -> ProcessorPart:
-    """A status part: JSON text of what happened.
+def live_event(event: str, **data: Any) -> StatusPart:
+    """Return a status part: JSON text of what happened.
 
     Example:
         >>> live_event("connection_lost", code=1006).text
         '{"event": "connection_lost", "code": 1006}'
     """
     body = {"event": event, **redact(data)}
-    return ProcessorPart(
+    return StatusPart(
         json.dumps(body, ensure_ascii=False),
         mimetype="application/json",
         role="user",
@@ -51,8 +52,7 @@ class LiveEvents:
 
     def heard(self, part: ProcessorPart) -> None:
         """The model says something, or its connection does."""
-        happened = part.metadata.get(LIVE_EVENT)
-        if happened:
+        if isinstance(part, StatusPart) and (happened := part.metadata.get(LIVE_EVENT)):
             self.tell(**happened)
 
     def tell(self, event: str, **data: Any) -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING
+
+from leonidas_tools.processors.stage import parts_queue, progress_source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from genai_processors.content_api import ProcessorPart
 
+    from leonidas_tools.mailbox import CoalescingQueue
+
 
 class Outbox:
-    """An unbounded queue with one reader, so that a slow player holds back nothing but itself."""
+    """A queue with one reader, so that a slow player holds back nothing but itself.
+
+    It is bounded only for the progress of calls.
+    """
 
     def __init__(self) -> None:
-        self._parts: deque[ProcessorPart] = deque()
+        self._parts: CoalescingQueue[ProcessorPart] = parts_queue()
         self._changed = asyncio.Event()
         self._closed = False
         self._failure: BaseException | None = None
@@ -24,8 +30,12 @@ class Outbox:
     def put(self, part: ProcessorPart) -> None:
         """Adds a part; one that tells of an interruption drops the speech before it."""
         if self._parts and part.metadata.get("interrupted"):
-            self._parts = deque(each for each in self._parts if not is_speech(each))
-        self._parts.append(part)
+            self._parts.remove(is_speech)
+        source = progress_source(part)
+        if source is None:
+            self._parts.append(part)
+        else:
+            self._parts.append_replaceable(part, *source)
         self._changed.set()
 
     def close(self, failure: BaseException | None = None) -> None:

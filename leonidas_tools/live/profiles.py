@@ -25,7 +25,8 @@ Behavior = Annotated[
     ToolBehavior, BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
 ]
 _LIKE = "like"
-_UNKNOWN = "unknown"
+UNKNOWN = "unknown"
+"""The profile of a model that no other profile fits."""
 
 
 class ModelProfile(BaseModel):
@@ -120,7 +121,29 @@ def profile_for(
     for profile in _built_in() if profiles is None else profiles:
         if profile.fits(model, vertex=vertex):
             return profile
-    return named_profile(_UNKNOWN)
+    return named_profile(UNKNOWN)
+
+
+def closest_profile(model: str, *, vertex: bool = False) -> str:
+    """Return the name of the profile whose models have the names most like this one.
+
+    Args:
+        model: The model's name.
+        vertex: Whether it is reached through Vertex AI.
+
+    Example:
+        >>> closest_profile("gemini-3.9-live")
+        '3.8-live'
+    """
+    from rapidfuzz import process
+
+    names = {
+        pattern.replace("*", ""): profile.name
+        for profile in reversed(_built_in())  # of two that are alike, the first
+        if profile.name != UNKNOWN and profile.vertex in (None, vertex)
+        for pattern in profile.models
+    }
+    return names[process.extractOne(model.rpartition("/")[2].lower(), list(names))[0]]
 
 
 def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import functools
 import random
 from typing import TYPE_CHECKING, Protocol
 
 from genai_processors import processor
 
 from leonidas_tools.live import connection
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from leonidas_tools.live.conversation import Conversation
     from leonidas_tools.live.session_setup import Setup
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _FIRST_DELAY_SECONDS = 0.1
 _LONGEST_DELAY_SECONDS = 0.8
@@ -62,6 +63,7 @@ class ConversationRunner:
         self._failures = 0
         self._sound_at = self._state.now()
         self._sent = asyncio.Event()
+        self._written = 0
         self._ended = self._is_last = False
 
     async def run(self, content: AsyncIterable[ProcessorPart]) -> None:
@@ -178,11 +180,10 @@ class ConversationRunner:
 
     async def _leave(self, link: connection.Connection, receiving: asyncio.Task[None]) -> None:
         """Ends the connection once all has arrived; what the server still says is heard."""
-        sent = self._talk.sent
+        sent = self._written
         with contextlib.suppress(*connection.LOST):
             async with asyncio.timeout(_ARRIVAL_SECONDS):
-                await link.arrived()
-                self._talk.confirm(sent)
+                await link.arrived(functools.partial(self._talk.confirm, sent))
         with contextlib.suppress(*connection.LOST):
             if await link.close():
                 self._talk.confirm(sent)
@@ -203,6 +204,7 @@ class ConversationRunner:
                     await link.send(message)
                 except (TypeError, ValueError) as error:  # Google's client refuses it
                     self._talk.unsendable(error)
+                self._written = self._talk.sent  # only now: a ping may overtake one that waits
                 self._sent.set()
                 if self._talk.sent % _BURST == 0:
                     await asyncio.sleep(0)  # a send alone does not let others have their turn
@@ -219,8 +221,6 @@ class ConversationRunner:
         while True:
             await self._sent.wait()
             self._sent.clear()
-            sent, began = self._talk.sent, self._state.now()
             with contextlib.suppress(*connection.LOST):
-                await link.arrived()
-                self._talk.confirm(sent, self._state.now() - began)
+                await link.arrived(functools.partial(self._talk.confirm, self._written))
             await asyncio.sleep(_CONFIRM_SECONDS)

@@ -16,7 +16,8 @@ from leonidas_tools.live.messages import (
     outcomes_message,
     tools_message,
 )
-from leonidas_tools.metadata import ToolScheduling
+from leonidas_tools.metadata import Scheduling, ToolScheduling
+from leonidas_tools.processors.parts import SCHEDULING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,6 +190,8 @@ class Sending:
             self.speaking = bool(part.get_metadata("activity_start"))
         if expects_reply(part):
             state.turn.user_spoke(now)
+            if not state.inputs.is_repeated:
+                state.book.hear_user()
         # Models that take no content while they talk take it as the history before that.
         self._seeding = self._seeding and part.get_metadata("turn_complete") is False
         return input_message(part, takes_content=state.profile.client_content or self._seeding)
@@ -205,9 +208,8 @@ class Sending:
 
 def _late(part: ProcessorPart) -> ToolScheduling | None:
     """When the model is to speak of an answer that comes after the user has said something else."""
-    plan = part.metadata.get("scheduling")
-    late: ToolScheduling | None = None if plan is None else plan.late
-    return late
+    plan = part.metadata.get(SCHEDULING)
+    return plan.late if isinstance(plan, Scheduling) else None
 
 
 def _names(tools: list[types.Tool]) -> list[str]:

@@ -12,26 +12,34 @@ from google.genai import errors
 
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
+from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.inbox import Inbox
 from leonidas_tools.live.live_events import LiveEvents
+from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.outbox import Outbox
 from leonidas_tools.live.silence import SilenceFiller
 from leonidas_tools.live.words import Words
 from leonidas_tools.processors import stream
+from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.parts import (
     EventPart,
     call_id,
+    cancelled_id,
     late_result_part,
     late_result_text,
+    metadata_of,
     progress_part,
 )
-from leonidas_tools.processors.requests import is_request
+from leonidas_tools.processors.requests import TOOL_REQUEST, is_request, read_only
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.state import AgentState, StateChange
 from leonidas_tools.turns import Turns
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator
+
+logger = visible_logger(__name__)
 
 CALLS_SUBSTREAM = "function_call"
 """Where the listener finds calls, answers and cancellations; upstream uses the same name."""
@@ -46,33 +54,44 @@ class LiveToolSession(Stage):
     The model reads the input merged with the answers; its output passes through the tools. Calls,
     answers and cancellations are handed on to the listener in the substream `function_call`.
 
+    Only the model calls tools, and only the tools answer: a function call, a function response or a
+    cancellation in the input is dropped. The model gets the input of the default substream and of
+    `realtime`; parts of other substreams go to the listener.
+
     Args:
         model: A bidirectional processor, such as genai-processors' `LiveProcessor`.
-        tools: What answers function calls, such as an `AdvancedToolProcessor`.
+        tools: What answers function calls, such as an `AdvancedToolProcessor`. A
+            `GeminiLiveProcessor` that was given no tools declares these.
         session: What the calls of this conversation share; the audio side reads it too.
         settle_seconds: How long to wait, once the input has ended, for the model to speak of the
             last answer.
+        allow_requests: Whether requests in the input (`tool_request`) may change tools, settings
+            and what is cached. Else they may only read. What comes from JSON is never a request.
 
     Raises:
+        TypeError: An argument is of a wrong type; the message says what to give.
         google.genai.errors.APIError: The connection was lost; raised to whoever reads the stream.
     """
 
     def __init__(
         self,
         model: processor.Processor,
-        tools: processor.Processor,
+        tools: processor.Processor | processor.PartProcessor,
         *,
         session: ToolSession | None = None,
         settle_seconds: float = 10.0,
+        allow_requests: bool = False,
     ) -> None:
+        _check_arguments(model, tools)
+        self.allow_requests = allow_requests
         self.model = model
-        self.tools = tools
+        self.tools = tools.to_processor()
         self.session = session or ToolSession()
         self.settle_seconds = settle_seconds
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
-        loop = _Loop(self.model, self.tools, self.session, self.settle_seconds)
+        loop = _Loop(self)
         driving = processor.create_task(loop.drive(content))
         try:
             with stream.shared(session=self.session):  # a stage behind this one is in it, too
@@ -83,20 +102,30 @@ class LiveToolSession(Stage):
             await asyncio.wait([driving])
 
 
+def _check_arguments(model: object, tools: object) -> None:
+    """Refuse what could only fail later, in the middle of a conversation."""
+    example = "LiveToolSession(GeminiLiveProcessor(...), AdvancedToolProcessor(tools=[...]))"
+    for name, given in (("model", model), ("tools", tools)):
+        if isinstance(given, type):
+            raise TypeError(f"{name} is the class {given.__name__}: give an instance, as {example}")
+    if isinstance(model, AdvancedToolProcessor) or isinstance(tools, GeminiLiveProcessor):
+        raise TypeError(f"The model comes first and the tools second, as {example}")
+    if not isinstance(model, processor.Processor):
+        raise TypeError(f"model takes a live model, not {model!r}; such as {example}")
+    if not isinstance(tools, processor.Processor | processor.PartProcessor):
+        raise TypeError(f"tools takes a processor, not {tools!r}; such as {example}")
+
+
 class _Loop:
     """One run of a session."""
 
-    def __init__(
-        self,
-        model: processor.Processor,
-        tools: processor.Processor,
-        session: ToolSession,
-        settle_seconds: float,
-    ) -> None:
-        self._model = model
+    def __init__(self, live: LiveToolSession) -> None:
+        tools, session = live.tools, live.session
+        self._model = live.model
         self._tools = tools
         self._session = session
-        self._inbox = Inbox(settle_seconds)
+        self._allow_requests = live.allow_requests
+        self._inbox = Inbox(live.settle_seconds)
         # The yielding generator must not be where answers are routed: a slow player would hold
         # them back. So everything ready to be heard waits in a queue of its own.
         self.out = Outbox()
@@ -132,8 +161,14 @@ class _Loop:
     async def _read(self, content: AsyncIterable[ProcessorPart]) -> None:
         """Takes in the user's side; a request to the tools does not go to the model."""
         async for part in content:
+            if not isinstance(part.metadata, dict):
+                continue  # no processor can read it
             if is_request(part):
                 await self._answer_request(part)
+            elif part.part.function_call is not None or part.part.function_response is not None:
+                logger.warning("A call, an answer or a cancellation in the input is dropped")
+            elif not is_input(part):
+                self.out.put(part)
             else:
                 if part.part.text:
                     self._session.get(Turns).next()
@@ -142,17 +177,18 @@ class _Loop:
         self._inbox.end_input()
 
     async def _answer_request(self, part: ProcessorPart) -> None:
+        asked = part if self._allow_requests else read_only(part)
         with stream.shared(session=self._session):
-            async for answer in self._tools([part]):
+            async for answer in self._tools([asked]):
                 self.out.put(answer)
 
     async def _converse(self) -> None:
-        with stream.shared(session=self._session):
+        with stream.shared(session=self._session, tools=self._tools):
             async for part in self._tools(self._heard()):
                 response = part.function_response
                 if response is None:
                     self._hand_on(part)
-                elif part.tool_cancellation:
+                elif cancelled_id(part) is not None:
                     self.out.put(_listed(part))
                 else:
                     self._silence.answered(response.id or "")
@@ -161,7 +197,8 @@ class _Loop:
 
     def _hand_on(self, part: ProcessorPart) -> None:
         """Gives the listener what is for him; the progress of a tool is for the model as well."""
-        self.out.put(part.metadata.get(_HANDED_ON, part))
+        handed_on = metadata_of(part).get(_HANDED_ON)
+        self.out.put(handed_on if isinstance(handed_on, ProcessorPart) else part)
         progress = progress_part(part.event) if isinstance(part, EventPart) else None
         if progress is not None:
             self._interim(progress)
@@ -183,6 +220,8 @@ class _Loop:
     async def _heard(self) -> AsyncIterator[ProcessorPart]:
         """What the model says; its calls are noted on the way to the tools."""
         async for part in self._model(self._inbox.parts()):
+            if not isinstance(part.metadata, dict):
+                continue  # no processor can read it
             inner = part.part
             if inner.function_call is not None:
                 # The client takes no answer without an id, so a call without one is given one.
@@ -191,11 +230,11 @@ class _Loop:
                 self._silence.called(identifier, inner.function_call.name or "")
                 part = _with_id(part, identifier)  # noqa: PLW2901 - the same call
                 # Through the tools as well, so that the listener hears of it in its turn.
-                yield ProcessorPart("", metadata={_HANDED_ON: _listed(part)})
-            elif inner.function_response is not None and part.tool_cancellation:
-                self._inbox.cancelled(part.tool_cancellation)
-                self._silence.answered(part.tool_cancellation)
-            else:
+                yield _past_the_tools(_listed(part))
+            elif (cancelled := cancelled_id(part)) is not None:
+                self._inbox.cancelled(cancelled)
+                self._silence.answered(cancelled)
+            elif inner.function_response is None:
                 if part.substream_name == "input_transcription" or part.metadata.get("interrupted"):
                     self._session.get(Turns).next()
                 self._silence.heard(part)
@@ -203,11 +242,18 @@ class _Loop:
                 self._events.heard(part)
                 if part.get_metadata("turn_complete"):
                     self._inbox.turn_ended()
-            yield part
+            # Only the tools answer calls, and a model asks nothing of the stages.
+            answers = inner.function_response is not None and cancelled_id(part) is None
+            yield _past_the_tools(part) if answers or TOOL_REQUEST in part.metadata else part
 
     def _on_state(self, change: StateChange) -> None:
         if change.new == AgentState.SHUTTING_DOWN:
             self._inbox.end_input()
+
+
+def _past_the_tools(part: ProcessorPart) -> ProcessorPart:
+    """Return a part that the tools do not look into; the listener gets the one given."""
+    return ProcessorPart("", metadata={_HANDED_ON: part})
 
 
 def _listed(part: ProcessorPart) -> ProcessorPart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from google.genai import types
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
+@runtime_checkable
 class DeclaresTools(Protocol):
     """What declares tools and says when they have changed, such as an `AdvancedToolProcessor`."""
 
@@ -21,6 +22,25 @@ class DeclaresTools(Protocol):
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls `listener` after each change; returns a function that ends that."""
         ...
+
+
+def declarer(tools: object) -> DeclaresTools:
+    """Return what declares these tools.
+
+    Args:
+        tools: What declares tools, or declarations.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if isinstance(tools, list | tuple) and all(isinstance(tool, types.Tool) for tool in tools):
+        return FixedTools(tools=tuple(tools))
+    if isinstance(tools, DeclaresTools) and not isinstance(tools, type):
+        return tools
+    raise TypeError(
+        f"tools takes an AdvancedToolProcessor, or declarations, not {tools!r}: leave it out, and "
+        f"give LiveToolSession(live, AdvancedToolProcessor(tools=[...]))"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from leonidas_tools.live.media import seconds_of
 from leonidas_tools.live.outbox import is_speech
 from leonidas_tools.live.tool_wishes import filler_for
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
-from leonidas_tools.processors.parts import TOOL_EVENT
+from leonidas_tools.processors.parts import TOOL_EVENT, StatusPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ class SilenceFiller:
             self._say(_interim_answer(call_id, name, filler.sentence))
 
 
-def _shown(call_id: str, name: str, filler: Filler) -> ProcessorPart:
+def _shown(call_id: str, name: str, filler: Filler) -> StatusPart:
     event = {
         "event": EventKind.PROGRESS.value,
         "call_id": call_id,
@@ -88,7 +88,7 @@ def _shown(call_id: str, name: str, filler: Filler) -> ProcessorPart:
         "filler": True,
         "message": filler.sentence,
     }
-    return ProcessorPart(
+    return StatusPart(
         json.dumps(event, ensure_ascii=False),
         mimetype="application/json",
         role="user",

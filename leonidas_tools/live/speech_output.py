@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from genai_processors import processor
@@ -12,6 +11,7 @@ from leonidas_tools.live.speech.output import Output
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.speech import SpeechState
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls import ToolSession
     from leonidas_tools.live.speech.output import MakeVoice
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 class SpeechOutputProcessor(Stage):
@@ -94,6 +94,8 @@ class SpeechOutputProcessor(Stage):
             # Stages before this one run in the context of this task, and leave their session in it.
             stream.use_session(self._session or stream.session())
             output.follow(self._state())
+            if self._speech is None and self._session is None:
+                stream.on_session(lambda session: output.follow(session.get(SpeechState)))
             async for part in content:
                 output.follow(self._state())
                 output.put(part)

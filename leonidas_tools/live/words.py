@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.live.outbox import is_speech
+from leonidas_tools.processors.parts import StatusPart
 
 if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
@@ -13,10 +15,11 @@ if TYPE_CHECKING:
     from leonidas_tools.calls import ToolSession
 
 _TYPED_IN = ("", "realtime")
+_OTHER_CONNECTION = ("connection_lost", "connection_renewed")
 
 
 class Words:
-    """Takes down what the user says or types, and that the model speaks.
+    """Takes down what the user says or types, and what the model says.
 
     Args:
         session: Its `Transcript` is written.
@@ -24,21 +27,41 @@ class Words:
 
     def __init__(self, session: ToolSession) -> None:
         self._transcript = session.get(Transcript)
+        self._has_sound = False
 
     def typed(self, part: ProcessorPart) -> None:
         """Takes in a part of the user's side."""
         if part.part.text and part.role != "model" and part.substream_name in _TYPED_IN:
+            self._transcript.turn_ended()  # what is typed is no late transcription
             self._transcript.user_said(part.part.text)
             self._transcript.turn_ended()
 
     def heard(self, part: ProcessorPart) -> None:
         """Takes in a part of the model's side."""
-        text, stream = part.part.text, part.substream_name
+        text, stream, said = part.part.text, part.substream_name, self._transcript
         if stream == "input_transcription":
-            self._transcript.user_said(text or "")
+            said.user_said(text or "")
             if part.metadata.get("finished"):
-                self._transcript.turn_ended()
-        elif is_speech(part) or (text and stream in ("", "output_transcription")):
-            self._transcript.model_spoke()
+                said.user_finished()
+        elif is_speech(part):
+            self._has_sound = True
+            said.model_spoke()
+        elif text and self._is_heard(part, stream):
+            said.model_spoke(text)
+        elif part.metadata.get("interrupted"):
+            said.interrupted()
         elif part.metadata.get("turn_complete"):
-            self._transcript.turn_ended()
+            said.model_finished()
+        elif isinstance(part, StatusPart) and _happened(part) in _OTHER_CONNECTION:
+            said.reconnected()
+
+    def _is_heard(self, part: ProcessorPart, stream: str) -> bool:
+        """Whether the user hears or reads a text; beside sound, only its transcription counts."""
+        if stream == "output_transcription":
+            return True
+        return stream == "" and not part.part.thought and not self._has_sound
+
+
+def _happened(part: StatusPart) -> object:
+    """Return the event of the connection that a part tells of; `None` where it tells of none."""
+    return part.metadata.get(LIVE_EVENT, {}).get("event")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp import errors
 from leonidas_tools.mcp.http_client import NOT_SENT, SESSION_GONE
 from leonidas_tools.mcp.unreadable import TOO_LONG, UNREADABLE
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.redaction import Redaction
     from leonidas_tools.mcp.tool_task import TaskReports, ToolTask
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

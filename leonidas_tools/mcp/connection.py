@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +31,7 @@ from leonidas_tools.mcp.tool_task import TaskReports, ToolTask, called_as_tasks
 from leonidas_tools.mcp.transports import transport_to
 from leonidas_tools.mcp.unreadable import TOO_LONG, UNREADABLE
 from leonidas_tools.mcp.wire_logs import discreet_logs
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.stdio import StdioServer
     from leonidas_tools.settings.models import MCPServerSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _LEAVE_SECONDS = 1.0
 _ANSWER_SECONDS = 30.0
@@ -78,7 +78,7 @@ class Connection:
         self._closed = False
         self._connect_seconds: float | None = None
         self._health = Health(
-            self.ping, every_seconds=settings.ping_every, limit_seconds=self.limit_seconds
+            self.ping, every_seconds=settings.ping_every or None, limit_seconds=self.limit_seconds
         )
         self._client: Client = self._new_client()
         self._news = News()

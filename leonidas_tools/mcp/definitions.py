@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,9 +17,10 @@ from leonidas_tools.mcp.listed_names import ListedNames
 from leonidas_tools.mcp.pins import Described, Pin, Pins, PinsError, identity_of
 from leonidas_tools.mcp.quarantine import QUARANTINED, Report
 from leonidas_tools.mcp.selection import check_server, is_used
-from leonidas_tools.mcp.visible import visible, visible_schema
+from leonidas_tools.mcp.visible_schema import visible_schema
 from leonidas_tools.settings.finding import Finding
 from leonidas_tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
+from leonidas_tools.visible import visible_logger, without_unseen
 
 if TYPE_CHECKING:
     import mcp_types
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.listing import Listing
     from leonidas_tools.settings.models import MCPServerSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _SLICE = 64
 """How many schemas are read before the loop gets a turn: each takes some 50 microseconds."""
@@ -57,7 +57,8 @@ class Definitions:
         """What a person should know of the last listing."""
         self._server = server
         self._call = call
-        self._pins = Pins(server, identity_of(settings))
+        self._identity = identity_of(settings)
+        self._pins = Pins(server, self._identity)
         self._names = ListedNames(server)
         self._read_for: MCPServerSettings | None = None
         self._known: dict[str, tuple[_Made, AnyTool | None]] = {}
@@ -191,7 +192,7 @@ class Definitions:
         denied: bool,
     ) -> AnyTool:
         name, effect, call = described.name, ToolEffect(described.effect), self._call
-        description = visible(described.description)
+        description = without_unseen(described.description)
         if description != described.description:
             logger.warning(
                 "MCP server %r: what nobody can see is taken out of the description of %r",
@@ -209,10 +210,10 @@ class Definitions:
             parameters=parameters,
             function=run,
             category=ToolCategory.MCP,
-            effect=effect,
+            effect=None if effect is ToolEffect.ONCE else effect,  # else no hint says so
             lane=f"mcp:{self._server}",
             tags=("mcp", self._server),
-            origin=ToolOrigin(server=self._server, tool=name),
+            origin=ToolOrigin(server=self._server, tool=name, identity=self._identity),
             quarantine=QUARANTINED.format(tool=name, server=self._server) if denied else None,
         )
         _ = tool.metadata  # made now, while the loop gets its turns, not when all are registered
@@ -238,7 +239,7 @@ def _used(
     """The tools that are used, and what to say where there are more."""
     used = {name: each for name, each in listed.items() if is_used(settings, name)}
     most = settings.max_tools
-    if most is None or len(used) <= most:
+    if not most or len(used) <= most:
         return used, []
     said = f"has {len(used)} tools, of which the first {most} are used: see its max_tools"
     return dict(itertools.islice(used.items(), most)), [said]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leonidas_tools.errors import RetryableError, ToolError
+from leonidas_tools.texts import say
 
 
 def server_down(name: str, reason: str) -> RetryableError:
@@ -13,7 +14,7 @@ def server_down(name: str, reason: str) -> RetryableError:
         reason: Why, in a few words.
     """
     return RetryableError(
-        f"The MCP server {name!r} is not available: {reason}.",
+        say("mcp_server_down", server=name, reason=reason),
         status="unavailable",
         reason_code="mcp_server_down",
     )

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from leonidas_tools.mcp.auth.failures import NotAuthorizedError, reason
 from leonidas_tools.mcp.reasons import PATH_HINT, StrangeAnswerError, status_text, why
-from leonidas_tools.mcp.redaction import place
+from leonidas_tools.redaction.addresses import shown_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,10 +118,10 @@ def _where(error: httpx2.TransportError, request: httpx2.Request) -> str:
     what = why(error)
     asked = error._request  # noqa: SLF001 - the property raises where there is none
     if asked is not None and asked.url.host != request.url.host:
-        return f"{what} (at its login server, {place(str(asked.url))})"
+        return f"{what} (at its login server, {shown_place(str(asked.url))})"
     proxy = getproxies().get(request.url.scheme)
     if proxy and not proxy_bypass(request.url.host) and isinstance(error, httpx2.ConnectError):
-        return f"{what} (through the proxy {place(proxy)})"
+        return f"{what} (through the proxy {shown_place(proxy)})"
     return what
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import TYPE_CHECKING
 
 from leonidas_tools.mcp.places import data_file
 from leonidas_tools.mcp.private_file import PrivateFile
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 class ListedNames:

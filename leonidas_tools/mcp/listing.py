@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.places import data_file
 from leonidas_tools.mcp.private_file import PrivateFile
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.output_schemas import OutputSchemas
     from leonidas_tools.settings.models import MCPServerSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _MOST_TOOLS = 100_000
 _MOST_PAGES = 1_000

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from leonidas_tools.errors import LeonidasError
 from leonidas_tools.mcp.places import data_file
 from leonidas_tools.mcp.private_file import PrivateFile
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _VERSION = 1
 
@@ -103,11 +104,11 @@ def identity_of(settings: MCPServerSettings) -> str:
     Args:
         settings: The server's settings.
     """
-    from leonidas_tools.mcp.redaction import place
-
     said: list[Any] = [settings.command, list(settings.args)]
     if settings.url is not None:
-        said = [place(settings.url)]  # a key in the address may be exchanged for another
+        parts = urlsplit(settings.url)
+        # A key in the query may be exchanged for another; a path may lead to another server.
+        said = [f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 

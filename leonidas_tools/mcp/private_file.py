@@ -8,12 +8,15 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from leonidas_tools.files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 _LOOK_AGAIN_SECONDS = 0.05
+_MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 class PrivateFile:
@@ -47,11 +50,11 @@ class PrivateFile:
         """What it holds; `None` where it is missing.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: It cannot be read, is not a regular file, or is too large.
             ValueError: It is no text.
         """
         try:
-            return self.path.read_text(encoding="utf-8")
+            return read_file(self.path, _MOST_BYTES).decode("utf-8")
         except FileNotFoundError:
             return None
 

@@ -9,13 +9,13 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.mcp.visible import revealed
+from leonidas_tools.visible import revealed, visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.mcp.pins import Described, Pin
     from leonidas_tools.settings.finding import Finding
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 QUARANTINED = (
     "The tool {tool!r} of the MCP server {server!r} is no longer what it was when it was first "

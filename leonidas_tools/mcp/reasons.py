@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import NotAuthorizedError
-from leonidas_tools.mcp.redaction import place
 from leonidas_tools.mcp.tls import tls_reason
+from leonidas_tools.redaction.addresses import shown_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ def placed(what: str, url: str | None) -> str:
     if url is None or "`leonidas " in what:  # a command to run says all
         return what
     happened, semicolon, hint = what.partition("; ")
-    return f"{happened} at {place(url)}{semicolon}{hint}"
+    return f"{happened} at {shown_place(url)}{semicolon}{hint}"
 
 
 def status_text(response: httpx2.Response) -> str:
@@ -133,7 +133,7 @@ def status_text(response: httpx2.Response) -> str:
     """
     status = f"HTTP {response.status_code} {response.reason_phrase}".strip()
     if response.next_request is not None:
-        to = place(str(response.next_request.url))
+        to = shown_place(str(response.next_request.url))
         return f"{status}: it redirects to {to}; set that url if it is the right one"
     is_token = response.status_code == httpx2.codes.UNAUTHORIZED and (
         "authorization" in response.request.headers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from leonidas_tools.mcp.loading import load
 from leonidas_tools.mcp.results import to_result
 from leonidas_tools.mcp.sending import send
 from leonidas_tools.mcp.server_state import ServerState
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tool import ToolEffect
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _CONNECTION = "leonidas_tools.mcp.connection"
 _STEADY_SECONDS = 30.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from leonidas_tools.mcp.listed_names import ListedNames
 from leonidas_tools.mcp.selection import is_used
 from leonidas_tools.mcp.tool_names import name_for, wished_name
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from leonidas_tools.registry import ToolRegistry
     from leonidas_tools.settings.models import MCPServerSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 class ServerTools:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import TYPE_CHECKING, Any, Self
 
 from leonidas_tools.mcp.quarantine import fields_of
 from leonidas_tools.mcp.server_tools import ServerTools
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leonidas_tools.registry import ToolRegistry
     from leonidas_tools.settings.models import MCPServerSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _LOOK_SECONDS = 0.5
 _USES = frozenset({"tools", "prefix", "include", "exclude", "max_tools", "pin"})

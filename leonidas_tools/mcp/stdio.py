@@ -14,6 +14,7 @@ from leonidas_tools.mcp.outbox import Outbox
 from leonidas_tools.mcp.process import ServerProcess
 from leonidas_tools.mcp.unreadable import MALFORMED, TOO_LONG, is_asked, stand_in
 from leonidas_tools.mcp.watchdog import Watchdog
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.redaction import Redaction
     from leonidas_tools.settings.models import MCPServerSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _SHOWN_CHARACTERS = 80
 _SEEN_BYTES = 512

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files import open_file
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
@@ -46,6 +48,7 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
     if ca_file is None:
         return context
     try:
+        open_file(Path(ca_file)).close()  # the library below would wait at a FIFO for ever
         context.load_verify_locations(cafile=ca_file)
     except FileNotFoundError:
         raise ConfigurationError(f"the ca_file {ca_file!r} was not found") from None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import subprocess
 import uuid
 from typing import TYPE_CHECKING, Self
 
+from leonidas_tools.visible import visible_logger
+
 if TYPE_CHECKING:
     from types import TracebackType
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 MARK = "LEONIDAS_MCP_SERVER"
 """The environment variable by which a server's processes are known, whatever group they join."""

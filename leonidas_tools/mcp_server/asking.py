@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
 from leonidas_tools.approvals.request import Decision
+from leonidas_tools.jsonable import utf8_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,7 @@ def can_be_asked(context: Context) -> bool:
 
 def elicitation(request: ApprovalRequest) -> ElicitRequest:
     """The question as the client puts it: the sentence, and what would be called with what."""
-    details = json.dumps(dict(request.details), ensure_ascii=False, default=str)
+    details = utf8_text(json.dumps(dict(request.details), ensure_ascii=False, default=str))
     if len(details) > _MOST_CHARACTERS:
         details = details[:_MOST_CHARACTERS] + "…"
     return ElicitRequest(

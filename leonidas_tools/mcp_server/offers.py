@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +12,17 @@ from mcp_types import Tool, ToolAnnotations
 from leonidas_tools import exports
 from leonidas_tools.overrides import effect_of
 from leonidas_tools.redaction import without_presets
-from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.tool import ToolCategory, ToolEffect
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from leonidas_tools.calls import ToolSession
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
     from leonidas_tools.registry import AnyTool
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _OF_THE_AGENT = frozenset({ToolCategory.ACTION, ToolCategory.SPEECH})
 
@@ -42,9 +42,13 @@ class Offers:
         self._tools = tools
         self._patterns = tuple(patterns)
 
-    def listed(self) -> list[Tool]:
-        """The tools that can be called now, as MCP has them."""
-        return [self._listed(tool) for tool in self._tools.offered() if self._fits(tool)]
+    def listed(self, session: ToolSession | None = None) -> list[Tool]:
+        """The tools that can be called now, as MCP has them.
+
+        Args:
+            session: That of the client.
+        """
+        return [self._listed(tool) for tool in self._tools.offered(session) if self._fits(tool)]
 
     def find(self, name: str) -> AnyTool | None:
         """The tool of that name if it is offered, also where it cannot be called just now."""
@@ -65,7 +69,7 @@ class Offers:
         return _Subscription(self, self._tools, listener).end
 
     def _fits(self, tool: AnyTool) -> bool:
-        if tool.name == CONFIRM:
+        if tool.metadata.answers_questions:
             return False
         if not self._patterns:
             is_builtin = self._tools.registry.is_builtin(tool.name)

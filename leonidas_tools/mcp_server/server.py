@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import logging
 import secrets
 import time
 from contextlib import AsyncExitStack
@@ -26,6 +25,7 @@ from leonidas_tools.mcp_server.call import Call
 from leonidas_tools.mcp_server.offers import Offers
 from leonidas_tools.mcp_server.sessions import Context, Sessions
 from leonidas_tools.names import closest
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from leonidas_tools.events import ToolEvent
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _READY_SECONDS = 10.0
 _KEPT_SECONDS = 60.0
@@ -55,7 +55,7 @@ class ToolServer:
     ) -> None:
         self._tools = tools
         self._offers = Offers(tools, patterns)
-        self._sessions = Sessions(self._ask, most_sessions)
+        self._sessions = Sessions(self._ask, self._tell, most_sessions)
         self._calls: dict[str, Call] = {}
         self._waiting: dict[str, Call] = {}
         self._running: set[str] = set()
@@ -101,11 +101,11 @@ class ToolServer:
     async def _list(
         self, context: Context, _: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        self._sessions.of(context)
+        session = self._sessions.of(context)
         if not self._ready:  # tools of MCP servers that are just starting are worth a moment
             await self._tools.ready(_READY_SECONDS)
             self._ready = True
-        return mcp_types.ListToolsResult(tools=self._offers.listed())
+        return mcp_types.ListToolsResult(tools=self._offers.listed(session))
 
     async def _call(
         self, context: Context, params: mcp_types.CallToolRequestParams

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,9 +14,16 @@ from starlette.routing import Route
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server.app import MCPApp
+from leonidas_tools.mcp_server.connections import (
+    LONGEST_HEAD_BYTES,
+    MOST_ACCEPTED_AT_ONCE,
+    MOST_CONNECTIONS,
+    BoundedConnection,
+)
 from leonidas_tools.mcp_server.guard import HTTPAccess, is_loopback
 from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.mcp_server.stdio import Pipes, claimed_pipes, streams
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +32,11 @@ if TYPE_CHECKING:
 
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 PATH = "/mcp"
 _DRAIN_SECONDS = 5.0
 _CLOSE_SECONDS = 2
-_MOST_CONNECTIONS = 1024
 
 
 async def serve_stdio(
@@ -124,7 +129,10 @@ def _configured(app: MCPApp) -> uvicorn.Config:
         # `X-Forwarded-…` is what anybody on this machine, a page in its browser too, may send.
         proxy_headers=False,
         ws="none",
-        limit_concurrency=_MOST_CONNECTIONS,
+        http=BoundedConnection,
+        backlog=MOST_ACCEPTED_AT_ONCE,
+        h11_max_incomplete_event_size=LONGEST_HEAD_BYTES,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=_CLOSE_SECONDS,
     )
 

@@ -10,9 +10,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls import ToolSession
+from leonidas_tools.preferred_tools import PreferredTools
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from mcp.server.connection import Connection
     from mcp.server.context import ServerRequestContext
@@ -33,12 +34,14 @@ class Sessions:
 
     Args:
         channel: Asks the person behind a client.
+        tell: Called when a session has found tools that are to be listed from then on.
         most: How many programs over HTTP are remembered; of more, the one that was silent longest
             begins anew.
     """
 
-    def __init__(self, channel: Channel, most: int) -> None:
+    def __init__(self, channel: Channel, tell: Callable[[], None], most: int) -> None:
         self._channel = channel
+        self._tell = tell
         self._most = most
         self._callers: OrderedDict[Hashable, ToolSession] = OrderedDict()
         self.connections: set[Connection] = set()
@@ -68,6 +71,7 @@ class Sessions:
     def _new(self) -> ToolSession:
         session = ToolSession()
         session.get(SessionPolicy).channel = self._channel
+        session.get(PreferredTools).on_change(self._tell)
         return session
 
     def _end(self, connection: Connection, session: ToolSession) -> None:

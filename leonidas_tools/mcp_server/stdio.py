@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import json
 import os
 import sys
 import threading
@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import (
+    INTERNAL_ERROR,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+
+from leonidas_tools.jsonable import utf8_text
+from leonidas_tools.redaction import described
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,10 +37,11 @@ if TYPE_CHECKING:
     Inbox: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
     Outbox: TypeAlias = MemoryObjectSendStream[SessionMessage]
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 MOST_MESSAGE_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
+_LONGEST_ID_DIGITS = 20
 _MOST_WAITING = 64
 _FLUSH_SECONDS = 2.0
 
@@ -79,7 +92,7 @@ async def streams(pipes: Pipes) -> AsyncIterator[tuple[Inbox, Outbox]]:
     """
     received, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    reading = asyncio.create_task(_read(pipes.input, received))
+    reading = asyncio.create_task(_read(pipes.input, received, outbox.clone()))
     writing = asyncio.create_task(_write(pipes.output, to_send))
     writing.add_done_callback(lambda _: reading.cancel())  # nobody reads the answers any more
     try:
@@ -93,7 +106,9 @@ async def streams(pipes: Pipes) -> AsyncIterator[tuple[Inbox, Outbox]]:
         inbox.close()
 
 
-async def _read(pipe: int, received: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+async def _read(
+    pipe: int, received: MemoryObjectSendStream[SessionMessage | Exception], refusals: Outbox
+) -> None:
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
     room = threading.Semaphore(_MOST_WAITING)
@@ -103,15 +118,46 @@ async def _read(pipe: int, received: MemoryObjectSendStream[SessionMessage | Exc
         loop.call_soon_threadsafe(lines.put_nowait, line)
 
     _in_thread("mcp-stdin", lambda: _read_lines(pipe, deliver))
-    with received, contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+    gone = contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError)
+    with received, refusals, gone:
         while (line := await lines.get()) is not None:
             room.release()
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                logger.warning("What came in is no message, and is ignored: %.80r", line)
+                # Its text stays out of the log: it may hold arguments.
+                logger.warning("A line of %d bytes is no message that can be read", len(line))
+                if (refusal := _refusal(line)) is not None:
+                    await refusals.send(SessionMessage(refusal))
             else:
                 await received.send(SessionMessage(message))
+
+
+def _refusal(line: bytes) -> JSONRPCError | None:
+    """Return the answer to a request that cannot be read; `None` where no request is found.
+
+    The parser of messages refuses JSON that others send: numbers of thousands of digits, lone
+    surrogates, deep nesting. Whoever has sent such a request waits for an answer all the same.
+    """
+    try:
+        found = json.loads(line, parse_int=_id_or_none)
+    except RecursionError:
+        found = {"id": None, "method": ""}  # a request, perhaps, whose id is too deep to find
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or "method" not in found or "id" not in found:
+        return None
+    identifier = found["id"]
+    if not isinstance(identifier, str | int) or isinstance(identifier, bool):
+        identifier = None
+    elif isinstance(identifier, str):
+        identifier = utf8_text(identifier)
+    said = ErrorData(code=PARSE_ERROR, message="The message cannot be read as JSON-RPC.")
+    return JSONRPCError(jsonrpc="2.0", id=identifier, error=said)
+
+
+def _id_or_none(digits: str) -> int | None:
+    return int(digits) if len(digits) < _LONGEST_ID_DIGITS else None
 
 
 def _read_lines(pipe: int, deliver: Callable[[bytes | None], None]) -> None:
@@ -162,15 +208,26 @@ async def _write(pipe: int, to_send: MemoryObjectReceiveStream[SessionMessage]) 
     _in_thread("mcp-stdout", write)
     try:
         async for message in to_send:
-            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             written: asyncio.Future[None] = loop.create_future()
-            texts.put((text.encode() + b"\n", written))
+            texts.put((_encoded(message.message), written))
             await written
     except OSError:
         logger.info("The client has gone: its pipe is closed")
     finally:
         texts.put(None)
         to_send.close()
+
+
+def _encoded(message: JSONRPCMessage) -> bytes:
+    """The message as a line of JSON; if it has no form in JSON, an error in place of an answer."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError as error:  # also what pydantic raises: no message may end the server
+        logger.warning("A message cannot be written as JSON: %s", described(error))
+    if not isinstance(message, JSONRPCResponse):
+        return b""
+    said = ErrorData(code=INTERNAL_ERROR, message="The answer cannot be written as JSON.")
+    return _encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=said))
 
 
 def _written(pipe: int, text: bytes) -> OSError | None:

@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from leonidas_tools.redaction import described
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.events import ToolEvent
 
-_log = logging.getLogger(__name__)
+_log = visible_logger(__name__)
 
 _EVERY_SECONDS = 0.1
 _EVERY_CALLS = 50

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
+
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.events import ToolEvent
 
-_log = logging.getLogger(__name__)
+_log = visible_logger(__name__)
 
 _MINUTE_SECONDS = 60.0
 _MOST_SESSIONS = 1000

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from leonidas_tools.errors import ConfigurationError, StoreError
 from leonidas_tools.monitoring.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class HealthReport:
         abandoned_threads: How many threads run on whose call has ended.
         alerts: What fires.
         settings_error: What is wrong with the settings file, if anything.
+        errors: What is wrong outside of the tools, each with its `level` and its `message`.
         loop_lag_seconds: How late the event loop runs what is due, where that is measured.
         breakers: The state of every breaker that watches a tool, by its name.
         at: When the report was made, in seconds since the epoch.
@@ -113,13 +115,15 @@ class HealthReport:
     abandoned_threads: int = 0
     alerts: Sequence[str] = ()
     settings_error: str | None = None
+    errors: Sequence[dict[str, str]] = ()
     loop_lag_seconds: float | None = None
     breakers: dict[str, str] = field(default_factory=dict)
     at: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON."""
-        return {**asdict(self), "reasons": list(self.reasons), "alerts": list(self.alerts)}
+        lists = {"reasons": self.reasons, "alerts": self.alerts, "errors": self.errors}
+        return {**asdict(self), **{key: list(values) for key, values in lists.items()}}
 
 
 class Health:
@@ -163,13 +167,14 @@ class Health:
             vitals.settings_error(),
             vitals.loop_lag_seconds(),
         )
-        breakers = dict(vitals.breakers())
+        breakers, store_error = dict(vitals.breakers()), vitals.store_error()
         findings = [
             *self._system_findings(now),
             *_tool_findings(tools),
             *_call_findings(under_way),
             *_vital_findings(threads, error, lag),
             *_breaker_findings(breakers),
+            *_store_findings(store_error),
             *(("degraded", sentence) for sentence in alerts),
         ]
         findings.sort(key=lambda finding: _WORST.index(finding[0]), reverse=True)
@@ -182,6 +187,7 @@ class Health:
             abandoned_threads=threads,
             alerts=alerts,
             settings_error=error,
+            errors=_errors(error, store_error),
             loop_lag_seconds=lag,
             breakers=breakers,
             at=now,
@@ -228,6 +234,17 @@ def _vital_findings(threads: int, error: str | None, lag: float | None) -> Itera
     if lag is not None and lag >= _DEGRADED_LAG_SECONDS:
         state: HealthState = "unhealthy" if lag >= _UNHEALTHY_LAG_SECONDS else "degraded"
         yield state, f"The event loop runs {lag:.2f} s late: a tool blocks it."
+
+
+def _store_findings(error: str | None) -> Iterator[Finding]:
+    if error is not None:
+        yield "degraded", f"What happens may not be kept: {error}."
+
+
+def _errors(settings_error: str | None, store_error: str | None) -> tuple[dict[str, str], ...]:
+    """Return the errors that last, the worst first."""
+    found = ((StoreError.level, store_error), (ConfigurationError.level, settings_error))
+    return tuple({"level": level, "message": each} for level, each in found if each is not None)
 
 
 def _breaker_findings(breakers: dict[str, str]) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from weakref import ReferenceType, ref
 
 from leonidas_tools.calls import ToolCall, ToolSession
 from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.visible import visible_logger
 
-_log = logging.getLogger(__name__)
+_log = visible_logger(__name__)
 
 _START = EventKind.START
 _CANCEL = EventKind.CANCEL

@@ -16,6 +16,7 @@ from leonidas_tools.monitoring.figures import (
     system_figures,
 )
 from leonidas_tools.monitoring.recoveries import RecoveryKey, recovery_key
+from leonidas_tools.overrides import category_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +158,7 @@ class Metrics:
         if figures is None:
             if len(self._tools) >= self._most_tools:
                 return self._other
-            figures = ToolFigures(call.name, call.tool.metadata.category.value)
+            figures = ToolFigures(call.name, str(category_of(call.tool, call.settings)))
             self._tools[call.name] = figures
         return figures
 

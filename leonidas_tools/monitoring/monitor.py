@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from leonidas_tools.monitoring.ledger import Ledger
 from leonidas_tools.monitoring.metrics import Metrics
 from leonidas_tools.monitoring.vitals import Vitals
 from leonidas_tools.redaction import described
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leonidas_tools.events import Sink, ToolEvent
     from leonidas_tools.monitoring.prometheus import PrometheusExporter
 
-_log = logging.getLogger(__name__)
+_log = visible_logger(__name__)
 
 _START = EventKind.START
 _MOST_WAITING = 64

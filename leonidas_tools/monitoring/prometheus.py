@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, Protocol
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
@@ -16,6 +21,8 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 _LABELS = ("tool", "category")
+_MOST_CONNECTIONS = 64
+_REQUEST_SECONDS = 10.0
 
 
 class Durations(Protocol):
@@ -111,9 +118,11 @@ class PrometheusExporter(Collector):
 
     @contextmanager
     def serve(self, port: int = 0, host: str = "127.0.0.1") -> Iterator[str]:
-        """Serves the page in a thread, and gives its address.
+        """Serve the page in a thread, and give its address.
 
-        Leaving takes up to half a second: in asynchronous code, leave it in a thread.
+        A request has ten seconds. Of more than 64 connections the oldest is closed, so that those
+        that say nothing keep no other out. Leaving takes up to half a second: in asynchronous code,
+        leave it in a thread.
 
         Args:
             port: The port; 0 for any that is free.
@@ -128,7 +137,10 @@ class PrometheusExporter(Collector):
             ...     address.startswith("http://127.0.0.1:"), address.endswith("/metrics")
             (True, True)
         """
-        server, thread = start_http_server(port, host, self._registry)
+        server = _Server(host, port)
+        server.set_app(make_wsgi_app(self._registry))
+        thread = threading.Thread(target=server.serve_forever, name="prometheus", daemon=True)
+        thread.start()
         try:
             shown = f"[{host}]" if ":" in host else host
             yield f"http://{shown}:{server.server_port}/metrics"
@@ -150,6 +162,73 @@ class PrometheusExporter(Collector):
             state.add_metric((name,), name in firing)
         yield raised
         yield state
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, of which there are few, for a short time."""
+
+    daemon_threads = True
+    request_queue_size = _MOST_CONNECTIONS
+
+    def __init__(self, host: str, port: int) -> None:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family, *_, address = found[0]
+        self._open: dict[socket.socket, float] = {}  # with when it began, the oldest first
+        self._lock = threading.Lock()
+        self._places = threading.Semaphore(2 * _MOST_CONNECTIONS)
+        super().__init__((str(address[0]), port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread."""
+        with self._lock:
+            self._open[request] = time.monotonic()
+            if len(self._open) > _MOST_CONNECTIONS:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                _end(oldest)
+        self._places.acquire()  # of those that have been ended, too
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, in its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection that was answered."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End the connections whose time is over; called twice a second."""
+        with self._lock:
+            for connection, began in self._open.items():
+                if time.monotonic() - began > _REQUEST_SECONDS:
+                    _end(connection)
+
+    def server_close(self) -> None:
+        """End all connections."""
+        super().server_close()
+        with self._lock:
+            for connection in self._open:
+                _end(connection)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: what is wrong with a connection is not an error of this program."""
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the library
+        """Log nothing: what a client sends is not for the terminal."""
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection; the thread that reads it finds its end."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _breaker_metrics(breakers: Mapping[str, str]) -> Iterator[Metric]:

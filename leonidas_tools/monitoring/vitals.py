@@ -20,6 +20,7 @@ class Vitals:
     Args:
         abandoned_threads: How many threads run on whose call has ended.
         settings_error: What is wrong with the settings file, if anything.
+        store_error: What is wrong with the store, if anything.
         loop_lag_seconds: How late the event loop runs what is due, where that is measured.
         breakers: The state of every breaker that watches a tool, by its name.
         cache: How much the result cache holds, and how often it has helped.
@@ -27,6 +28,7 @@ class Vitals:
 
     abandoned_threads: Callable[[], int] = int
     settings_error: Callable[[], str | None] = _none
+    store_error: Callable[[], str | None] = _none
     loop_lag_seconds: Callable[[], float | None] = _none
     breakers: Callable[[], Mapping[str, str]] = dict
     cache: Callable[[], Mapping[str, Any]] = dict

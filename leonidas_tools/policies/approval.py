@@ -1,4 +1,4 @@
-"""Rules hold here and nowhere else: what they deny does not run, and what they ask about waits."""
+"""Enforce the rules, here and nowhere else: deny a call, or ask a person before it runs."""
 
 from __future__ import annotations
 
@@ -13,149 +13,182 @@ from leonidas_tools.approvals.channels import ask, channel_of
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.question import Question
 from leonidas_tools.approvals.request import Answer, ApprovalRequest, hash_of
-from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict
-from leonidas_tools.rules.rule import Decide
+from leonidas_tools.rules.rule import Decide, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls import Run, ToolCall, ToolResult
-    from leonidas_tools.rules.rule import Mode, Rule
+    from leonidas_tools.rules.rule import Rule
     from leonidas_tools.settings.rules import ApprovalSettings
+    from leonidas_tools.texts import Wording
 
 _ALLOW = Decide.ALLOW
+_ASK = Decide.ASK
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approval:
-    """Holds a call to the rules, and asks a person where they say so.
+    """Applies the rules to a call, and asks a person where a rule says so.
 
-    It stands inside validation, so that it sees the arguments that will run, and outside all that
-    runs them. A permission is good for one run of one call: this tool, with this schema and these
-    arguments.
-
-    Args:
-        rules: The rules about the tool.
-        mode: The mode of sessions that have none of their own.
-        fingerprint: Stands for what the tool says it is.
-        validate: Makes valid arguments of those a person gives.
-        settings: How long a question stays open, and what then.
-        asking: How a person is asked.
+    The policy stands inside validation, so that it sees the arguments that will run, and outside
+    all policies that run the call. A permission covers one run of one call: this tool, with this
+    definition and these arguments.
     """
 
     rules: ToolRules
     mode: Mode
+    """The mode of sessions that have none of their own."""
     fingerprint: str
+    """Identifies the tool's definition."""
     validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    """Validates and coerces arguments that a person has edited."""
     settings: ApprovalSettings
     asking: Asking
+    wording: Wording
+    """The words of the question."""
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Runs the call if it may run."""
+        """Run the call, deny it, or ask a person first."""
         verdict = self._verdict(call)
+        if verdict.decide is _ASK:
+            verdict = self._unasked(call) or verdict
         rule = verdict.rule
         if rule is None or verdict.decide is _ALLOW:
             return run(call)
         return self._held(call, run, verdict, rule)
 
     async def _held(self, call: ToolCall, run: Run, verdict: Verdict, rule: Rule) -> ToolResult:
-        """What a rule makes of the call that does not just let it run."""
+        """Deny, record or ask, as the verdict says."""
         if verdict.decide is Decide.DENY:
             return self._denied(call, rule)
         if verdict.decide is Decide.AUDIT:
-            told = "always" if verdict.lifted else "allow"
-            _record(call, told, rule)
+            _record(call, "always" if verdict.lifted else "allow", rule)
             return await run(call)
         digest = hash_of(call.name, self.fingerprint, call.arguments)
         desk = call.session.get(Approvals)
         if desk.redeem(call.number, digest):
             return await run(call)
         asked = desk.with_hash(digest)
-        if asked is not None and asked.answered is None:
-            return wording.pending(asked.request, by_voice=self.asking.by_voice())
-        return await self._ask(call, run, rule, digest)
+        if asked is not None and asked.waiter is None:
+            return desk.pending_result(asked)
+        return await self._ask(call, run, verdict, digest)
 
-    def _verdict(self, call: ToolCall) -> Verdict:
+    def _verdict(self, call: ToolCall, mode: Mode | None = None) -> Verdict:
         session = call.session
         policy = session.find(SessionPolicy)
-        more: tuple[Rule, ...]
-        if policy is None:
-            mode, user, more = self.mode, session.user, ()
-        else:
-            mode, user = policy.mode_or(self.mode), policy.user or session.user
-            more = policy.all_rules
-        about = Circumstances(arguments=call.arguments, mode=mode, user=user)
+        more: tuple[Rule, ...] = () if policy is None else policy.all_rules
+        mode = mode or self._mode_of(policy)
+        about = Circumstances(arguments=call.arguments, mode=mode, user=user_of(session))
         return self.rules.decide(about, more)
+
+    def _mode_of(self, policy: SessionPolicy | None) -> Mode:
+        return self.mode if policy is None else policy.mode_or(self.mode)
+
+    def _unasked(self, call: ToolCall) -> Verdict | None:
+        """Return what becomes of a call that is autonomous by itself; `None` for any other.
+
+        A permission that the session has for one call of the tool is used up here.
+        """
+        policy = call.session.find(SessionPolicy)
+        if self._mode_of(policy) is not Mode.ASK:
+            return None
+        if policy is not None and not policy.preferred.is_known:
+            return None  # the user may have chosen a stricter mode
+        if not call.autonomous and (policy is None or not policy.use_once(call.name)):
+            return None
+        return self._verdict(call, Mode.AUTONOMOUS)
 
     def _denied(self, call: ToolCall, rule: Rule) -> ToolResult:
         _record(call, "deny", rule)
         return wording.denied_by_rule(call.name, _shown(call), rule)
 
-    async def _ask(self, call: ToolCall, run: Run, rule: Rule, digest: str) -> ToolResult:
-        """Puts the question; the call waits for as long as the channel does."""
-        desk, question = call.session.get(Approvals), self._question(call, rule, digest)
+    async def _ask(self, call: ToolCall, run: Run, asks: Verdict, digest: str) -> ToolResult:
+        """Ask the question; the call waits until the channel returns."""
+        desk, question = call.session.get(Approvals), self._question(call, asks, digest)
         channel = channel_of(call.session, self.asking)
+        if self.asking.by_voice() and desk.is_full:
+            return wording.too_many(call.name)
         if channel is not None:
-            question.answered = asyncio.get_running_loop().create_future()
+            question.waiter = asyncio.get_running_loop().create_future()
         desk.open(question)
         answer = None if channel is None else await ask(desk, question, channel)
         if answer is None:
-            return wording.pending(question.request, by_voice=self.asking.by_voice())
+            return desk.pending_result(question)
         decision, why_not = answer
         if decision.answer is Answer.DENY:
             return wording.denied(call.name, why_not, decision.reason)
         if decision.answer is Answer.EDIT:
             return await desk.run(question, decision)
-        verdict = self._verdict(call)  # the session may have become a stricter one meanwhile
+        verdict = self._verdict(call)  # the session's mode may have become stricter meanwhile
         if verdict.decide is Decide.DENY and verdict.rule is not None:
             return self._denied(call, verdict.rule)
         return await run(call)
 
-    def _question(self, call: ToolCall, rule: Rule, digest: str) -> Question:
-        session, invocation = call.session, current()
+    def _question(self, call: ToolCall, asks: Verdict, digest: str) -> Question:
+        session, invocation, rule = call.session, current(), asks.rule
+        assert rule is not None
         policy = session.find(SessionPolicy) or SessionPolicy()
         now = time.time()
         seconds = rule.deadline_seconds or self.settings.deadline
-        # As it came: what policies of the user have made of it, they make of it again.
-        came = invocation.call if invocation.call.name == call.name else call
+        # The call as it arrived: user policies will change the new copy again.
+        original = invocation.call if invocation.call.name == call.name else call
+        shown, language = _shown(call), policy.language
         return Question(
             request=ApprovalRequest(
                 id=secrets.token_hex(4),
                 tool=call.name,
-                title=wording.question(call.name, _shown(call), rule, policy.language),
-                details=_shown(call),
+                title=self._title(call, rule, language, changed=asks.outdated),
+                details=shown,
                 hash=digest,
                 created=now,
                 deadline=now + seconds,
                 on_expiry=rule.on_expiry or self.settings.on_expiry,
                 session=session.id,
-                user=policy.user or session.user,
+                user=user_of(session),
                 call_id=call.id,
                 rule=rule.name,
             ),
-            call=came,
+            call=original,
             fingerprint=self.fingerprint,
             rule=rule,
             validate=self.validate,
             asking=self.asking,
             sinks=invocation.sinks,
-            place=session.get(Transcript).mark(),
+            position=session.get(Transcript).mark(),
+            voice=wording.spoken_question(
+                call.name,
+                shown,
+                rule,
+                language=language,
+                shortens=self.settings.shorten_values,
+                changed=asks.outdated,
+                words=self.wording,
+            ),
             trusts_model=self.settings.trust_model,
         )
 
+    def _title(self, call: ToolCall, rule: Rule, language: str, *, changed: bool) -> str:
+        """Return the question, with a notice if an "always" was about another definition."""
+        title = wording.question(call.name, _shown(call), rule, language, self.wording)
+        if not changed:
+            return title
+        return f"{self.wording.template('definition_changed', language)} {title}"
+
 
 def _shown(call: ToolCall) -> dict[str, Any]:
-    """The arguments as they may be shown and spoken."""
+    """Return the arguments with secrets masked, to be shown and spoken."""
     return call.redaction.arguments(call.arguments)
 
 
 def _record(call: ToolCall, decision: str, rule: Rule) -> None:
-    """Shows what was decided without asking; `call` may be that of a tool that stands in."""
+    """Emit what was decided without asking; `call` may be that of a fallback tool."""
     current().emit(
         EventKind.APPROVAL_ANSWER,
         decision=decision,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections import deque
 from dataclasses import dataclass
@@ -14,11 +13,13 @@ from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.errors import RetryableError
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
+from leonidas_tools.texts import say
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _MOST_CALLS = 1000
 _FAILED: Mapping[ResultStatus, bool] = {
@@ -208,9 +209,9 @@ class CircuitBreaker:
 
 def _refused(call: ToolCall, seconds: int) -> ToolResult:
     error = RetryableError(
-        f"The tool {call.name!r} keeps failing and is left alone for a while.",
+        say("circuit_open", tool=call.name),
         status="unavailable",
-        retry_hint=f"Try again in {seconds} seconds.",
+        retry_hint=say("circuit_open_hint", seconds=seconds),
         reason_code="circuit_open",
     )
     return ToolResult.from_error(error)

@@ -12,6 +12,7 @@ from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.invocation import current
 from leonidas_tools.result_cache import KeptResult, Key, ResultCache, copy_of
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -32,8 +33,9 @@ _NOT_OF_THE_TOOL = frozenset(
 class Cache:
     """Answers a call as the same call was answered a moment ago.
 
-    Only what worked is kept, without pictures and sounds, for each user apart. A write does not
-    invalidate what was read before: whoever caches a read says how old it may be.
+    Only what worked is kept, without pictures and sounds, for each user apart; a session of no user
+    has its own. A write does not invalidate what was read before: whoever caches a read says how
+    old it may be.
 
     Args:
         cache: Where results are kept.
@@ -53,7 +55,8 @@ class Cache:
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Answers the call, and runs it only where nothing is known."""
         cache, name = self.cache, call.name
-        whose = ref(call.session) if self.per_session else user_of(call.session)
+        user = None if self.per_session else user_of(call.session)
+        whose = ref(call.session) if user is None else user
         key = (name, whose, self.fingerprint, _standing_for(call.arguments))
         known = cache.find(key)
         if known is not None and asyncio.get_running_loop().time() < known.at + self.seconds:
@@ -102,9 +105,7 @@ class Cache:
         if age >= self.seconds + self.stale_seconds:
             return result
         self.cache.count(call.name, "stale")
-        return known.again(
-            f"The tool {call.name!r} fails now: this is what it said {age:.0f} seconds ago."
-        )
+        return known.again(say("stale_result", tool=call.name, seconds=f"{age:.0f}"))
 
 
 def _standing_for(arguments: Mapping[str, Any]) -> Hashable:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.policies.base import answered
+from leonidas_tools.texts import say
 from leonidas_tools.turns import Turns
 
 if TYPE_CHECKING:
@@ -56,17 +57,16 @@ class _Count:
         if turn != self._turn:
             self._turn, self._in_turn = turn, 0
         if most.per_session is not None and self._in_session >= most.per_session:
-            return _limited(most, f"{most.per_session} times in this conversation", "session")
+            return _limited(most, most.per_session, "session")
         if most.per_turn is not None and self._in_turn >= most.per_turn:
-            times = f"{most.per_turn} times since the user has spoken"
-            return _limited(most, times, "turn")
+            return _limited(most, most.per_turn, "turn")
         if most.per_minute is not None:
             times_made = self._times
             while times_made and now - times_made[0] >= _MINUTE_SECONDS:
                 times_made.popleft()
             if len(times_made) >= most.per_minute:
                 wait = math.ceil(times_made[-most.per_minute] + _MINUTE_SECONDS - now)
-                return _limited(most, f"{most.per_minute} times in a minute", "minute", wait)
+                return _limited(most, most.per_minute, "minute", wait)
             times_made.append(now)
         self._in_session += 1
         self._in_turn += 1
@@ -128,13 +128,17 @@ class CallLimits:
         return run(call) if refusal is None else answered(refusal)
 
 
-def _limited(most: MostCalls, times: str, what: str, wait: int | None = None) -> ToolResult:
-    calls = "Tools were" if most.tool is None else f"{most.tool!r} was"
-    helps = "Go on without it, or ask the user." if wait is None else "Wait before the next call."
+def _limited(most: MostCalls, count: int, what: str, wait: int | None = None) -> ToolResult:
+    key = f"calls_per_{what}"
+    said = (
+        say(f"all_{key}", count=count)
+        if most.tool is None
+        else say(key, tool=most.tool, count=count)
+    )
     return ToolResult(
         status=ResultStatus.LIMITED,
-        message=f"{calls} called {times}, which is the limit. {helps}",
+        message=said,
         retryable=wait is not None,
-        retry_hint=None if wait is None else f"Call again in {wait} seconds.",
-        reason_code=f"calls_per_{what}",
+        retry_hint=None if wait is None else say("calls_per_minute_hint", seconds=wait),
+        reason_code=key,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.errors import DependencyError
 from leonidas_tools.policies.base import answered
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +34,10 @@ class Dependencies:
         """Runs the call, unless something is missing."""
         missing = [name for name, is_there, what in self._needs if not is_there(what)]
         if missing:
-            return answered(ToolResult.from_error(DependencyError(missing)))
+            needs = ", ".join(map(repr, missing))
+            said = say("missing_dependency", needs=needs, tool=call.name)
+            result = ToolResult.from_error(DependencyError(missing))
+            return answered(replace(result, message=said))
         return run(call)
 
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
+from leonidas_tools.texts import say
 
 Helps: TypeAlias = Callable[[ToolResult], bool]
 """Whether another tool may do the work after this result."""
@@ -55,7 +56,7 @@ class Fallback:
             current().emit(EventKind.FALLBACK, to=name, error=first.status.value)
             result = await run_other(other)
             if result.ok:
-                said = f"{name!r} stood in for {call.name!r}."
+                said = say("stood_in", fallback=name, tool=call.name)
                 return replace(result, message=result.message or said)
             if result.status not in _DID_NOTHING and not helps(result):
                 return result

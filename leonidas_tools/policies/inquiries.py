@@ -1,4 +1,4 @@
-"""What a call wants to know while it runs is asked here, outside all that counts its time."""
+"""Ask the person what a running call needs to know, outside the timeouts of the call."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from leonidas_tools.approvals.channels import ask, channel_of
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.inquiry import CallPausedError, PausedCalls
 from leonidas_tools.approvals.question import Question
-from leonidas_tools.approvals.request import ApprovalRequest, Decision, fingerprint_of, hash_of
-from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.approvals.request import ApprovalRequest, Decision, hash_of
+from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
@@ -32,41 +32,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inquiries:
-    """Asks the person what a call wants to know, and lets the call go on with the answer.
+    """Asks the person what a call needs to know, and resumes the call with the answer.
 
-    While a person thinks, the call holds neither its lane nor a place, and no time of it runs: each
-    piece of the call between two questions is a run with limits of its own.
-
-    Args:
-        rules: All rules; some questions may be answered by them.
-        mode: The mode of sessions that have none of their own.
-        settings: How long a question stays open.
-        asking: How a person is asked.
+    While it waits for a person, the call holds neither its lane nor a concurrency slot, and its
+    timeout does not run: each part of the call between two questions is a run with its own limits.
     """
 
     rules: RuleBook
+    """All rules, since some questions may be answered by a rule."""
     mode: Mode
+    """The mode of sessions that have none of their own."""
+    fingerprint: str
+    """Identifies the tool's definition."""
     settings: ApprovalSettings
     asking: Asking
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call from question to question."""
+        """Run the call, and again after each question that it asks."""
         result = await run(call)
         while isinstance(result.error, CallPausedError):
             paused = result.error.paused
             pending = await self._answered(call, paused)
             if pending is not None:
                 return pending
-            going_on = call.session.get(PausedCalls)
-            going_on.put(call.number, paused)
+            paused_calls = call.session.get(PausedCalls)
+            paused_calls.put(call.number, paused)
             try:
                 result = await run(call)
             finally:
-                going_on.drop(call.number)
+                paused_calls.drop(call.number)
         return result
 
     async def _answered(self, call: ToolCall, paused: PausedCall) -> ToolResult | None:
-        """Has a question answered; what the call is told where the answer comes later."""
+        """Obtain the answer to a question; return a result if the answer comes later."""
         inquiry = paused.inquiry
         verdict = self._verdict(call, inquiry)
         if verdict is not None and verdict.decide is not Decide.ASK:
@@ -74,13 +72,16 @@ class Inquiries:
             return None
         desk, question = call.session.get(Approvals), self._question(call, paused, verdict)
         channel = channel_of(call.session, self.asking)
+        if self.asking.by_voice() and desk.is_full:
+            paused.answer(Decision.deny(), "too_many_questions")
+            return None
         if channel is not None:
-            question.answered = asyncio.get_running_loop().create_future()
+            question.waiter = asyncio.get_running_loop().create_future()
         desk.open(question)
-        paused.on_gone = lambda: desk.let_go(question)
+        paused.on_gone = lambda: desk.withdraw_by_tool(question)
         answer = None if channel is None else await ask(desk, question, channel)
         if answer is None:
-            return wording.pending(question.request, by_voice=self.asking.by_voice())
+            return desk.pending_result(question)
         paused.answer(*answer)
         return None
 
@@ -92,7 +93,7 @@ class Inquiries:
         about = Circumstances(
             arguments=inquiry.details,
             mode=policy.mode_or(mode),
-            user=policy.user or session.user,
+            user=user_of(session),
         )
         return self.rules.for_tool(inquiry.subject).decide(about, policy.all_rules)
 
@@ -101,38 +102,43 @@ class Inquiries:
         policy = session.find(SessionPolicy) or SessionPolicy()
         rule = None if verdict is None else verdict.rule
         rule = rule or Rule(name=inquiry.rule, decide=Decide.ASK)
-        assert call.tool is not None
-        fingerprint = fingerprint_of(call.tool.metadata)
         now = time.time()
+        title = inquiry.title(policy.language)
         return Question(
             request=ApprovalRequest(
                 id=secrets.token_hex(4),
                 tool=call.name if inquiry.subject is None else inquiry.subject.names[0],
-                title=inquiry.title(policy.language),
+                title=title,
                 details=inquiry.details,
                 schema=inquiry.schema,
-                hash=hash_of(call.name, fingerprint, call.arguments),
+                hash=hash_of(call.name, self.fingerprint, call.arguments),
                 created=now,
                 deadline=now + (rule.deadline_seconds or self.settings.deadline),
                 session=session.id,
-                user=policy.user or session.user,
+                user=user_of(session),
                 call_id=call.id,
                 rule=rule.name,
             ),
             call=invocation.call if invocation.call.name == call.name else call,
-            fingerprint=fingerprint,
+            fingerprint=_definition(inquiry) or self.fingerprint,
             rule=rule,
             validate=inquiry.validate,
             asking=self.asking,
             sinks=invocation.sinks,
-            place=session.get(Transcript).mark(),
+            position=session.get(Transcript).mark(),
+            voice=wording.fixed_question(title, policy.language),
             trusts_model=self.settings.trust_model,
             paused=paused,
         )
 
 
+def _definition(inquiry: Inquiry) -> str | None:
+    """Return what stands for the definition of what asks, where it is not the tool itself."""
+    return None if inquiry.subject is None else inquiry.subject.fingerprint
+
+
 def _decide(inquiry: Inquiry, paused: PausedCall, verdict: Verdict) -> None:
-    """Answers as a rule says, without asking."""
+    """Answer as a rule says, without asking."""
     allowed = verdict.decide is not Decide.DENY
     told = verdict.decide.value if not verdict.lifted else "always"
     about = {} if inquiry.subject is None else {"for": inquiry.subject.names[0]}

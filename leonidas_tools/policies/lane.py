@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from leonidas_tools.invocation import current
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from leonidas_tools.calls import Run, ToolCall, ToolResult
+
+
+logger = visible_logger(__name__)
+
+_LONG_WAIT_SECONDS = 0.25
+_MOST_NAMED = 16
 
 
 class Lane:
@@ -25,23 +35,30 @@ class Lane:
 
     def __init__(self) -> None:
         self._reading = 0
-        self._writing = False
-        self._waiting: deque[tuple[asyncio.Future[None], bool]] = deque()
+        self._writing: str | None = None
+        self._waiting: deque[tuple[asyncio.Future[None], bool, str]] = deque()
 
-    def enter_now(self, *, write: bool) -> bool:
-        """Enters if that needs no waiting."""
-        if self._waiting or self._writing or (write and self._reading):
+    @property
+    def writers(self) -> Iterable[str]:
+        """Who writes now, and the first of those who wait to write."""
+        now = () if self._writing is None else (self._writing,)
+        first = itertools.islice(self._waiting, _MOST_NAMED)
+        return (*now, *(who for _, write, who in first if write))
+
+    def enter_now(self, *, write: bool, who: str = "") -> bool:
+        """Enter if that needs no waiting."""
+        if self._waiting or self._writing is not None or (write and self._reading):
             return False
         if write:
-            self._writing = True
+            self._writing = who
         else:
             self._reading += 1
         return True
 
-    async def enter(self, *, write: bool) -> None:
-        """Waits for its turn, and enters."""
+    async def enter(self, *, write: bool, who: str = "") -> None:
+        """Wait for its turn, and enter."""
         turn = asyncio.get_running_loop().create_future()
-        ticket = (turn, write)
+        ticket = (turn, write, who)
         self._waiting.append(ticket)
         try:
             await turn
@@ -56,22 +73,22 @@ class Lane:
     def leave(self, *, write: bool) -> None:
         """Makes room for whoever waits."""
         if write:
-            self._writing = False
+            self._writing = None
         else:
             self._reading -= 1
         if self._waiting:
             self._admit()
 
     def _admit(self) -> None:
-        while self._waiting and not self._writing:
-            turn, write = self._waiting[0]
+        while self._waiting and self._writing is None:
+            turn, write, who = self._waiting[0]
             if write and self._reading:
                 return
             self._waiting.popleft()
             if turn.done():  # cancelled a moment ago: it leaves the queue by itself
                 continue
             if write:
-                self._writing = True
+                self._writing = who
             else:
                 self._reading += 1
             turn.set_result(None)
@@ -82,10 +99,40 @@ class Lanes:
 
     def __init__(self) -> None:
         self._lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
+        self.undeclared: set[str] = set()
+        """The tools that do not say what a call changes."""
+        self._named: set[str] = set()
 
     def lane(self, key: str) -> Lane:
         """The lane with this key."""
         return self._lanes.setdefault(key, Lane())
+
+    def waited(self, tool: str, seconds: float, behind: Iterable[str], *, write: bool) -> None:
+        """Name, once each, the tools that may have been waited for only because of what they omit.
+
+        Args:
+            tool: Whose call has waited.
+            seconds: How long.
+            behind: The tools whose calls were in the lane for writing, or before it.
+            write: Whether the call needs the lane for itself.
+        """
+        if write and tool not in self.undeclared:
+            return  # it says that it changes something: it waits in any case
+        for name in dict.fromkeys(behind):
+            if name not in self.undeclared or name in self._named:
+                continue
+            self._named.add(name)
+            both = write and tool != name
+            if_reads = f"{name!r} and {tool!r} change" if both else f"{name!r} changes"
+            logger.warning(
+                "A call of %r has waited %.1f seconds for one of %r, which does not say what it "
+                "changes and so runs alone in its lane. If %s nothing, declare that with "
+                'effect="read" (in the settings: effect: read), and such calls run side by side',
+                tool,
+                seconds,
+                name,
+                if_reads,
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,11 +143,15 @@ class InLane:
 
     Args:
         lane: The lane.
+        lanes: All lanes there are.
         write: Whether it needs the lane for itself.
+        tool: Whose calls these are.
     """
 
     lane: Lane
+    lanes: Lanes
     write: bool
+    tool: str
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call in its turn."""
@@ -108,8 +159,8 @@ class InLane:
         invocation = current()
         if invocation.outer is not None and invocation.is_inside(lane):
             return await run(call)
-        if not lane.enter_now(write=write):
-            await lane.enter(write=write)
+        if not lane.enter_now(write=write, who=self.tool):
+            await self._wait()
         places = invocation.places
         places.append(self)
         try:
@@ -117,6 +168,14 @@ class InLane:
         finally:
             if places:  # else it was taken away
                 places.pop().leave()
+
+    async def _wait(self) -> None:
+        loop, behind = asyncio.get_running_loop(), self.lane.writers
+        since = loop.time()
+        await self.lane.enter(write=self.write, who=self.tool)
+        seconds = loop.time() - since
+        if seconds > _LONG_WAIT_SECONDS:
+            self.lanes.waited(self.tool, seconds, behind, write=self.write)
 
     @property
     def room(self) -> Lane:

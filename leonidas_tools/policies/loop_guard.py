@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 from collections import deque
 from dataclasses import dataclass, replace
@@ -12,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.invocation import current
+from leonidas_tools.texts import join, say
 from leonidas_tools.turns import Turns
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +34,11 @@ class LoopLimits:
     warn_at: int = 3
     refuse_at: int = 5
     longest_cycle: int = 5
+
+    @property
+    def are_off(self) -> bool:
+        """Whether no repeat is ever spoken of or refused."""
+        return self.warn_at <= 0 and self.refuse_at <= 0
 
 
 _NOTHING: Mapping[int, ToolResult | None] = {}
@@ -179,6 +185,8 @@ class LoopGuard:
         """Runs the call, unless it has been run often enough."""
         history = call.session.get(LoopHistory)
         limits = history.limits or self.limits
+        if limits.are_off:
+            return await run(call)
         step = history.begin(call, limits, current().started)
         if step.repeats >= limits.refuse_at > 0 and not self.exempt:
             return _refused(call, step)
@@ -195,6 +203,8 @@ class LoopGuard:
         """The result of a call that ends without having begun, or a refusal where it is a loop."""
         history = call.session.get(LoopHistory)
         limits = history.limits or self.limits
+        if limits.are_off:
+            return result
         step = history.begin(call, limits, perf_counter())
         if step.repeats >= limits.refuse_at > 0:
             return _refused(call, step)
@@ -206,11 +216,8 @@ class LoopGuard:
 def _warned(call: ToolCall, step: _Step, result: ToolResult) -> ToolResult:
     """The result with a word to the model."""
     logger.warning("%s: the same call of %r, %d times", call.trace_id, call.name, step.repeats)
-    said = (
-        f"This has now given the same result {step.repeats} times running: "
-        "do something else, or ask the user."
-    )
-    return replace(result, message=f"{result.message} {said}" if result.message else said)
+    said = say("loop_warning", count=step.repeats)
+    return replace(result, message=join(result.message, said))
 
 
 def _refused(call: ToolCall, step: _Step) -> ToolResult:
@@ -218,11 +225,7 @@ def _refused(call: ToolCall, step: _Step) -> ToolResult:
     logger.warning("%s: the call of %r is refused as a loop", call.trace_id, call.name)
     return ToolResult(
         status=ResultStatus.LOOP,
-        message=(
-            f"{call.name!r} was not run: the same calls have given the same results "
-            f"{step.repeats - 1} times running. Use what you have, do something else, or ask the "
-            "user."
-        ),
+        message=say("loop", tool=call.name, count=step.repeats - 1),
         reason_code="loop",
     )
 
@@ -233,6 +236,13 @@ def _same(one: ToolResult | None, other: ToolResult | None) -> bool:
     return (
         one.status is other.status
         and one.message == other.message
-        and bool(one.result == other.result)
+        and bool(_timeless(one.result) == _timeless(other.result))
         and one.media == other.media
     )
+
+
+def _timeless(result: Any) -> Any:
+    """Return the result without the time it was made at, which by itself is no news."""
+    if isinstance(result, dict) and len(result) > 1 and "timestamp" in result:
+        return {key: value for key, value in result.items() if key != "timestamp"}
+    return result

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.cutting import fitting
-from leonidas_tools.errors import StoreError
+from leonidas_tools.cutting import beginning, fitting, length, whole_items
+from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.invocation import current
 from leonidas_tools.metadata import Overflow
 from leonidas_tools.results import Results
 from leonidas_tools.speakable import speakable
+from leonidas_tools.texts import join, say
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import Run, ToolCall, ToolResult
     from leonidas_tools.cutting import Keep
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 READ_RESULT = "read_result"
 """The tool by which the model reads more of a result."""
@@ -35,7 +36,9 @@ _KEEPS: dict[Overflow, Keep] = {
 class ResultBudget:
     """Bounds a result, keeps it valid JSON, and says what was left out.
 
-    A long text gets a sentence or two that can be spoken, unless the tool has given them.
+    A long text gets a sentence or two that can be spoken, unless the tool has given them. What the
+    model reads beside the value counts too: the message, the hint, the options and what is spoken.
+    They may take half of the room, and what the value leaves.
 
     Args:
         max_bytes: How long its JSON may be, with all but ASCII escaped: four make a token.
@@ -49,17 +52,20 @@ class ResultBudget:
         """Runs the call, and makes its result short enough."""
         result = await run(call)
         body = result.result
+        size = 0 if body is None else current().length_of(body)
+        result = self._words_cut(result, size)
         if result.speech is None and isinstance(body, str) and len(body) > _LONG_TEXT:
-            result = replace(result, speech=speakable(body))
-        if body is None or current().length_of(body) <= self.max_bytes:
+            result = replace(result, speech=self._speech_of(body, size, _length_of_words(result)))
+        room = self.max_bytes - _length_of_words(result)
+        if size <= room:
             return result
         if self.overflow is Overflow.SPILL:
             handle = await self._kept(call, body)
             if handle is not None:
-                return self._spilled(result, handle)
-        cut = fitting(body, self.max_bytes, _KEEPS[self.overflow])
-        said = f"The result was cut: it is longer than {self.max_bytes // 4} tokens."
-        return replace(result, result=cut, message=_joined(result.message, said))
+                return _spilled(result, handle, room)
+        cut = fitting(body, room, _KEEPS[self.overflow])
+        said = say("result_cut", tokens=self.max_bytes // 4)
+        return replace(result, result=cut, message=join(result.message, said))
 
     async def _kept(self, call: ToolCall, body: Any) -> str | None:
         redaction = call.redaction.hiding(call.arguments)
@@ -74,23 +80,52 @@ class ResultBudget:
                 content, mime_type=mime_type, session=session.id
             )
         except (StoreError, ValueError) as error:
-            logger.warning("The result of %r cannot be kept: %s", call.name, error)
+            logger.log(log_level(error), "The result of %r cannot be kept: %s", call.name, error)
             return None
 
-    def _spilled(self, result: ToolResult, handle: str) -> ToolResult:
-        preview = fitting(result.result, max(self.max_bytes - len(handle) - 40, 40), "both")
-        said = f"This is a part of the result; {READ_RESULT} reads more of it by its handle."
-        return replace(
-            result,
-            result={"handle": handle, "preview": preview},
-            message=_joined(result.message, said),
-        )
+    def _words_cut(self, result: ToolResult, size: int) -> ToolResult:
+        """The result with as much beside its value as there is room for."""
+        room = max(self.max_bytes - size, self.max_bytes // 2)
+        if _length_of_words(result) <= room:
+            return result
+        kept: dict[str, Any] = {}
+        for name in ("message", "retry_hint", "valid_options", "speech"):
+            value = getattr(result, name)
+            if value is None:
+                continue
+            if name == "valid_options":
+                value = whole_items(value, room) or None
+            else:
+                value = beginning(value, room)
+            kept[name] = value
+            room -= 0 if value is None else length(value)
+        return replace(result, **kept)
+
+    def _speech_of(self, body: str, size: int, used: int) -> str | None:
+        """What can be spoken of a text; it takes no room from a text that fits."""
+        free = self.max_bytes - used
+        room = free - size if size <= free else min(self.max_bytes // 2 - used, self.max_bytes // 4)
+        said = speakable(body)
+        return None if said is None else beginning(said, max(room, 0))
+
+
+def _length_of_words(result: ToolResult) -> int:
+    """How long what the model reads beside the value is."""
+    options = None if result.valid_options is None else list(result.valid_options)
+    words = (result.message, result.retry_hint, options, result.speech)
+    return sum(length(each) for each in words if each is not None)
+
+
+def _spilled(result: ToolResult, handle: str, room: int) -> ToolResult:
+    preview = fitting(result.result, max(room - len(handle) - 40, 40), "both")
+    said = say("result_part", reader=READ_RESULT)
+    return replace(
+        result,
+        result={"handle": handle, "preview": preview},
+        message=join(result.message, said),
+    )
 
 
 def _text(body: Any) -> str:
     """In lines, so that they can be searched."""
     return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1)
-
-
-def _joined(message: str | None, said: str) -> str:
-    return f"{message} {said}" if message else said

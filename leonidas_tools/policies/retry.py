@@ -5,14 +5,24 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.events import EventKind
 from leonidas_tools.invocation import current
+from leonidas_tools.texts import join, say
+
+USUAL_RETRIES = 2
+"""How often a call is tried again where neither the settings nor the tool say it."""
+USUAL_DELAY_SECONDS = 0.1
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _OK = ResultStatus.OK
-_LONGEST_DELAY_SECONDS = 10.0
+LONGEST_DELAY_SECONDS = 10.0
+USUAL_BACKOFF = 2.0
 _PERMANENT = (
     TypeError, AttributeError, NameError, NotImplementedError, ImportError, SyntaxError,
 )  # fmt: skip
@@ -40,15 +50,21 @@ class Retry:
 
     Args:
         attempts: How often after the first.
-        delay_seconds: The longest wait before the second attempt; each next may be twice as long.
+        delay_seconds: The longest wait before the second attempt.
+        backoff: By how much each next one may be longer.
+        longest_delay_seconds: No wait is longer than this.
+        kinds: Which failures are tried again; `None` leaves it to the others.
         once: Whether the effect must not happen twice.
         timeouts: Whether running out of time is tried again too: that multiplies the silence.
     """
 
     attempts: int
-    delay_seconds: float = 0.1
+    delay_seconds: float = USUAL_DELAY_SECONDS
     once: bool = False
     timeouts: bool = False
+    backoff: float = USUAL_BACKOFF
+    longest_delay_seconds: float = LONGEST_DELAY_SECONDS
+    kinds: Collection[str] | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call until it works or trying again cannot help."""
@@ -71,16 +87,21 @@ class Retry:
         return self._given_up(result)
 
     def _helps(self, result: ToolResult) -> bool:
-        if result.status is ResultStatus.TIMEOUT and not self.timeouts:
+        if self.kinds is not None:
+            if result.status not in self.kinds:
+                return False
+        elif result.status is ResultStatus.TIMEOUT and not self.timeouts:
             return False
         return may_repeat(result, once=self.once)
 
     def _delay(self, attempt: int) -> float:
-        longest = min(self.delay_seconds * 2.0 ** (attempt - 1), _LONGEST_DELAY_SECONDS)
+        longest = min(
+            self.delay_seconds * self.backoff ** (attempt - 1), self.longest_delay_seconds
+        )
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
     def _given_up(self, result: ToolResult) -> ToolResult:
         if not self.attempts or not self._helps(result) or result.message is None:
             return result
-        tried = f" It was tried {self.attempts + 1} times."
-        return replace(result, message=result.message + tried)
+        tried = say("tried", count=self.attempts + 1)
+        return replace(result, message=join(result.message, tried))

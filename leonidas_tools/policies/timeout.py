@@ -7,16 +7,15 @@ from contextvars import Context
 from typing import Literal
 
 from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.invocation import Invocation, current
-
-_GRACE_SECONDS = 0.5
+from leonidas_tools.invocation import GRACE_SECONDS, Invocation, current
+from leonidas_tools.texts import join, say
 
 
 class Timeout:
     """Stops an attempt, or a whole call, that takes too long.
 
     A tool that ignores being stopped is left behind half a second later, and the call answered
-    all the same.
+    all the same. What is undone may take its own time: the answer says what has become of it.
 
     What is given the same time runs out of it in the order it began, so one timer for the first
     serves all; a timer for each call would cost more than the rest of its policies.
@@ -69,13 +68,21 @@ class Timeout:
             if ends > now:
                 break
             del self._under_way[invocation]
-            late = self._late(invocation)
             invocation.interrupt(self)
-            timer = loop.call_later(_GRACE_SECONDS, invocation.abandon, late)
+            timer = loop.call_later(GRACE_SECONDS, self._leave_behind, invocation)
             self._grace[invocation] = timer
         self._loop = None
         if self._under_way:
             self._watch(loop)
+
+    def _leave_behind(self, invocation: Invocation) -> None:
+        """Answers for a tool that goes on; one that is being undone is waited for."""
+        loop = asyncio.get_running_loop()
+        if invocation.undo_ends > loop.time():
+            timer = loop.call_at(invocation.undo_ends, self._leave_behind, invocation)
+            self._grace[invocation] = timer
+        else:
+            invocation.abandon(self._late(invocation))
 
     def _let_be(self, invocation: Invocation) -> None:
         timer = self._grace.pop(invocation, None)
@@ -84,18 +91,20 @@ class Timeout:
 
     def _late(self, invocation: Invocation) -> ToolResult:
         name, code = invocation.call.name, f"{self.covers}_timeout"
+        seconds = f"{self.seconds:g}"
+        undone = invocation.undone and not invocation.left_over
         if invocation.begun:
+            key = "timeout_unknown_undone" if undone else "timeout_unknown"
             return ToolResult(
                 status=ResultStatus.UNKNOWN_OUTCOME,
-                message=(
-                    f"The tool {name!r} did not finish within {self.seconds:g} seconds, and it "
-                    f"is not known whether it took effect: do not call it again, check first."
-                ),
+                message=say(key, tool=name, seconds=seconds),
                 reason_code=code,
             )
         return ToolResult(
             status=ResultStatus.TIMEOUT,
-            message=f"The tool {name!r} did not finish within {self.seconds:g} seconds.",
+            message=join(
+                say("timeout", tool=name, seconds=seconds), say("undone") if undone else None
+            ),
             retryable=True,
             reason_code=code,
         )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.policies.base import answered
+from leonidas_tools.texts import say
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _SAYS_WHAT_FITS = ("$schema", "$id", "$defs", "definitions", "properties")
 
@@ -39,7 +40,8 @@ class Validation:
         try:
             valid = self.validator(arguments)
         except ToolValidationError as error:
-            return answered(ToolResult.from_error(error))
+            said = say("invalid_argument", problem=error.message, tool=call.name)
+            return answered(replace(ToolResult.from_error(error), message=said))
         if valid is not call.arguments:
             call = call.with_arguments(valid)
         return run(call)

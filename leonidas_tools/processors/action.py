@@ -25,7 +25,7 @@ class ActionToolProcessor(CategoryProcessor):
         'change_state'
     """
 
-    categories: ClassVar[frozenset[ToolCategory]] = frozenset({ToolCategory.ACTION})
+    category: ClassVar[ToolCategory] = ToolCategory.ACTION
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = TOOLS) -> None:
         super().__init__(tools)

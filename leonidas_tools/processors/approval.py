@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.toolboxes.approval import answer_question, confirm_action
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
     from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
+
+
+logger = visible_logger(__name__)
 
 
 class VoiceApproval:
@@ -54,8 +58,15 @@ class VoiceApproval:
         self._looked_at = (self._registry.generation, self._settings.current)
 
     def _keep(self, tool: AnyTool, *, needed: bool) -> None:
-        if needed and tool.name not in self._registry:
+        taken = self._registry.get(tool.name)
+        if needed and taken is None:
             self._registry.register(tool, builtin=True)
+        elif needed and taken is not None and not taken.metadata.answers_questions:
+            logger.warning(
+                "The tool %r has the name of the one by which questions are answered: nothing can "
+                "be approved by voice. Give it another name",
+                tool.name,
+            )
         elif not needed and self._registry.get(tool.name) is tool:
             self._registry.unregister(tool.name)
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.events import ToolEvent
+from leonidas_tools.events import EventKind, ToolEvent
 from leonidas_tools.mailbox import Mailbox
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.intake import Intake
-from leonidas_tools.processors.parts import TOOL_CALL, EventPart, attached, response_part
+from leonidas_tools.processors.intake import Intake, OnceCalls
+from leonidas_tools.processors.parts import EventPart, attached, cancelled_id, response_part
+from leonidas_tools.processors.stage import Stage, progress_source
 from leonidas_tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _SLICE = 32
 """How many parts are handled before the loop gets a turn: a burst must not cost an audio frame."""
 _MOST_UNDOABLE = 64
 """How many calls that have ended are kept at hand, to be undone if their answer is dropped."""
+_PROGRESS = EventKind.PROGRESS
 
 
 class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
@@ -37,15 +39,17 @@ class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
         """Whether the part is a call for it."""
         ...
 
-    def recognise(self, part: ProcessorPart, intake: Intake) -> tuple[ToolCall, Executor] | None:
-        """The call of a part that matches, and what runs it."""
+    def recognise(
+        self, part: ProcessorPart, intake: Intake
+    ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
+        """Return the call of a part that matches, what runs it, and its result if it is known."""
         ...
 
 
 _Made: TypeAlias = "ToolEvent | tuple[ToolCall, ToolResult] | BaseException"
 
 
-class CallStream(processor.Processor):
+class CallStream(Stage):
     """Runs the calls that its categories claim; every other part passes at once, in order.
 
     Args:
@@ -87,6 +91,14 @@ def _part(made: _Made) -> ProcessorPart:
     return response_part(*made)
 
 
+def _with_dropped(item: ProcessorPart | _Made | None, dropped: int) -> ProcessorPart | _Made | None:
+    """The progress that comes after some that was dropped, and says how much."""
+    if isinstance(item, EventPart):
+        return item.with_dropped(dropped)
+    assert isinstance(item, ToolEvent)
+    return item.with_dropped(dropped)
+
+
 class _Calls:
     """The calls of one stream that are under way, and what is ready to leave it."""
 
@@ -94,13 +106,13 @@ class _Calls:
         self._categories = categories
         self._resources = resources
         self._held: dict[Executor, tuple[Sink, ...]] = {}
-        self._claimants: dict[AnyTool, Claimant | None] = {}
-        self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox()
+        self._claimants: dict[AnyTool | tuple[AnyTool, str], Claimant | None] = {}
+        self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox(_with_dropped)
         """What leaves the stream, and `None` when its input has ended and every call has."""
         self._under_way: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
         self._reading = True
-        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self.ready.put)
+        self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._tell)
         self._intake = Intake(ToolRegistry(), stream.session())
 
     async def read(self, content: processor.ProcessorStream) -> None:
@@ -109,7 +121,7 @@ class _Calls:
             count = 0
             async for part in content:
                 # Looked for first: what carries a call makes its part only for other readers.
-                if TOOL_CALL in part.metadata or part.function_call is not None:
+                if attached(part) is not None or part.function_call is not None:
                     executor = self._begin(part)
                     if executor is not None:
                         await self._resources.enter_async_context(executor)
@@ -117,9 +129,9 @@ class _Calls:
                     if count % _SLICE == 0:
                         await asyncio.sleep(0)
                     continue
-                if part.function_response is not None and part.tool_cancellation:
-                    self._cancel(part.tool_cancellation)
-                self.ready.put(part)
+                if (cancelled := cancelled_id(part)) is not None:
+                    self._cancel(cancelled)
+                self._pass(part)
         except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
             self.ready.put(error)
         except asyncio.CancelledError:
@@ -128,6 +140,19 @@ class _Calls:
         finally:
             self._reading = False
             self._close_if_done()
+
+    def _pass(self, part: ProcessorPart) -> None:
+        source = progress_source(part)
+        if source is None:
+            self.ready.put(part)
+        else:
+            self.ready.put_replaceable(part, *source)
+
+    def _tell(self, event: ToolEvent) -> None:
+        if event.kind is _PROGRESS:
+            self.ready.put_replaceable(event, event.call.trace_id)
+        else:
+            self.ready.put(event)
 
     def cancel_all(self) -> None:
         """Nobody reads any more: stops what may be stopped."""
@@ -143,7 +168,10 @@ class _Calls:
         recognised = category.recognise(part, self._intake)
         if recognised is None:
             return None
-        call, executor = recognised
+        call, executor, result = recognised
+        if result is not None:
+            self.ready.put((call, executor.settle(call, result, self._sinks)))
+            return None
         sinks = self._held.get(executor)
         new = sinks is None
         if sinks is None:
@@ -158,10 +186,11 @@ class _Calls:
         call = attached(part)
         if call is None or call.tool is None:
             return next((one for one in self._categories if one.match(part)), None)
-        if call.tool not in self._claimants:
-            claimant = next((one for one in self._categories if one.match(part)), None)
-            self._claimants[call.tool] = claimant
-        return self._claimants[call.tool]
+        said = None if call.settings is None else call.settings.category
+        key = call.tool if said is None else (call.tool, said)
+        if key not in self._claimants:
+            self._claimants[key] = next((one for one in self._categories if one.match(part)), None)
+        return self._claimants[key]
 
     def _cancel(self, call_id: str) -> None:
         invocation = self._under_way.get(call_id) or self._undoable.pop(call_id, None)
@@ -173,6 +202,9 @@ class _Calls:
     def _end(self, invocation: Invocation, result: ToolResult) -> None:
         call = invocation.call
         self._under_way.pop(call.id or call.trace_id, None)
+        once = call.session.find(OnceCalls)
+        if once is not None:
+            once.end(call.number, result)
         if invocation.take_back is not None and call.id is not None:
             self._undoable[call.id] = invocation
             if len(self._undoable) > _MOST_UNDOABLE:

@@ -14,37 +14,105 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from genai_processors import processor
 
 from leonidas_tools.executor import Executor
+from leonidas_tools.overrides import category_of
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.call_stream import CallStream
-from leonidas_tools.processors.intake import Intake
-from leonidas_tools.processors.parts import TOOL_EXECUTOR, attached, response_part
+from leonidas_tools.processors.intake import Intake, OnceCalls
+from leonidas_tools.processors.parts import (
+    attached,
+    cancelled_id,
+    claim,
+    executor_of,
+    response_part,
+)
 from leonidas_tools.registry import AnyTool, ToolRegistry
-from leonidas_tools.tool import ToolCategory, as_tool
+from leonidas_tools.tool import ToolCategory, as_category, as_tools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Sequence
 
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.calls import ToolCall
+    from leonidas_tools.calls import ToolCall, ToolResult
+    from leonidas_tools.settings.models import ToolConfiguration
 
 _PASSTHROUGHS = (processor.PASSTHROUGH_FALLBACK, processor.PASSTHROUGH_ALWAYS)
 
 
-class CategoryProcessor(processor.PartProcessor):
+class _RunsCalls(processor._ParallelPartProcessor):  # noqa: SLF001 - its name is how `//` asks
+    """What runs calls as a part processor, alone or in a group.
+
+    Upstream's `//` gives every part to all that match it. With an operand of its own class on the
+    right it asks for the processors in it, which is where `other // category` is refused: there the
+    call would pass beside the category that runs it, and be answered twice.
+    """
+
+    @property
+    def _processor_list(self) -> list[Any]:  # type: ignore[override]
+        raise TypeError(
+            f"A {type(self).__name__} on the right of `//` would not keep its calls from what is "
+            f"on the left: write the categories first, as in `category // other`"
+        )
+
+    @property
+    def key_prefix(self) -> str:
+        return type(self).__qualname__
+
+    @property
+    def trace_name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def is_excluded_from_trace(self) -> bool:
+        return False
+
+    def __add__(self, other: Any) -> Any:
+        return self.to_processor() + other
+
+    def __floordiv__(self, other: Any) -> Any:
+        categories, others = _parts_of(self)
+        more_categories, more_others = _parts_of(other)
+        return CategoryGroup([*categories, *more_categories], [*others, *more_others])
+
+
+class CategoryProcessor(_RunsCalls):
     """Runs the calls of its categories; a new category is a subclass that names its own.
+
+    A subclass names one `category`, or several `categories`: known ones or words of its own. It may
+    hold what its tools need by `__aenter__` and `__aexit__`, while a stream runs.
 
     Behind a registry stage it runs the calls that stage has recognised. With tools of its own it
     also works alone, with default settings.
 
     Args:
-        tools: Tools and functions it brings.
+        tools: Tools and functions it brings; those of another category become of its own.
+
+    Example:
+        >>> class BillingProcessor(CategoryProcessor):
+        ...     category = "billing"
+        >>> def invoice(customer: str) -> str:
+        ...     return f"Invoice for {customer}"
+        >>> BillingProcessor([invoice]).tools[0].metadata.category
+        'billing'
     """
 
-    categories: ClassVar[frozenset[ToolCategory]] = frozenset()
+    category: ClassVar[ToolCategory | str | None] = None
+    categories: ClassVar[Collection[ToolCategory | str]] = frozenset()
+    serves_others: ClassVar[bool] = False
+    """Whether it also runs the tools of categories that no other processor beside it serves."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        said = vars(cls)
+        if (category := said.get("category")) is not None:
+            cls.categories = frozenset({as_category(category)})
+        elif "categories" in said:
+            named = cls.categories
+            words = (named,) if isinstance(named, str) else named
+            cls.categories = frozenset(map(as_category, words))
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = ()) -> None:
-        self.registry = ToolRegistry(self._own(thing) for thing in tools)
+        self.registry = ToolRegistry(self._own(tool) for tool in as_tools(tools))
 
     @functools.cached_property
     def executor(self) -> Executor:
@@ -56,26 +124,37 @@ class CategoryProcessor(processor.PartProcessor):
         """The tools it brings, ready to register."""
         return list(self.registry)
 
-    def claims(self, tool: AnyTool) -> bool:
-        """Whether the calls of a tool are for this category."""
-        return tool.metadata.category in self.categories
+    def claims(self, tool: AnyTool, settings: ToolConfiguration | None = None) -> bool:
+        """Whether the calls of a tool are for this category.
+
+        Args:
+            tool: The tool.
+            settings: What the settings say of it, which may put it into another category.
+        """
+        return self._serves(category_of(tool, settings))
 
     def match(self, part: ProcessorPart) -> bool:
         """Whether the part is a call for this category; never raises."""
         call = attached(part)
         if call is not None:
-            return call.tool is not None and self.claims(call.tool)
+            return call.tool is not None and self.claims(call.tool, call.settings)
         function_call = part.part.function_call
         return function_call is not None and self._knows(function_call.name)
 
-    def recognise(self, part: ProcessorPart, intake: Intake) -> tuple[ToolCall, Executor] | None:
-        """The call of a part that matches and what runs it; `None` for a repeated one."""
+    def recognise(
+        self, part: ProcessorPart, intake: Intake
+    ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
+        """Return the call of a part that matches, what runs it, and its result if it is known.
+
+        Returns:
+            `None` for a call that this stream has seen, or that another stage has claimed.
+        """
         call = attached(part)
         if call is not None:
-            return call, part.metadata[TOOL_EXECUTOR]
+            return (call, executor_of(part) or self.executor, None) if claim(part) else None
         intake.registry = self.registry
-        call = intake.take(part)
-        return None if call is None else (call, self.executor)
+        taken = intake.take(part)
+        return None if taken is None else (taken[0], self.executor, taken[1])
 
     async def __aenter__(self) -> Self:
         """Holds what the category needs while a stream runs; nothing, unless a subclass says so."""
@@ -88,70 +167,105 @@ class CategoryProcessor(processor.PartProcessor):
         """Runs one call and yields its answer."""
         recognised = self.recognise(part, Intake(self.registry, stream.session()))
         if recognised is not None:
-            call, executor = recognised
+            call, executor, result = recognised
             async with executor:
-                yield response_part(call, await executor.run(call))
+                sinks = executor.with_sinks(stream.sinks())
+                result = result or await executor.run(call, sinks)
+            call.session.get(OnceCalls).end(call.number, result)
+            yield response_part(call, result)
 
     def to_processor(self) -> processor.Processor:
         """This category as a stage of a stream."""
         return CallStream([self])
 
-    def __add__(self, other: Any) -> Any:
-        return self.to_processor() + other
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _beside([self], other) or super().__floordiv__(other)
-
     def _knows(self, name: str | None) -> bool:
         return name is not None and self.registry.find(name) is not None
 
-    def _own(self, thing: AnyTool | Callable[..., Any]) -> AnyTool:
-        tool = as_tool(thing)
-        if tool.metadata.category in self.categories or not self.categories:
+    def _own(self, tool: AnyTool) -> AnyTool:
+        if not self.categories or self._serves(tool.metadata.category):
             return tool
         return tool.with_options(category=min(self.categories))
 
+    def _serves(self, category: ToolCategory | str) -> bool:
+        own_word = self.serves_others and not isinstance(category, ToolCategory)
+        return own_word or category in self.categories
 
-class CategoryGroup(processor.PartProcessor):
-    """Categories side by side: what `//` between them makes. Parts that none claims pass through.
+
+class CategoryGroup(_RunsCalls):
+    """Categories side by side, and what else stands beside them: what `//` makes.
+
+    A call goes to the first category that claims it, and to nothing else: a processor that passes
+    every part would pass the call on as well, and a later stage would answer it again. All other
+    parts go to the processors of upstream that match them, and pass where none does.
 
     Args:
-        categories: The categories, the first that matches a call runs it.
+        categories: The categories; those that serve the rest come last.
+        others: Part processors of upstream.
     """
 
-    def __init__(self, categories: Sequence[CategoryProcessor]) -> None:
-        self.categories = list(categories)
+    def __init__(
+        self,
+        categories: Sequence[CategoryProcessor],
+        others: Sequence[processor.PartProcessor] = (),
+    ) -> None:
+        self.categories = sorted(categories, key=lambda category: category.serves_others)
+        self.others = list(others)
 
     def match(self, part: ProcessorPart) -> bool:
-        """Whether the part is a call for one of the categories."""
-        return any(category.match(part) for category in self.categories)
+        """Whether the part is for one of the categories or of the other processors."""
+        return self.category_of(part) is not None or self.is_for_others(part)
 
     async def call(self, part: ProcessorPart) -> AsyncIterable[ProcessorPart]:
-        """Runs one call and yields its answer."""
-        for category in self.categories:
-            if category.match(part):
-                async for output in category.call(part):
-                    yield output
-                return
-        yield part
+        """Run one call and yield its answer, or what the other processors make of the part."""
+        category = self.category_of(part)
+        if category is not None:
+            async for output in category.call(part):
+                yield output
+        elif self.is_for_others(part):
+            async for output in processor.parallel(self.others)(part):
+                yield output
+        else:
+            yield part
 
     def to_processor(self) -> processor.Processor:
-        """The categories as one stage of a stream."""
-        return CallStream(self.categories)
+        """Return the group as one stage of a stream."""
+        calls = CallStream(self.categories)
+        return _Beside(self).to_processor() + calls if self.others else calls
 
-    def __add__(self, other: Any) -> Any:
-        return self.to_processor() + other
+    def category_of(self, part: ProcessorPart) -> CategoryProcessor | None:
+        """Return the category that runs the call of a part, if there is one."""
+        return next((category for category in self.categories if category.match(part)), None)
 
-    def __floordiv__(self, other: Any) -> Any:
-        return _beside(self.categories, other) or super().__floordiv__(other)
+    def is_for_others(self, part: ProcessorPart) -> bool:
+        """Whether the other processors get the part; calls of the group hear all cancellations."""
+        return cancelled_id(part) is None and any(other.match(part) for other in self.others)
 
 
-def _beside(categories: Sequence[CategoryProcessor], other: Any) -> CategoryGroup | None:
-    """A group of these and the other, where the other is of our kind or passes parts through."""
-    if isinstance(other, CategoryGroup):
-        return CategoryGroup([*categories, *other.categories])
-    if isinstance(other, CategoryProcessor):
-        return CategoryGroup([*categories, other])
-    if any(other is passthrough for passthrough in _PASSTHROUGHS):
-        return CategoryGroup(categories)
-    return None
+class _Beside(processor.PartProcessor):
+    """The other processors of a group, which get all parts but its calls and cancellations."""
+
+    def __init__(self, group: CategoryGroup) -> None:
+        self._group = group
+
+    def match(self, part: ProcessorPart) -> bool:
+        return self._group.category_of(part) is None and self._group.is_for_others(part)
+
+    def call(self, part: ProcessorPart) -> AsyncIterable[ProcessorPart]:
+        return self._group.call(part)
+
+
+def _parts_of(thing: Any) -> tuple[list[CategoryProcessor], list[processor.PartProcessor]]:
+    """Return the categories and the other processors that one side of `//` brings."""
+    if isinstance(thing, CategoryProcessor):
+        return [thing], []
+    if isinstance(thing, CategoryGroup):
+        return thing.categories, thing.others
+    if isinstance(thing, processor._ParallelPartProcessor):  # noqa: SLF001 - what `//` has made
+        members: list[Any] = thing._processor_list  # noqa: SLF001
+        return [], [each for each in members if each not in _PASSTHROUGHS]
+    if isinstance(thing, processor.PartProcessor):
+        return [], [] if thing in _PASSTHROUGHS else [thing]
+    raise TypeError(
+        f"{thing!r} cannot stand beside a category with `//`, which takes a PartProcessor: "
+        f"put it before or behind the categories with `+`"
+    )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
-    TOOL_EXECUTOR,
     CallPart,
     EventPart,
     attached,
+    executor_of,
     response_part,
 )
 from leonidas_tools.processors.requests import Answer, answered, is_request
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.executor import Executor
     from leonidas_tools.settings.models import Settings
 
 
@@ -54,17 +53,19 @@ class ConfigurationProcessor(Stage):
         async with self.settings:
             async for part in content:
                 call = attached(part)
-                if call is None or call.tool is None:
+                executor = None if call is None else executor_of(part)
+                if call is None or call.tool is None or executor is None:
                     yield await answered(part, self._answers) if is_request(part) else part
                     continue
-                executor: Executor = part.metadata[TOOL_EXECUTOR]
                 executor.apply(self.settings.current)
                 pinned = call.under(self.settings.current.for_tool(call.name, call.tool.origin))
                 result = refused(call.tool, pinned.settings)  # type: ignore[arg-type]  # just set
                 if result is None:
-                    assert isinstance(part, CallPart)
-                    part.pin(pinned)
-                    yield part
+                    if isinstance(part, CallPart):
+                        part.pin(pinned)
+                        yield part
+                    else:  # a stage of the user has copied it
+                        yield CallPart(part, pinned, executor)
                     continue
                 events: list[ProcessorPart] = []
                 result = executor.settle(pinned, result, (*sinks, _into(events)))

@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import logging
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.overrides import refused
+from leonidas_tools.preferred_tools import PreferredTools
 from leonidas_tools.processors.declarations import declare
 from leonidas_tools.redaction import described
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from google.genai import types
 
     from leonidas_tools.calls import ToolSession
+    from leonidas_tools.processors.ready import ReadyTools
     from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 class DeclaredTools:
@@ -35,8 +37,7 @@ class DeclaredTools:
     Args:
         registry: The tools that exist.
         settings: Which of them can be called, and how they are described.
-        prepare: Puts the registry in order before it is read.
-        choose: Which of the tools are shown; all, by default.
+        ready: Chooses which of the tools are shown; all, by default.
 
     Example:
         >>> from leonidas_tools.registry import ToolRegistry
@@ -52,13 +53,11 @@ class DeclaredTools:
         self,
         registry: ToolRegistry,
         settings: WatchedSettings,
-        prepare: Callable[[], None] | None = None,
-        choose: Callable[[Sequence[AnyTool]], list[AnyTool]] = list,
+        ready: ReadyTools | None = None,
     ) -> None:
         self.registry = registry
         self.settings = settings
-        self.prepare = prepare or (lambda: None)
-        self.choose = choose
+        self._ready = ready
         self._made: list[types.Tool] = []
         self._schemas: WeakKeyDictionary[AnyTool, Any] = WeakKeyDictionary()
         self._made_of: tuple[int, Settings] | None = None
@@ -66,27 +65,36 @@ class DeclaredTools:
             WeakKeyDictionary()
         )
 
-    def tools(self, policy: SessionPolicy | None = None) -> list[AnyTool]:
+    def prepare(self) -> None:
+        """Puts the registry in order before it is read."""
+        if self._ready is not None:
+            self._ready()
+
+    def tools(self, session: ToolSession | None = None) -> list[AnyTool]:
         """The tools that can be called: neither switched off, nor denied in every case.
 
         Args:
-            policy: That of the session which is to call them; any session, by default.
+            session: The conversation which is to call them; any, by default.
         """
         self.prepare()
         settings = self.settings.current
+        policy = None if session is None else session.find(SessionPolicy)
         usual, of_session = settings.policies.mode, () if policy is None else policy.rules
         mode = usual if policy is None else policy.mode_or(usual)
         rules = RuleBook([*settings.policies.all_rules(), *of_session])
         on = [t for t in self.registry if refused(t, settings.for_tool(t.name, t.origin)) is None]
         if not rules.may_deny(mode):
-            return self.choose(on)
+            return self._chosen(on, session)
         subjects = [subject_of(t.metadata, settings.for_tool(t.name, t.origin)) for t in on]
         allowed = [
             tool
             for tool, subject in zip(on, subjects, strict=True)
             if not rules.for_tool(subject).always_denies(mode)
         ]
-        return self.choose(allowed)
+        return self._chosen(allowed, session)
+
+    def _chosen(self, tools: list[AnyTool], session: ToolSession | None) -> list[AnyTool]:
+        return tools if self._ready is None else self._ready.choose(tools, session)
 
     def declarations(self, session: ToolSession | None = None) -> list[types.Tool]:
         """The declarations for a Live setup; they are the caller's own.
@@ -107,21 +115,21 @@ class DeclaredTools:
 
     def made(self, session: ToolSession | None = None) -> list[types.Tool]:
         """The declarations as they are kept; the identical list while nothing in it changes."""
-        policy = None if session is None else session.find(SessionPolicy)
-        usual = self.settings.current.policies.mode
-        if (
-            session is None
-            or policy is None
-            or not (policy.rules or policy.mode_or(usual) is not usual)
-        ):
+        if session is None:
             return self._made_for_all()
         self.prepare()
-        made_of = (self.registry.generation, self.settings.current, policy.mode_or(usual))
-        key = (*made_of, tuple(map(id, policy.rules)))
+        policy = session.find(SessionPolicy)
+        usual = self.settings.current.policies.mode
+        mode = usual if policy is None else policy.mode_or(usual)
+        rules = () if policy is None else tuple(map(id, policy.rules))
+        reasons = None if self._ready is None else self._ready.reasons(session)
+        if not rules and mode is usual and reasons is None:
+            return self._made_for_all()
+        key = (self.registry.generation, self.settings.current, mode, rules, reasons)
         made = self._made_for.get(session)
         if made is None or made[0] != key:
             settings = self.settings.current
-            own = declare(self.registry, self.tools(policy), settings, self._schemas)
+            own = declare(self.registry, self.tools(session), settings, self._schemas)
             if made is not None and made[1] == own:
                 own = made[1]
             made = self._made_for[session] = (key, own)
@@ -179,6 +187,7 @@ class _Subscription:
         ]
         if session is not None:
             self._sources.append(session.get(SessionPolicy).on_change(self._stir))
+            self._sources.append(session.get(PreferredTools).on_change(self._stir))
 
     def end(self) -> None:
         """Tells nothing more."""

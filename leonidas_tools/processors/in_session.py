@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genai_processors import processor
-
 from leonidas_tools.processors import stream
+from leonidas_tools.processors.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
+    from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.calls import ToolSession
 
 
-class InSession(processor.Processor):
+class InSession(Stage):
     """The tools for one conversation.
 
     Args:

@@ -1,13 +1,26 @@
-"""From a function-call part to a `ToolCall`: its id, its tool, and whether it came before."""
+"""Turn function-call parts into `ToolCall`s, and recognise repeated calls."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import hashlib
+import json
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls import (
+    MAX_ARGUMENT_BYTES,
+    ToolCall,
+    ToolResult,
+    ToolSession,
+    are_too_large,
+    comparable,
+    repeated,
+)
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema import parse_arguments
+from leonidas_tools.metadata import ToolEffect
+from leonidas_tools.names import name_called
+from leonidas_tools.overrides import effect_of
 from leonidas_tools.processors.parts import call_id
 
 if TYPE_CHECKING:
@@ -15,60 +28,155 @@ if TYPE_CHECKING:
 
     from genai_processors.content_api import ProcessorPart
 
+    from leonidas_tools.executor import Executor
     from leonidas_tools.registry import AnyTool, ToolRegistry
 
 _REMEMBERED_IDS = 4096
+_REMEMBERED_ONCE = 65_536
+_KEPT_OUTCOMES = 64
+_ONCE = ToolEffect.ONCE
+
+
+class _OnceCall:
+    """A call with a side effect: the stream that made it, and its result."""
+
+    __slots__ = ("result", "stream")
+
+    def __init__(self, stream: object) -> None:
+        self.stream = stream
+        self.result: ToolResult | None = None
+
+
+class OnceCalls:
+    """Remember the calls of a session whose side effect may happen only once, over all streams.
+
+    A digest of id, name and arguments identifies a call. The id is not enough: a server may number
+    its calls from 1 on each connection. Only calls with a side effect are remembered, so that reads
+    and cancellations cannot evict them.
+    """
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[bytes, _OnceCall] = OrderedDict()
+        self._under_way: dict[int, _OnceCall] = {}
+        self._outcomes: deque[_OnceCall] = deque()
+
+    def find(self, key: bytes) -> _OnceCall | None:
+        """Return the call with this key, if the session has made it."""
+        return self._calls.get(key)
+
+    def begin(self, key: bytes, number: int, stream: object) -> None:
+        """Remember a call by its key and its number in the session."""
+        self._calls[key] = self._under_way[number] = _OnceCall(stream)
+        if len(self._calls) > _REMEMBERED_ONCE:
+            self._calls.popitem(last=False)
+        if len(self._under_way) > _REMEMBERED_ONCE:
+            del self._under_way[next(iter(self._under_way))]
+
+    def end(self, number: int, result: ToolResult) -> None:
+        """Remember the result of a call; only the newest results are kept."""
+        ended = self._under_way.pop(number, None)
+        if ended is None:
+            return
+        ended.result = result
+        self._outcomes.append(ended)
+        if len(self._outcomes) > _KEPT_OUTCOMES:
+            self._outcomes.popleft().result = None
 
 
 class Intake:
-    """Takes in the calls of one stream.
+    """Creates the calls of one stream, in which an id identifies a call.
 
-    Args:
-        registry: Where tools are found.
-        session: The conversation of the stream.
+    The executor, if there is one, provides the configured effect of a tool.
     """
 
-    def __init__(self, registry: ToolRegistry, session: ToolSession) -> None:
+    def __init__(
+        self, registry: ToolRegistry, session: ToolSession, *, executor: Executor | None = None
+    ) -> None:
         self.registry = registry
         self.session = session
+        self._executor = executor
+        self._stream = object()
         self._seen: OrderedDict[str, None] = OrderedDict()
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
 
-    def take(self, part: ProcessorPart) -> ToolCall | None:
-        """The call of a part; `None` for one whose id was there before: it has its answer."""
+    def take(self, part: ProcessorPart) -> tuple[ToolCall, ToolResult | None] | None:
+        """Return the call of a part, with its result if an earlier stream has made the same call.
+
+        Returns:
+            `None` for a call that this stream has already taken, or that was cancelled before.
+        """
         function_call = part.part.function_call
         assert function_call is not None
         identifier = call_id(part)
-        if identifier is not None and not self._is_new(identifier):
-            return None
-        called_as = function_call.name or ""
+        identifier = None if identifier is None else name_called(identifier)
+        called_as = name_called(function_call.name or "")
         tool = self.registry.find(called_as)
-        return ToolCall(
-            name=called_as if tool is None else tool.name,
-            arguments=_own_names(tool, function_call.args or {}),
+        name = called_as if tool is None else tool.name
+        arguments = _own_names(tool, function_call.args or {})
+        known: ToolResult | None = None
+        key: bytes | None = None
+        if identifier is not None:
+            if not self._is_new(identifier):
+                return None
+            if tool is not None and self._is_once(tool):
+                key = _key_of(identifier, name, self._comparable(arguments))
+                before = self.session.get(OnceCalls).find(key)
+                if before is not None:
+                    if before.stream is self._stream:
+                        return None
+                    key, known = None, repeated(name, before.result)
+        call = ToolCall(
+            name=name,
+            arguments=arguments,
             id=identifier,
             called_as=called_as,
             session=self.session,
             tool=tool,
             number=next(self.session.numbers),
         )
+        if key is not None:
+            self.session.get(OnceCalls).begin(key, call.number, self._stream)
+        return call, known
 
     def cancel(self, call_id: str) -> None:
-        """Takes no call with this id any more: nobody wants its answer."""
-        self._is_new(call_id)
+        """Ignore a later call with this id: its result is not wanted."""
+        call_id = name_called(call_id)
+        if call_id in self._seen:
+            return
+        self._cancelled[call_id] = None
+        if len(self._cancelled) > _REMEMBERED_IDS:
+            self._cancelled.popitem(last=False)
 
     def _is_new(self, identifier: str) -> bool:
-        if identifier in self._seen:
+        """Whether this stream has neither taken nor cancelled a call with this id."""
+        if identifier in self._seen or identifier in self._cancelled:
             return False
         self._seen[identifier] = None
         if len(self._seen) > _REMEMBERED_IDS:
             self._seen.popitem(last=False)
         return True
 
+    def _comparable(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments, or none if they are too large: such a call does not run."""
+        max_bytes = MAX_ARGUMENT_BYTES
+        if self._executor is not None:
+            max_bytes = self._executor.settings.policies.max_argument_bytes
+        return {} if are_too_large(arguments, max_bytes) else arguments
+
+    def _is_once(self, tool: AnyTool) -> bool:
+        """Whether the tool or the settings declare the effect `once`."""
+        if tool.metadata.effect is _ONCE:
+            return True
+        if self._executor is None:
+            return False
+        settings = self._executor.settings.for_tool(tool.name, tool.origin)
+        return effect_of(tool, settings) is _ONCE
+
 
 def read_arguments(
     arguments: Mapping[str, Any] | str | None,
 ) -> tuple[Mapping[str, Any], ToolResult | None]:
-    """Arguments in whatever form as a mapping, or why they are none."""
+    """Return arguments of any accepted form as a mapping, or the result that refuses them."""
     try:
         return parse_arguments(arguments), None
     except ToolValidationError as error:
@@ -76,8 +184,20 @@ def read_arguments(
 
 
 def _own_names(tool: AnyTool | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments by the tool's own parameter names, where it was declared with others."""
+    """Return the arguments by the tool's own parameter names instead of the declared ones."""
     if tool is None:
         return arguments
     own = tool.declared_parameters[1]
     return {own.get(k, k): v for k, v in arguments.items()} if own else arguments
+
+
+def _key_of(identifier: str, name: str, arguments: Mapping[str, Any]) -> bytes:
+    """Return a digest of a call; equivalent spellings of the arguments have the same digest."""
+    try:
+        text = _to_json([identifier, name, comparable(arguments)])
+    except (RecursionError, ValueError):  # nested too deep to compare: id and name decide
+        text = _to_json([identifier, name])
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+_to_json = json.JSONEncoder(sort_keys=True, default=repr).encode

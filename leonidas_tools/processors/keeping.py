@@ -33,6 +33,13 @@ class Keeping:
         """What the store puts around calls."""
         return () if self.store is None else self.store.policies
 
+    def error(self) -> str | None:
+        """Return what is wrong with the store, if anything."""
+        if self.store is None:
+            return None
+        status = self.store.status
+        return status.error or status.lost
+
     def begin(self, session: ToolSession | None) -> None:
         """Reads what is kept of a conversation that begins, ahead of its first call."""
         if self.store is not None and session is not None:

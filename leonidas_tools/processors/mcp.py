@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,6 +10,7 @@ from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.processors.category import CategoryProcessor
 from leonidas_tools.settings.models import MCPServerSettings
 from leonidas_tools.tool import ToolCategory
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leonidas_tools.registry import AnyTool, ToolRegistry
 
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 class MCPToolProcessor(CategoryProcessor):
@@ -39,7 +39,7 @@ class MCPToolProcessor(CategoryProcessor):
         []
     """
 
-    categories: ClassVar[frozenset[ToolCategory]] = frozenset({ToolCategory.MCP})
+    category: ClassVar[ToolCategory] = ToolCategory.MCP
 
     def __init__(
         self,

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.monitoring.monitor import Monitor
+from leonidas_tools.overrides import category_of
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
-    TOOL_CALL,
-    TOOL_EXECUTOR,
     EventPart,
+    attached,
+    claim,
+    executor_of,
     response_part,
     without_call,
 )
-from leonidas_tools.processors.requests import TOOL_REQUEST, Answer, answered
+from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
@@ -46,11 +49,10 @@ class MonitoringProcessor(Stage):
         """Parts in, parts out."""
         with stream.shared(sink=self.monitor):
             async for part in content:
-                metadata = part.metadata
-                if TOOL_CALL in metadata:
-                    for answer in _unclaimed(metadata[TOOL_CALL], part):
+                if (call := attached(part)) is not None:
+                    for answer in _unclaimed(call, part):
                         yield answer
-                elif TOOL_REQUEST in metadata:
+                elif is_request(part):
                     yield await answered(part, self._answers, last=True)
                 else:
                     yield part
@@ -58,13 +60,15 @@ class MonitoringProcessor(Stage):
 
 def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]:
     """What becomes of a call that nothing has run."""
-    executor = part.metadata.get(TOOL_EXECUTOR)
+    executor = executor_of(part)
     if executor is None:
         return (without_call(part),)
-    category = call.tool.metadata.category.value if call.tool is not None else "?"
+    if not claim(part):
+        return ()  # a copy of a part whose call is answered elsewhere
+    category = str(category_of(call.tool, call.settings)) if call.tool is not None else "?"
     result = ToolResult(
         status=ResultStatus.UNAVAILABLE,
-        message=f"Nothing here runs tools of the category {category!r}.",
+        message=say("no_category", category=category),
         reason_code="no_category",
     )
     events: list[ProcessorPart] = []

@@ -1,4 +1,8 @@
-"""The parts that carry calls, answers and events."""
+"""The parts that carry calls, answers and events.
+
+Parts may be built from JSON of a stranger, metadata and all. So the metadata that our stages write
+is read by type: what JSON can make (texts, numbers, lists, dictionaries) is never taken for it.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,16 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 from pydantic import BaseModel
 
+from leonidas_tools.calls import ToolCall
 from leonidas_tools.events import EventKind
+from leonidas_tools.executor import Executor
 from leonidas_tools.metadata import Scheduling, ToolScheduling
 from leonidas_tools.overrides import scheduling_of
-from leonidas_tools.redaction import without_texts
 
 if TYPE_CHECKING:
-    from leonidas_tools.calls import Media, ToolCall, ToolResult
+    from collections.abc import Mapping
+
+    from leonidas_tools.calls import Media, ToolResult
     from leonidas_tools.events import ToolEvent
 
 M = TypeVar("M", bound=BaseModel)
@@ -26,23 +33,74 @@ TOOL_CALL = "tool_call"
 """Metadata key of the `ToolCall` that the registry attaches to a part."""
 TOOL_EXECUTOR = "tool_executor"
 """Metadata key of the `Executor` that runs it."""
+TOOL_CLAIM = "tool_claim"
+"""Metadata key of the `Claim` on the call, which all copies of its part share."""
 TOOL_EVENT = "tool_event"
-"""Metadata key that marks a status part as an event of a call."""
+"""Metadata key that marks a status part as an event of a call; only a `StatusPart` is one."""
 SCHEDULING = "scheduling"
 """Metadata key of the `Scheduling` of an answer's tool, where anybody has said one."""
 LATE_RESULT = "late_result"
 """Metadata key that marks the result of a call that was answered `pending_approval`."""
 
+_ATTACHED = (TOOL_CALL, TOOL_EXECUTOR, TOOL_CLAIM)
+_NOTHING: dict[str, Any] = {}
+
+
+def metadata_of(part: ProcessorPart) -> Mapping[str, Any]:
+    """Return the metadata of a part; nothing where it is no dictionary."""
+    metadata: object = part.metadata
+    return metadata if isinstance(metadata, dict) else _NOTHING
+
 
 def call_id(part: ProcessorPart) -> str | None:
-    """The id the server gave the call: Live sessions put it into the metadata."""
+    """Return the id the server gave the call: Live sessions put it into the metadata."""
     call = part.part.function_call
-    return (call.id if call is not None else None) or part.metadata.get("id")
+    if call is not None and call.id:
+        return call.id
+    identifier = metadata_of(part).get("id")
+    return identifier if isinstance(identifier, str) and identifier else None
+
+
+def cancelled_id(part: ProcessorPart) -> str | None:
+    """Return the id of the call that the part cancels, if it cancels one."""
+    if part.function_response is None:
+        return None
+    identifier: object = part.tool_cancellation
+    return identifier if isinstance(identifier, str) and identifier else None
 
 
 def attached(part: ProcessorPart) -> ToolCall | None:
-    """The call that the registry has attached to the part."""
-    return part.metadata.get(TOOL_CALL)
+    """Return the call that the registry has attached to the part."""
+    call = metadata_of(part).get(TOOL_CALL)
+    return call if isinstance(call, ToolCall) else None
+
+
+def executor_of(part: ProcessorPart) -> Executor | None:
+    """Return what runs the call that the registry has attached to the part."""
+    executor = metadata_of(part).get(TOOL_EXECUTOR)
+    return executor if isinstance(executor, Executor) else None
+
+
+class Claim:
+    """Whether a stage has taken a call in order to answer it."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        self.taken = False
+
+
+def claim(part: ProcessorPart) -> bool:
+    """Take the call that the registry has attached to the part, unless another stage has.
+
+    A call is answered by the one stage that takes it. Copies of its part may go several ways, as
+    upstream's parallel processors make them.
+    """
+    claimed = metadata_of(part).get(TOOL_CLAIM)
+    if not isinstance(claimed, Claim):
+        return True
+    was_taken, claimed.taken = claimed.taken, True
+    return not was_taken
 
 
 class CallPart(ProcessorPart):
@@ -56,7 +114,10 @@ class CallPart(ProcessorPart):
 
     def __init__(self, part: ProcessorPart, call: ToolCall, executor: object) -> None:
         self._original = part.part
-        self._metadata = {**part.metadata, TOOL_CALL: call, TOOL_EXECUTOR: executor}
+        metadata = {**metadata_of(part), TOOL_CALL: call, TOOL_EXECUTOR: executor}
+        if not isinstance(metadata.get(TOOL_CLAIM), Claim):  # else a copy of a part that has one
+            metadata[TOOL_CLAIM] = Claim()
+        self._metadata = metadata
         self._mimetype = part.mimetype
         self._role = part.role
         self._substream_name = part.substream_name
@@ -79,7 +140,7 @@ class CallPart(ProcessorPart):
 
 def without_call(part: ProcessorPart) -> ProcessorPart:
     """The part without what the stages attach to one another's parts."""
-    metadata = {k: v for k, v in part.metadata.items() if k not in (TOOL_CALL, TOOL_EXECUTOR)}
+    metadata = {k: v for k, v in metadata_of(part).items() if k not in _ATTACHED}
     return ProcessorPart(
         part.part, role=part.role, substream_name=part.substream_name, metadata=metadata
     )
@@ -118,7 +179,7 @@ def late_result_text(part: ProcessorPart) -> ProcessorPart:
     response = part.part.function_response
     assert response is not None
     told = json.dumps({"name": response.name, **(response.response or {})}, ensure_ascii=False)
-    text = f"The tool call that was waiting for approval has ended. Its result: {told}"
+    text = f"A tool call that was answered before has another outcome now: {told}"
     return ProcessorPart(text, role="user", metadata={LATE_RESULT: True})
 
 
@@ -126,7 +187,8 @@ def progress_part(event: ToolEvent) -> ProcessorPart | None:
     """The interim answer that an event of progress makes, where the tool's progress is scheduled.
 
     Its body is `{"status": "running", "message": …, "fraction": …, "result": …}`: `result` holds
-    what else the tool has said of its progress, or the value that a generator has yielded.
+    what else the tool has said of its progress, or the value that a generator has yielded. With
+    `dropped`, so many before it were dropped, since they came faster than they were read.
 
     Args:
         event: What happened.
@@ -140,9 +202,25 @@ def progress_part(event: ToolEvent) -> ProcessorPart | None:
     plan = scheduling_of(call.tool, call.settings)
     if plan is None or plan.progress is None:
         return None
-    data = event.shown() if call.tool.metadata.secrets else event.data
-    fields = {"response": _running(dict(data)), "will_continue": True}
+    response = _running(dict(event.data))
+    if event.dropped:
+        response["dropped"] = event.dropped
+    fields = {"response": response, "will_continue": True}
     return _answer(call, fields, plan, plan.progress)
+
+
+def with_dropped(part: ProcessorPart, count: int) -> ProcessorPart:
+    """Return an interim answer that says that so many before it were dropped."""
+    answer = part.part.function_response
+    assert answer is not None
+    response = {**(answer.response or {}), "dropped": count}
+    inner = _like(answer, {**answer.__dict__, "response": response})
+    return ProcessorPart(
+        _like(part.part, {"function_response": inner}),
+        role=part.role,
+        substream_name=part.substream_name,
+        metadata=dict(part.metadata),
+    )
 
 
 def _running(said: dict[str, Any]) -> dict[str, Any]:
@@ -161,8 +239,6 @@ def _answer(
 ) -> ProcessorPart:
     response, part = _templates()
     fields = {"id": call.id, "name": call.called_as or call.name, **fields}
-    if call.settings is not None and call.settings.secrets:
-        fields["response"] = without_texts(fields["response"], call.settings.secrets)
     if when is not None:
         fields["scheduling"] = types.FunctionResponseScheduling(when.value)
     answer = _like(part, {"function_response": _like(response, fields)})
@@ -196,7 +272,14 @@ def _media_part(media: Media) -> types.FunctionResponsePart:
     return types.FunctionResponsePart(inline_data=blob)
 
 
-class EventPart(ProcessorPart):
+class StatusPart(ProcessorPart):
+    """A part that tells what happens, made by this library.
+
+    Its metadata can be believed: a part that is built from JSON is never of this class.
+    """
+
+
+class EventPart(StatusPart):
     """An event of a call in the substream `status`; its JSON is written when somebody reads it.
 
     Args:
@@ -214,6 +297,10 @@ class EventPart(ProcessorPart):
         self._mimetype = "application/json"
         self._role = "user"
         self._substream_name = context_lib.STATUS_STREAM
+
+    def with_dropped(self, count: int) -> EventPart:
+        """Return the part of an event that says that so many before it were dropped."""
+        return EventPart(self.event.with_dropped(count))
 
     @functools.cached_property
     def _part(self) -> types.Part:  # type: ignore[override]  # a field of the parent, read lazily

@@ -21,4 +21,4 @@ class PythonFunctionProcessor(CategoryProcessor):
         [<Tool 'add'>]
     """
 
-    categories: ClassVar[frozenset[ToolCategory]] = frozenset({ToolCategory.PYTHON})
+    category: ClassVar[ToolCategory] = ToolCategory.PYTHON

@@ -5,18 +5,25 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.overrides import either, refused
 from leonidas_tools.policies.result_budget import READ_RESULT
+from leonidas_tools.preferred_tools import PreferredTools
+from leonidas_tools.relevance import Relevance
 from leonidas_tools.tool import Overflow
 from leonidas_tools.toolboxes.results import read_result
 from leonidas_tools.toolboxes.tool_search import ToolSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
+    from leonidas_tools.calls import ToolSession
     from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
+
+_MOST_CHARACTERS = 600
+"""How much of what the user has said lately the choice of tools goes by."""
 
 
 class ReadyTools:
@@ -39,6 +46,7 @@ class ReadyTools:
         self._others = others
         self._find_tools = ToolSearch(registry, self._can_be_called).find_tools
         self._looked_at: tuple[int, Settings] | None = None
+        self._relevance: tuple[tuple[int, Settings], Relevance] | None = None
 
     def __call__(self) -> None:
         """Puts the registry in order; costs nothing where nothing has changed."""
@@ -47,27 +55,74 @@ class ReadyTools:
         settings = self._settings.current
         if self._looked_at == (self._registry.generation, settings):
             return
-        show = settings.policies.show
+        most = self._most()
         self._keep(read_result, READ_RESULT, needed=any(map(self._spills, self._registry)))
-        many = show is not None and len(self._registry) > show.most
+        many = most is not None and len(self._registry) > most
         self._keep(self._find_tools, "find_tools", needed=many)
         self._looked_at = (self._registry.generation, settings)
 
-    def choose(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+    def reasons(self, session: ToolSession | None) -> Hashable:
+        """What makes the choice for a session differ from that for any; `None` for nothing.
+
+        Args:
+            session: The conversation, where it is known.
+        """
+        most = self._most()
+        if session is None or most is None or len(self._registry) <= most:
+            return None
+        preferred, transcript = session.find(PreferredTools), session.find(Transcript)
+        found = () if preferred is None else preferred.names
+        said = "" if transcript is None else transcript.said_lately(_MOST_CHARACTERS)
+        return (found, said) if found or said else None
+
+    def choose(self, tools: Sequence[AnyTool], session: ToolSession | None = None) -> list[AnyTool]:
         """Which of the tools are shown to a model: all, unless the settings say how many.
 
-        Those that are always shown come besides; the others go by how lately they were preferred,
-        and then by their order.
+        Those that are always shown come besides. The others go by how lately they were found in the
+        session, by what the application prefers, by how well they fit what the user has said
+        lately, and then by their order.
+
+        Args:
+            tools: Those that can be called.
+            session: The conversation, where it is known.
         """
-        show = self._settings.current.policies.show
-        if show is None:
+        show, most = self._settings.current.policies.show, self._most()
+        if show is None or most is None:
             return list(tools)
         always = {tool.name for tool in tools if self._is_always_shown(tool, show.always)}
         others = [tool.name for tool in tools if tool.name not in always]
         known = set(others)
-        preferred = [name for name in self._registry.preferred if name in known]
-        shown = {*always, *list(dict.fromkeys([*preferred, *others]))[: show.most]}
+        order = [*self._wanted(session), *self._registry.preferred, *self._fitting(session)]
+        wanted = [name for name in order if name in known]
+        shown = {*always, *list(dict.fromkeys([*wanted, *others]))[:most]}
         return [tool for tool in tools if tool.name in shown]
+
+    def _wanted(self, session: ToolSession | None) -> tuple[str, ...]:
+        """The tools that were found in a session."""
+        preferred = None if session is None else session.find(PreferredTools)
+        return () if preferred is None else preferred.names
+
+    def _fitting(self, session: ToolSession | None) -> list[str]:
+        """The tools that fit what was said in a session, the best first."""
+        transcript = None if session is None else session.find(Transcript)
+        said = "" if transcript is None else transcript.said_lately(_MOST_CHARACTERS)
+        if not said:
+            return []
+        made_of = (self._registry.generation, self._settings.current)
+        if self._relevance is None or self._relevance[0] != made_of:
+            self._relevance = (made_of, Relevance({t.name: self._texts(t) for t in self._registry}))
+        return self._relevance[1].best(said)
+
+    def _texts(self, tool: AnyTool) -> tuple[str, str]:
+        """The tags and the description that the settings leave a tool."""
+        said, own = self._settings.current.for_tool(tool.name, tool.origin), tool.metadata
+        tags = either(said.tags, own.tags)
+        return " ".join(tags), either(said.description, own.description)
+
+    def _most(self) -> int | None:
+        """How many tools are shown; `None` for all."""
+        show = self._settings.current.policies.show
+        return None if show is None else show.most or None
 
     def _is_always_shown(self, tool: AnyTool, patterns: Sequence[str]) -> bool:
         if self._registry.is_builtin(tool.name):

@@ -11,8 +11,14 @@ from leonidas_tools.exports import describe
 from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake
-from leonidas_tools.processors.parts import TOOL_CALL, CallPart, EventPart, response_part
-from leonidas_tools.processors.requests import Answer, answered, is_request
+from leonidas_tools.processors.parts import (
+    CallPart,
+    EventPart,
+    attached,
+    cancelled_id,
+    response_part,
+)
+from leonidas_tools.processors.requests import Answer, answered, from_json, is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.registry import AnyTool, ToolRegistry
 
@@ -33,14 +39,21 @@ class ToolRegistryProcessor(Stage):
     Args:
         registry: The tools that exist.
         executor: What runs the calls further on; by default one of its own with default settings.
+        json_requests: Whether parts in JSON may ask for what changes nothing, here and in the
+            stages behind this one.
 
     Example:
         >>> stage = ToolRegistryProcessor(ToolRegistry())
     """
 
     def __init__(
-        self, registry: ToolRegistry | None = None, *, executor: Executor | None = None
+        self,
+        registry: ToolRegistry | None = None,
+        *,
+        executor: Executor | None = None,
+        json_requests: bool = False,
     ) -> None:
+        self.json_requests = json_requests
         self.registry = executor.registry if executor else registry or ToolRegistry()
         self.executor = executor or Executor(self.registry)
         self._answers: dict[str, Answer] = {
@@ -53,14 +66,16 @@ class ToolRegistryProcessor(Stage):
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
-        intake, sinks = Intake(self.registry, stream.session()), stream.sinks()
+        intake = Intake(self.registry, stream.session(), executor=self.executor)
+        sinks = stream.sinks()
         async for part in content:
-            if TOOL_CALL in part.metadata:
+            if attached(part) is not None:
                 yield part
             elif part.function_call is None:
-                if part.function_response is not None and part.tool_cancellation:
-                    intake.cancel(part.tool_cancellation)
-                yield await answered(part, self._answers) if is_request(part) else part
+                if (cancelled := cancelled_id(part)) is not None:
+                    intake.cancel(cancelled)
+                asked = from_json(part) if self.json_requests else part
+                yield await answered(asked, self._answers) if is_request(asked) else part
             else:
                 for output in self._take(part, intake, sinks):
                     yield output
@@ -68,22 +83,27 @@ class ToolRegistryProcessor(Stage):
     def _take(
         self, part: ProcessorPart, intake: Intake, sinks: tuple[Sink, ...]
     ) -> tuple[ProcessorPart, ...]:
-        call = intake.take(part)
-        if call is None:
+        taken = intake.take(part)
+        if taken is None:
             return ()
-        if call.tool is not None:
-            return (CallPart(part, call, self.executor),)
+        call, known = taken
+        meant = self.executor.similar(call) if call.tool is None else call
+        if meant is not None and known is None:
+            return (CallPart(part, meant, self.executor),)
         events: list[ProcessorPart] = []
         tell = (*sinks, lambda event: events.append(EventPart(event)))
-        result = self.executor.settle_unknown(call, tell)
+        if known is None:
+            result = self.executor.settle_unknown(call, tell)
+        else:
+            result = self.executor.settle(call, known, tell)
         return (*events, response_part(call, result))
 
     def _list_tools(self, category: str | None = None, query: str | None = None) -> dict[str, Any]:
         tools = self.registry.search(query, limit=len(self.registry)) if query else self.registry
-        chosen = [tool for tool in tools if category in (None, tool.metadata.category.value)]
+        chosen = [tool for tool in tools if category in (None, str(tool.metadata.category))]
         by_category: dict[str, int] = {}
         for tool in self.registry:
-            name = tool.metadata.category.value
+            name = str(tool.metadata.category)
             by_category[name] = by_category.get(name, 0) + 1
         return {
             "total": len(self.registry),

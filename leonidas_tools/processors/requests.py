@@ -1,11 +1,15 @@
-"""Requests to the stages: parts in, answered in kind."""
+"""Requests to the stages: parts in, answered in kind.
+
+A request is a `ToolRequest` in the metadata of a part. JSON cannot make one, so a part that a page
+or a model has sent is never a request. A stage may be told to read requests in JSON as well; those
+are read-only.
+"""
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
@@ -13,12 +17,28 @@ from genai_processors.content_api import ProcessorPart
 from leonidas_tools.calls import ResultStatus, ToolResult
 from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolError, ToolNotFoundError
 from leonidas_tools.plain import plain
+from leonidas_tools.processors.parts import metadata_of
+from leonidas_tools.visible import visible_logger
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 TOOL_REQUEST = "tool_request"
 TOOL_ANSWER = "tool_answer"
 _LONGEST_ANSWER = 1 << 24
+_LONGEST_JSON_REQUEST = 1 << 12
+
+READ_ONLY = frozenset(
+    {
+        "list_tools",
+        "get_tool",
+        "get_configuration",
+        "get_metrics",
+        "get_history",
+        "get_health",
+        "get_alerts",
+    }
+)
+"""The requests that change nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,10 +48,12 @@ class ToolRequest:
     Args:
         name: Such as `list_tools`, `get_tool`, `update_configuration`, `get_metrics`.
         arguments: By name.
+        read_only: Whether the sender may only read.
     """
 
     name: str
     arguments: Mapping[str, Any]
+    read_only: bool = False
 
 
 Answer: TypeAlias = Callable[..., Any]
@@ -39,7 +61,9 @@ Answer: TypeAlias = Callable[..., Any]
 
 
 def tool_request(name: str, /, **arguments: Any) -> ProcessorPart:
-    """A part that asks something of the registry, the configuration or the monitoring.
+    """Return a part that asks something of the registry, the configuration or the monitoring.
+
+    The part is a request in this process only: written to JSON and read back, it is none.
 
     Args:
         name: `list_tools`, `get_tool`, `register_tool`, `unregister_tool`, `invalidate_cache`;
@@ -54,23 +78,50 @@ def tool_request(name: str, /, **arguments: Any) -> ProcessorPart:
         {'category': 'speech'}
     """
     request = ToolRequest(name=name, arguments=arguments)
-    text = json.dumps({"request": name, **arguments}, default=repr)
+    return _request_part(request, json.dumps({"request": name, **arguments}, default=repr))
+
+
+def _request_part(request: ToolRequest, text: str = "") -> ProcessorPart:
     return ProcessorPart(
         text, mimetype="application/json", role="user", metadata={TOOL_REQUEST: request}
     )
 
 
-def read_request(part: ProcessorPart) -> ToolRequest:
-    """The request a part makes; also one that came as JSON, marked by its metadata."""
-    request = part.metadata.get(TOOL_REQUEST)
-    if isinstance(request, ToolRequest):
-        return request
-    try:
-        body = json.loads(part.text)
-        name = body.pop("request")
-    except (ValueError, KeyError, AttributeError, TypeError):
-        return ToolRequest(name="?", arguments={})
-    return ToolRequest(name=str(name), arguments=body)
+def request_of(part: ProcessorPart) -> ToolRequest | None:
+    """Return the request a part makes, if it makes one."""
+    request = metadata_of(part).get(TOOL_REQUEST)
+    return request if isinstance(request, ToolRequest) else None
+
+
+def is_request(part: ProcessorPart) -> bool:
+    """Whether a part asks something of a stage."""
+    return request_of(part) is not None
+
+
+def read_only(part: ProcessorPart) -> ProcessorPart:
+    """Return a request as one that may only read."""
+    request = request_of(part)
+    return part if request is None else _request_part(replace(request, read_only=True))
+
+
+def from_json(part: ProcessorPart) -> ProcessorPart:
+    """Return the read-only request that a part makes in JSON; any other part as it is.
+
+    Such a part has `tool_request` in its metadata, and its text is a JSON object: the name as
+    `request`, and the arguments.
+    """
+    if TOOL_REQUEST not in metadata_of(part) or is_request(part):
+        return part
+    name, arguments = "?", {}
+    text = part.part.text or ""
+    if len(text) <= _LONGEST_JSON_REQUEST:
+        try:
+            body = json.loads(text)
+        except (ValueError, RecursionError):
+            body = None
+        if isinstance(body, dict) and isinstance(body.get("request"), str):
+            name, arguments = body.pop("request"), body
+    return _request_part(ToolRequest(name=name, arguments=arguments, read_only=True))
 
 
 def answer_part(request: ToolRequest, result: ToolResult) -> ProcessorPart:
@@ -84,50 +135,61 @@ def answer_part(request: ToolRequest, result: ToolResult) -> ProcessorPart:
     )
 
 
-def is_request(part: ProcessorPart) -> bool:
-    """Whether a part asks something of a stage."""
-    return TOOL_REQUEST in part.metadata
-
-
 async def answered(
     part: ProcessorPart, answers: Mapping[str, Answer], *, last: bool = False
 ) -> ProcessorPart:
-    """The answer to a request part, or the part itself where it asks another stage.
+    """Return the answer to a request, or the part itself where it asks nothing of this stage.
 
     Args:
         part: Any part.
         answers: What this stage can be asked.
         last: Whether no later stage could know the request.
     """
-    request = read_request(part)
+    request = request_of(part)
+    if request is None:
+        return part
     answer = answers.get(request.name)
     if answer is None:
         return answer_part(request, _unknown(request)) if last else part
+    if request.read_only and request.name not in READ_ONLY:
+        return answer_part(request, _denied(request))
+    return answer_part(request, await _result(request, answer))
+
+
+async def _result(request: ToolRequest, answer: Answer) -> ToolResult:
     try:
         value = answer(**request.arguments)
         value = await value if hasattr(value, "__await__") else value
     except ToolNotFoundError as error:
         options = list(error.suggestions) or None
-        return answer_part(request, ToolResult.not_found(str(error), valid_options=options))
+        return ToolResult.not_found(str(error), valid_options=options)
     except ToolError as error:
-        return answer_part(request, ToolResult.from_error(error))
+        return ToolResult.from_error(error)
     except (LeonidasError, TypeError, ValueError) as error:
-        return answer_part(request, _refused(error))
+        return _refused(error)
     except Exception as error:  # noqa: BLE001 - a request never ends the stream
         logger.warning("The request %r raised %s", request.name, type(error).__name__)
-        refusal = ToolResult(
+        return ToolResult(
             status=ResultStatus.INVALID_ARGUMENT,
             message=f"The request {request.name!r} cannot be answered with these arguments.",
             error=error,
         )
-        return answer_part(request, refusal)
-    return answer_part(request, ToolResult(result=value))
+    return ToolResult(result=value)
 
 
 def _refused(error: Exception) -> ToolResult:
     code = "configuration" if isinstance(error, ConfigurationError) else None
     return ToolResult(
         status=ResultStatus.INVALID_ARGUMENT, message=str(error), reason_code=code, error=error
+    )
+
+
+def _denied(request: ToolRequest) -> ToolResult:
+    return ToolResult(
+        status=ResultStatus.DENIED,
+        message=f"The request {request.name!r} changes something, and may only read here.",
+        reason_code="read_only",
+        valid_options=sorted(READ_ONLY),
     )
 
 

@@ -25,7 +25,7 @@ class SpeechControlProcessor(CategoryProcessor):
         'change_voice'
     """
 
-    categories: ClassVar[frozenset[ToolCategory]] = frozenset({ToolCategory.SPEECH})
+    category: ClassVar[ToolCategory] = ToolCategory.SPEECH
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = TOOLS) -> None:
         super().__init__(tools)

@@ -13,12 +13,24 @@ from typing import TYPE_CHECKING
 from leonidas_tools.calls import ToolSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from leonidas_tools.events import Sink
 
 _session: ContextVar[ToolSession | None] = ContextVar("leonidas_tools_session", default=None)
+_tools: ContextVar[object | None] = ContextVar("leonidas_tools_tools", default=None)
+_listeners: ContextVar[tuple[Callable[[ToolSession], None], ...]] = ContextVar(
+    "leonidas_tools_session_listeners", default=()
+)
 _sinks: ContextVar[tuple[Sink, ...]] = ContextVar("leonidas_tools_sinks", default=())
+
+
+def on_session(listener: Callable[[ToolSession], None]) -> None:
+    """Call `listener` when an earlier stage of the stream that is read from here names a session.
+
+    A later stage hears of the session before the first part of it arrives.
+    """
+    _listeners.set((*_listeners.get(), listener))
 
 
 def use_session(session: ToolSession) -> None:
@@ -31,17 +43,28 @@ def named_session() -> ToolSession | None:
     return _session.get()
 
 
+def tools() -> object | None:
+    """Return what answers the calls of this stream, where a live session has named it."""
+    return _tools.get()
+
+
 def session() -> ToolSession:
     """The conversation of this stream; a new one where nobody has named it."""
     return _session.get() or ToolSession()
 
 
 @contextlib.contextmanager
-def shared(*, session: ToolSession | None = None, sink: Sink | None = None) -> Iterator[None]:
-    """Gives the streams whose reading begins inside this conversation, and this sink besides."""
-    session_before, sinks_before = _session.get(), _sinks.get()
+def shared(
+    *, session: ToolSession | None = None, sink: Sink | None = None, tools: object | None = None
+) -> Iterator[None]:
+    """Give the streams whose reading begins inside this conversation, these tools and this sink."""
+    session_before, sinks_before, tools_before = _session.get(), _sinks.get(), _tools.get()
+    if tools is not None:
+        _tools.set(tools)
     if session is not None:
         _session.set(session)
+        for listener in _listeners.get():
+            listener(session)
     if sink is not None and sink not in sinks_before:
         _sinks.set((*sinks_before, sink))
     try:
@@ -49,12 +72,15 @@ def shared(*, session: ToolSession | None = None, sink: Sink | None = None) -> I
     finally:  # by value: a generator may be closed in another context than it began in
         _session.set(session_before)
         _sinks.set(sinks_before)
+        _tools.set(tools_before)
 
 
 def leave() -> None:
     """Forgets the stream, so that a tool that reads one of its own begins anew."""
     _session.set(None)
+    _tools.set(None)
     _sinks.set(())
+    _listeners.set(())
 
 
 def sinks() -> tuple[Sink, ...]:

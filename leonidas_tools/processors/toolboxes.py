@@ -1,67 +1,80 @@
-"""The toolboxes that the settings name: which are loaded, and what each has brought."""
+"""Load the toolboxes that the settings name, and unload those that they no longer name."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leonidas_tools.errors import RegistryError
+from leonidas_tools.errors import RegistryError, ToolboxError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leonidas_tools.registry import ToolRegistry
+    from leonidas_tools.settings.watch import WatchedSettings
 
 
 class Toolboxes:
-    """Keeps the tools of some modules in a registry.
+    """Keep the tools of the named toolboxes in a registry.
 
     Args:
         registry: Where the tools go.
+        settings: Where the toolboxes are named; a name is looked up beside their file first.
 
     Example:
         >>> from leonidas_tools.registry import ToolRegistry
+        >>> from leonidas_tools.settings.watch import WatchedSettings
         >>> registry = ToolRegistry()
-        >>> toolboxes = Toolboxes(registry)
-        >>> toolboxes.load(["leonidas_tools.toolboxes.demo"])
+        >>> toolboxes = Toolboxes(registry, WatchedSettings())
+        >>> toolboxes.load(["demo"])
         []
         >>> "roll_dice" in registry, toolboxes.load([]), "roll_dice" in registry
         (True, [], False)
     """
 
-    def __init__(self, registry: ToolRegistry) -> None:
+    def __init__(self, registry: ToolRegistry, settings: WatchedSettings) -> None:
         self._registry = registry
+        self._settings = settings
         self._loaded: dict[str, list[str]] = {}
 
-    def load(self, wanted: Sequence[str]) -> list[RegistryError]:
-        """Loads these modules and drops all others; returns what went wrong.
+    def load(self, wanted: Sequence[str]) -> list[ToolboxError]:
+        """Load these toolboxes, unload all others, and return what went wrong.
 
-        A module that cannot be loaded brings nothing, and keeps no other from being loaded.
+        A toolbox that cannot be loaded brings no tools and keeps no other from being loaded.
 
         Args:
-            wanted: The modules.
+            wanted: The names of the toolboxes.
         """
-        for module in self._loaded.keys() - set(wanted):
-            self._drop(self._loaded.pop(module))
-        problems: list[RegistryError] = []
-        for module in wanted:
-            if module not in self._loaded:
+        for name in self._loaded.keys() - set(wanted):
+            self._drop(self._loaded.pop(name))
+        problems: list[ToolboxError] = []
+        for index, name in enumerate(wanted):
+            if name not in self._loaded:
                 try:
-                    self._loaded[module] = self._load(module)
+                    self._loaded[name] = self._load(name)
                 except RegistryError as error:
-                    problems.append(error)
+                    place = self._settings.locate(("toolboxes", index))
+                    problems.append(ToolboxError(name, str(error), place=place))
         return problems
 
-    def _load(self, module: str) -> list[str]:
-        from leonidas_tools.discovery import discover
+    def _load(self, name: str) -> list[str]:
+        from leonidas_tools.discovery import load_toolbox
 
         names: list[str] = []
         try:
-            for tool in discover(module):
+            for tool in load_toolbox(name, self._folders()):
                 names.append(self._registry.register(tool).name)  # noqa: PERF401 - kept if it fails
         except RegistryError:
             self._drop(names)
             raise
         return names
+
+    def _folders(self) -> list[Path]:
+        """Return the folder of the settings file and the working directory."""
+        file = self._settings.path
+        beside = [] if file is None else [file.resolve().parent]
+        here = Path.cwd()
+        return [*beside, *([] if here in beside else [here])]
 
     def _drop(self, names: Sequence[str]) -> None:
         for name in names:

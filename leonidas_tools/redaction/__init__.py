@@ -1,7 +1,13 @@
-"""Takes secrets out of what is kept, logged or shown: by declaration, by name and by look."""
+"""Mask secrets: those that are declared, those with a telling name, and those that look like keys.
+
+`Redaction` masks what is stored, logged or shown, by what a tool declares. `Masking` masks what
+leaves one call, by the values that are known to be secret in it.
+"""
 
 from leonidas_tools.redaction.failures import described
+from leonidas_tools.redaction.known import KnownSecrets
 from leonidas_tools.redaction.marks import Secret, is_marked, secret_marks, without_presets
+from leonidas_tools.redaction.masking import Masking
 from leonidas_tools.redaction.names import is_secret_name
 from leonidas_tools.redaction.text import MASK, redact_text
 from leonidas_tools.redaction.values import (
@@ -10,12 +16,13 @@ from leonidas_tools.redaction.values import (
     redact,
     secrets_in,
     without_names,
-    without_texts,
 )
 
 __all__ = [
     "MASK",
     "PLAIN_REDACTION",
+    "KnownSecrets",
+    "Masking",
     "Redaction",
     "Secret",
     "described",
@@ -27,5 +34,4 @@ __all__ = [
     "secrets_in",
     "without_names",
     "without_presets",
-    "without_texts",
 ]

@@ -1,4 +1,4 @@
-"""Parameters that are declared to be secret."""
+"""Find the parameters that a JSON Schema declares to be secret."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
 class Secret:
-    """Marks a tool's parameter as secret: the tool gets it, and it is neither kept nor shown.
+    """Marks a tool's parameter as secret: the tool receives it, and it is not stored or shown.
 
-    What is secret in a result goes by its name: `@tool(secrets=["iban"])`.
+    For secrets in a result, name them: `@tool(secrets=["iban"])`.
 
     Example:
         >>> from typing import Annotated
@@ -33,13 +33,10 @@ class Secret:
 
 
 def secret_marks(schema: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
-    """The names that a JSON Schema marks as secret, and whether it marks all that has no name.
+    """Return the property names that a JSON Schema marks as secret, and whether it marks the whole.
 
     The marks are `format: password`, `writeOnly` and `x-secret`. A name that is marked in one
-    place counts as marked in all.
-
-    Args:
-        schema: The parameters of a tool.
+    place counts as marked everywhere.
 
     Example:
         >>> secret_marks({"properties": {"code": {"type": "string", "format": "password"}}})
@@ -50,14 +47,14 @@ def secret_marks(schema: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
 
 
 def is_marked(schema: Mapping[str, Any]) -> bool:
-    """Whether a JSON Schema itself, and not a part of it, is marked as that of a secret."""
+    """Whether a JSON Schema itself, rather than a part of it, is marked as secret."""
     if schema.get("format") == "password" or schema.get("writeOnly") is True:
         return True
     return schema.get("x-secret") not in (None, False)
 
 
 def without_presets(schema: Any) -> Any:
-    """A copy of a JSON Schema that says of no secret what it is preset to.
+    """Return a copy of a JSON Schema without the defaults and examples of secrets.
 
     Example:
         >>> without_presets({"properties": {"pin": {"writeOnly": True, "default": "4711"}}})
@@ -80,7 +77,7 @@ def without_presets(schema: Any) -> Any:
 
 
 def _properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties; one that is named like a secret is one."""
+    """Return the properties; one with the name of a secret counts as secret."""
     shown = {name: without_presets(schema) for name, schema in properties.items()}
     for name, schema in shown.items():
         if is_secret_name(name) and isinstance(schema, dict):
@@ -89,7 +86,7 @@ def _properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Marks:
-    """Which parts of a JSON Schema are marked."""
+    """Finds the marked parts of a JSON Schema."""
 
     _DEEPEST = 64
 
@@ -97,7 +94,7 @@ class _Marks:
         self._root = root
 
     def names(self, schema: Any, depth: int) -> Iterator[str]:
-        """The names of the marked properties, however deep."""
+        """Yield the names of the marked properties at any depth."""
         if depth > self._DEEPEST:
             return
         if isinstance(schema, list):
@@ -111,7 +108,7 @@ class _Marks:
                 yield from self.names(each, depth + 1)
 
     def marked(self, schema: Any, seen: tuple[str, ...] = ()) -> bool:
-        """Whether a value that fits the schema is a secret, or holds one without a name."""
+        """Whether a value of the schema is secret, or contains a secret without a name."""
         if not isinstance(schema, Mapping):
             return False
         if is_marked(schema):
@@ -127,7 +124,7 @@ class _Marks:
         return any(self.marked(part, seen) for part in parts)
 
     def _target(self, reference: str) -> Any:
-        """What a reference within the schema points at; nothing where it points elsewhere."""
+        """Resolve a reference within the schema; `None` if it points elsewhere."""
         place: Any = self._root
         for step in reference.removeprefix("#").split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-"""Names that say that what they name is a secret."""
+"""Recognise names that belong to secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECRET_WORDS = frozenset(
     | {"密码", "密碼", "口令", "令牌", "密钥"}
 )
 _SECRET_LAST_WORDS = frozenset({"auth", "authorization", "bearer", "cookie"})
-"""Words that describe another one as often as not, as in `auth_url`."""
+"""Words that mean a secret only at the end of a name, unlike in `auth_url`."""
 _SECRET_PAIRS = frozenset(
     {(kind, "key") for kind in ("api", "access", "private", "secret", "signing", "encryption")}
     | {(kind, "key") for kind in ("auth", "ssh", "master")}
@@ -26,19 +26,19 @@ _ABOUT_SECRETS = frozenset(
     | {"label", "strength", "enabled", "name", "hint", "min", "max", "url", "uri"}
 )
 _PLACES = frozenset({"page", "next", "continuation", "sync", "cursor"})
-"""What a token stands for that leads on in a list."""
+"""Words before "token" that make it a page token rather than a secret."""
 HINTS = (
     "pass", "pwd", "secret", "cred", "auth", "key", "token", "cookie", "bearer", "otp", "cvv",
     "cvc", "ssn", "senha", "contras", "card", "security", "密", "口令", "令牌",
 )  # fmt: skip
-"""One of these stands, in lower case, in every name that is a secret's."""
+"""Every name of a secret contains one of these, in lower case; used for a quick search."""
 
 _LONGEST_NAME = 128
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what has this name is a secret, going by the name alone.
+    """Whether a name suggests that its value is secret.
 
     Example:
         >>> [is_secret_name(name) for name in ("apiKey", "X-Auth-Token", "max_tokens", "keyboard")]

@@ -1,4 +1,4 @@
-"""Texts that look like secrets: keys, passwords in addresses, `password=…`."""
+"""Mask what looks like a secret in texts: keys, passwords in addresses, `password=…`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _masking(pattern: str, flags: int = 0, *, by: str = MASK) -> Callable[[str],
     return functools.partial(re.compile(pattern, flags).sub, by)
 
 
-# A key's beginning counts as the key where the text was cut: that is what the `…` stand for.
-# What may match from every place on is bounded: else a long text could hold the event loop.
+# A `…` marks a text that was cut: there the beginning of a key is masked like the key.
+# Repeats are bounded where a match may start anywhere, or a long text could block the event loop.
 _LOOKS: tuple[tuple[tuple[str, ...], Callable[[str], str]], ...] = (
     (
         ("-----BEGIN",),
@@ -64,7 +64,7 @@ _SAYS_NOTHING = frozenset({"true", "false", "null", "none", MASK, ""})
 
 
 def redact_text(text: str) -> str:
-    """The text without what looks like a key, a password in an address, or `password=…`.
+    """Mask what looks like a key, a password in an address, or `password=…`.
 
     Example:
         >>> redact_text("psql postgresql://ana:hunter2@db/shop failed, token=abcdef")

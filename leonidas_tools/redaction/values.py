@@ -1,4 +1,4 @@
-"""Values in which secrets are masked: arguments, results, messages."""
+"""Mask secrets in values: arguments, results and messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from leonidas_tools.redaction.known import SHORTEST_SECRET, KnownSecrets
 from leonidas_tools.redaction.marks import secret_marks
 from leonidas_tools.redaction.names import is_secret_name
 from leonidas_tools.redaction.text import MASK, may_hold_secret, redact_text
 
-_SHORTEST_SECRET = 4
-"""Shorter values, such as `1` or `on`, keep nothing secret and occur in any text."""
 _DEEPEST = 64
 
 _json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -20,12 +19,12 @@ _json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Redaction:
-    """Takes the secrets out of the arguments, results and messages of a tool's calls.
+    """Masks the secrets in the arguments, results and messages of a tool's calls.
 
     Args:
-        names: Names that stand for secrets, beside those that are known as such.
+        names: Names of secrets, in addition to those that `is_secret_name` recognises.
         everything: Whether all arguments are secret.
-        hidden: Texts that are secret wherever they stand.
+        known: Texts that are secret wherever they occur.
 
     Example:
         >>> schema = {"properties": {"code": {"type": "string", "format": "password"}}}
@@ -38,11 +37,11 @@ class Redaction:
 
     names: frozenset[str] = frozenset()
     everything: bool = False
-    hidden: tuple[str, ...] = ()
+    known: tuple[KnownSecrets, ...] = ()
 
     @classmethod
     def of_schema(cls, schema: Mapping[str, Any]) -> Redaction:
-        """What a JSON Schema marks by `format: password`, `writeOnly` or `x-secret`.
+        """Return the redaction for the marks of a JSON Schema; see `secret_marks`.
 
         Args:
             schema: The parameters of a tool.
@@ -51,21 +50,26 @@ class Redaction:
         return cls(names=names, everything=everything) if names or everything else PLAIN_REDACTION
 
     def __call__(self, value: Any) -> Any:
-        """A copy of the value in which secrets are masked.
+        """Return a copy of the value with secrets masked.
 
         Args:
             value: A result or a message, as plain JSON.
         """
+        for secrets in self.known:
+            value = secrets(value)
         return self._without(value, 0)
 
     def arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of a call's arguments in which secrets are masked."""
+        """Return a copy of a call's arguments with secrets masked."""
         if self.everything:
             return dict.fromkeys(arguments, MASK)
-        return self._without_in(arguments, 0)
+        shown: Any = dict(arguments)
+        for secrets in self.known:
+            shown = secrets(shown)
+        return self._without_in(shown, 0)
 
     def to_json(self, value: Any) -> str:
-        """The value as a JSON text in which secrets are masked.
+        """Return the value as JSON text with secrets masked.
 
         Looking for hints of secrets in the text takes a tenth of the time that looking at each
         value takes, and seldom finds any.
@@ -77,34 +81,39 @@ class Redaction:
         return text if self.is_needless(text) else _json_text(self(value))
 
     def is_needless(self, text: str) -> bool:
-        """Whether it would take nothing out of a value.
+        """Whether masking would leave a value unchanged.
 
         Args:
             text: The value as JSON, with all but ASCII unescaped.
         """
-        return not (self.names or self.hidden or may_hold_secret(text))
+        return not (self.names or self.known or may_hold_secret(text))
+
+    @property
+    def declares(self) -> bool:
+        """Whether any secret is declared."""
+        return bool(self.names) or self.everything
 
     def naming(self, names: Iterable[str]) -> Redaction:
-        """This, and whatever goes by one of these names."""
+        """Return a redaction that also masks the values of these names."""
         more = self.names.union(names)
         return self if more == self.names else replace(self, names=more)
 
     def hiding(self, arguments: Mapping[str, Any]) -> Redaction:
-        """This, and the secrets among the arguments wherever they stand, such as in a result."""
-        return self.hiding_texts(self._secrets(arguments, 0))
+        """Return a redaction that also masks the secret arguments wherever they occur."""
+        return self.knowing(KnownSecrets(self._secrets(arguments, 0)))
 
-    def hiding_texts(self, texts: Iterable[str]) -> Redaction:
-        """This, and these texts wherever they stand; none that is too short to tell."""
-        found = {text for text in texts if len(text) >= _SHORTEST_SECRET}
-        if found <= set(self.hidden):
-            return self
-        return replace(self, hidden=_longest_first(found.union(self.hidden)))
+    def knowing(self, *known: KnownSecrets) -> Redaction:
+        """Return a redaction that also masks these known secrets wherever they occur."""
+        more = tuple(secrets for secrets in known if secrets)
+        return replace(self, known=self.known + more) if more else self
+
+    def declared_in(self, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the texts among the arguments that are declared secret, not only by their name."""
+        return self._secrets(arguments, 0, by_name=False)
 
     def _without(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if kind is str:
-            for text in self.hidden:
-                value = value.replace(text, MASK)
             return redact_text(value)
         if kind is int or kind is float or value is None or kind is bool:
             return value
@@ -134,62 +143,42 @@ class Redaction:
             return True
         return value is not True and value is not False and value != "" and is_secret_name(key)
 
-    def _secrets(self, value: Any, depth: int, *, masked: bool = False) -> Iterator[str]:
-        """The texts of whatever is masked."""
+    def _secrets(
+        self, value: Any, depth: int, *, masked: bool = False, by_name: bool = True
+    ) -> Iterator[str]:
+        """Yield the texts of the masked values."""
         masked = masked or self.everything
         if depth > _DEEPEST:
             return
         if isinstance(value, Mapping):
             for key, item in value.items():
-                is_masked = masked or self._is_masked(key, item)
-                yield from self._secrets(item, depth + 1, masked=is_masked)
+                is_masked = masked or key in self.names or (by_name and self._is_masked(key, item))
+                yield from self._secrets(item, depth + 1, masked=is_masked, by_name=by_name)
         elif isinstance(value, list | tuple):
             for item in value:
-                yield from self._secrets(item, depth + 1, masked=masked)
+                yield from self._secrets(item, depth + 1, masked=masked, by_name=by_name)
         elif masked and isinstance(value, str | int | float) and not isinstance(value, bool):
             yield str(value)
 
 
 PLAIN_REDACTION = Redaction()
-"""Knows secrets by name and by look alone."""
+"""Masks secrets by their names and their look only."""
 
 
 def secrets_in(values: Mapping[str, Any], known: Collection[str] = ()) -> tuple[str, ...]:
-    """The texts among the values that are secret, by name or known as such, the longest first.
-
-    Args:
-        values: Plain JSON.
-        known: Texts that are secret.
+    """Return the secret texts among the values, by name or from `known`, the longest first.
 
     Example:
         >>> secrets_in({"api_key": "abcd", "units": "metric", "place": "in 17bis"}, {"17bis"})
         ('17bis', 'abcd')
     """
-    long = [text for text in known if len(text) >= _SHORTEST_SECRET]
+    long = [text for text in known if len(text) >= SHORTEST_SECRET]
     found = {text for text in long if any(text in each for each in _texts(values))}
-    return _longest_first(found.union(PLAIN_REDACTION.hiding(values).hidden))
-
-
-def without_texts(value: Any, texts: Iterable[str]) -> Any:
-    """A copy of plain JSON in which these texts are masked, and nothing else.
-
-    Example:
-        >>> without_texts({"said": ["key abcd", 1]}, ["abcd"])
-        {'said': ['key ***', 1]}
-    """
-    if isinstance(value, str):
-        for text in texts:
-            value = value.replace(text, MASK)
-        return value
-    if isinstance(value, Mapping):
-        return {key: without_texts(item, texts) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_texts(item, texts) for item in value]
-    return value
+    return KnownSecrets(found.union(PLAIN_REDACTION._secrets(values, 0))).texts  # noqa: SLF001
 
 
 def without_names(value: Any, names: Collection[str]) -> Any:
-    """A copy of plain JSON in which what goes by one of these names is masked, and nothing else.
+    """Return a copy of plain JSON with the values of these names masked, and nothing else.
 
     Example:
         >>> without_names({"owner": "ana", "accounts": [{"iban": "PT50", "balance": 7}]}, {"iban"})
@@ -213,12 +202,8 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _longest_first(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(texts, key=lambda text: (-len(text), text)))
-
-
 def redact(value: Any) -> Any:
-    """A copy of a value, plain JSON, in which secrets are masked by name and by look.
+    """Return a copy of plain JSON with secrets masked by their names and their look.
 
     Example:
         >>> redact({"user": "ana", "password": "hunter2", "headers": ["Authorization: Basic YQ=="]})

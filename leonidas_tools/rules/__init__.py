@@ -1,5 +1,5 @@
-"""Which calls are allowed, denied, recorded, or asked about: rules, and the engine that reads them.
+"""Rules that allow, deny, record or ask about calls, and the engine that evaluates them.
 
-Nothing here runs a call; the one place that holds calls to the rules is
+Nothing here runs a call. The only place that enforces the rules is
 `leonidas_tools.policies.approval`.
 """

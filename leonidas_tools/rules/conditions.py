@@ -1,4 +1,7 @@
-"""What a rule asks of the arguments: values by path, and conditions on them."""
+"""Conditions of a rule on the arguments of a call, and the paths of the values they test.
+
+A condition that cannot be decided is `None`, "in doubt", rather than `False`.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,44 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import jsonschema_rs
+
+from leonidas_tools.visible import without_unseen
+
 Path: TypeAlias = str
-"""Where values stand in the arguments: `amount`, `to.country`, `files[0].name`, `files[*]`."""
+"""The location of values in the arguments: `amount`, `to.country`, `files[0].name`, `files[*]`."""
 
 _Check: TypeAlias = Callable[[Any, Any], "bool | None"]
 _STEP = re.compile(r"\.?(?:([^.\[\]'\"]+)|\[(\d+|\*)\]|\['([^']*)'\]|\[\"([^\"]*)\"\])")
 _ANY = "*"
+_WORD = re.compile(r"\S+")
+_LATIN = re.compile("[A-Za-z]")
+_LOOK_ALIKES = str.maketrans(  # of Cyrillic, Greek and Armenian, and of Latin itself
+    "\u0430\u0441\u0501\u0435\u04bb\u0456\u0458\u043a\u04cf\u043c\u043e\u0440\u051b"
+    "\u0455\u0442\u0443\u0475\u051d\u0445\u0410\u0412\u0421\u0415\u041d\u0406\u0408"
+    "\u041a\u041c\u041e\u0420\u0405\u0422\u0423\u0425\u03b1\u03f2\u03b5\u03b9\u03ba"
+    "\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u03b3\u03b7\u03c9\u0391\u0392\u0395\u0396"
+    "\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u0131\u0251\u0261"
+    "\u0585\u0570\u0578\u057d\u0581",
+    "acdehijklmopqstyvwxABCEHIJKMOPSTYXaceikvoptuxynwABEZHIKMNOPTYXiagohnug",
+)
+_BETWEEN = re.compile(r"[\s,;<>()\"']+")
+_MOST_LEAVES = 10_000
+_MOST_REFERENCES = 32
+_MOST_BYTES = 1 << 20
+_MOST_STEPS = 10_000
+_LONGEST_TEXT = 1_000_000
+_LONGEST_BOUNDED = 1_000
+"""How long a text may be for an expression with lookaround, whose time grows with its square."""
 
 
 @functools.lru_cache(maxsize=1024)
 def steps_of(path: Path) -> tuple[str, ...]:
-    """The steps of a path; `$` for the whole may stand before it.
+    """Return the steps of a path; it may begin with `$`.
 
     Raises:
         ValueError: It is not a path.
@@ -43,13 +70,18 @@ def steps_of(path: Path) -> tuple[str, ...]:
 
 
 def values_at(arguments: Any, steps: Sequence[str]) -> Sequence[Any]:
-    """The values at a path: none where nothing stands there, several where it has a `*`.
+    """Return the values at a path: an empty list if there are none.
+
+    A `*` selects every item of a list, every value of an object, or a single value itself. Of a
+    text it selects the text, and each part of it between commas, semicolons, brackets and spaces.
 
     Example:
         >>> values_at({"files": [{"size": 1}, {"size": 2}]}, ("files", "*", "size"))
         [1, 2]
+        >>> values_at({"to": "Ben <ben@work>"}, ("to", "*"))
+        ['Ben <ben@work>', 'Ben', 'ben@work']
     """
-    if len(steps) == 1:  # as most paths are
+    if len(steps) == 1:  # the common case
         return _inside(arguments, steps[0])
     found = [arguments]
     for step in steps:
@@ -63,22 +95,121 @@ def _inside(value: Any, step: str) -> Sequence[Any]:
             return [value[step]]
         return list(value.values()) if step == _ANY else []
     if isinstance(value, list | tuple):
-        if step == _ANY:
-            return value
-        if step.isdecimal() and int(step) < len(value):
-            return [value[int(step)]]
-    return []
+        return _inside_list(value, step)
+    if step != _ANY or value is None:
+        return []
+    return _parts(value) if isinstance(value, str) else [value]
+
+
+def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
+    """Apply a step: `*` selects every item, a number one item, a name a value of each object."""
+    if step == _ANY:
+        return values
+    if step.isdecimal():
+        return values[int(step) : int(step) + 1]
+    return [item[step] for item in values if isinstance(item, Mapping) and step in item]
+
+
+def _parts(text: str) -> Sequence[str]:
+    parts = [part for part in _BETWEEN.split(text, _MOST_LEAVES) if part]
+    return [text] if parts == [text] else [text, *parts]
+
+
+def is_described(schema: Any, steps: Sequence[str]) -> bool:
+    """Return whether a JSON Schema lets a value stand at a path; `True` if that is unclear.
+
+    In an object with named properties, any other name is not described, even if the schema allows
+    additional properties: such a path is a mistake, or the tool has changed.
+
+    Example:
+        >>> schema = {"properties": {"to": {"type": "array", "items": {"type": "string"}}}}
+        >>> [is_described(schema, steps_of(path)) for path in ("to[*]", "to[*].name", "cc")]
+        [True, False, False]
+    """
+    return _is_described(schema, tuple(steps), schema, _MOST_REFERENCES)
+
+
+def _is_described(schema: Any, steps: tuple[str, ...], root: Any, left: int) -> bool:
+    if not steps or not isinstance(schema, Mapping) or left == 0:
+        return schema is not False
+    beside = [*_beside(schema, root)]
+    if any(part is None or _is_described(part, steps, root, left - 1) for part in beside):
+        return True
+    if _leads_into_items(schema, steps[0]):  # a name applies to each item, as in `values_at`
+        return any(_is_described(item, steps, root, left - 1) for item in _items(schema))
+    said = _described_here(schema, steps[0])
+    if said is not None:
+        return any(_is_described(inner, steps[1:], root, left - 1) for inner in said)
+    if _is_plain(schema):
+        return steps == (_ANY,)  # `*` selects a plain value itself
+    return not beside
+
+
+def _beside(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
+    """Yield the subschemas that apply to the same value; `None` for an unresolvable one."""
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        yield from schema.get(keyword) or ()
+    for keyword in ("if", "then", "else"):
+        if keyword in schema:
+            yield schema[keyword]
+    yield from (schema.get("dependentSchemas") or {}).values()
+    if "$dynamicRef" in schema or "$recursiveRef" in schema:
+        yield None
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        found = root if reference.startswith("#") else None
+        for token in reference.split("/")[1:]:
+            key = token.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, Mapping) else None
+        yield found
+
+
+def _leads_into_items(schema: Mapping[str, Any], step: str) -> bool:
+    named = step != _ANY and not step.isdecimal()
+    return named and "properties" not in schema and bool(_items(schema))
+
+
+def _items(schema: Mapping[str, Any]) -> list[Any]:
+    listed = [*(schema.get("prefixItems") or ()), schema.get("items")]
+    flat = [item for each in listed for item in (each if isinstance(each, list) else [each])]
+    return [item for item in flat if item is not None]
+
+
+def _described_here(schema: Mapping[str, Any], step: str) -> Sequence[Any] | None:
+    """Return the schemas of the values at a step; `None` if this schema does not describe any."""
+    if (step == _ANY or step.isdecimal()) and (items := _items(schema)):
+        return items
+    named, more = schema.get("properties"), schema.get("additionalProperties")
+    if named is None and more is None:
+        return None
+    open_ = [more] if isinstance(more, Mapping) or more is True else []
+    if step == _ANY:
+        return [*(named or {}).values(), *open_]
+    if named is not None and step in named:
+        return [named[step]]
+    return [True] if schema.get("patternProperties") else open_
+
+
+def _is_plain(schema: Mapping[str, Any]) -> bool:
+    """Whether the schema allows neither objects nor arrays."""
+    kinds = schema.get("type")
+    kinds = {kinds} if isinstance(kinds, str) else set(kinds or ())
+    return bool(kinds) and kinds.isdisjoint({"object", "array"})
 
 
 class Condition:
-    """What must be true of one value, all of it at once.
+    """Tests on one value, all of which must be true.
 
     Args:
-        equals: The value is this.
-        matches: This is found in it; in what is no text, in its JSON.
-        above: It is a greater number.
-        below: It is a smaller number.
-        count_above: It has more items.
+        equals: The value equals this one.
+        matches: The value contains a match of this regular expression. Of values other than text,
+            their JSON is searched.
+        above: The value is a greater number.
+        below: The value is a smaller number.
+        count_above: The value has more items.
+
+    Raises:
+        ValueError: `matches` is not an expression that can be searched for safely.
 
     Example:
         >>> condition = Condition(above=10)
@@ -97,10 +228,13 @@ class Condition:
             "count_above": _has_more,
         }
         self._said = {k: v for k, v in said.items() if v is not None or k == "equals"}
-        self._checks = tuple((checks[key], wanted) for key, wanted in self._said.items())
+        self._checks = tuple(
+            (checks[key], Expression(wanted) if key == "matches" else wanted)
+            for key, wanted in self._said.items()
+        )
 
     def holds(self, value: Any) -> bool | None:
-        """Whether it is true of a value; `None` where that cannot be told."""
+        """Return whether the condition is true of a value; `None` if that is in doubt."""
         answer: bool | None = True
         for check, wanted in self._checks:
             one = check(value, wanted)
@@ -110,7 +244,7 @@ class Condition:
         return answer
 
     def to_json(self) -> dict[str, Any]:
-        """The condition as it stands in a settings file."""
+        """Return the condition as in a settings file."""
         return dict(self._said)
 
     def __eq__(self, other: object) -> bool:
@@ -121,23 +255,146 @@ class Condition:
 
     @property
     def _key(self) -> str:
-        """The same where the same is said: to Python 1 and True are equal, here they are not."""
+        """Identifies the condition; by `repr`, since `1 == True` in Python and not in JSON."""
         return repr(sorted(self._said.items()))
 
     def __repr__(self) -> str:
         return f"Condition({', '.join(f'{k}={v!r}' for k, v in self._said.items())})"
 
 
-def _is_equal(value: Any, wanted: Any) -> bool:
-    """Equal as JSON has it: `true` is no number."""
+class Expression:
+    r"""A regular expression whose search time is bounded, whatever the text.
+
+    The search is linear. Lookaround and backreferences need a backtracking engine; it is limited in
+    steps and length of text, and beyond these limits the result is in doubt.
+
+    Args:
+        pattern: The expression, as in JSON Schema: `\d` and `\w` mean ASCII, `$` the very end.
+
+    Raises:
+        ValueError: Neither engine accepts it.
+    """
+
+    __slots__ = ("_longest", "_validator")
+
+    def __init__(self, pattern: str) -> None:
+        linear = jsonschema_rs.RegexOptions(size_limit=_MOST_BYTES, dfa_size_limit=_MOST_BYTES)
+        bounded = jsonschema_rs.FancyRegexOptions(
+            backtrack_limit=_MOST_STEPS, size_limit=_MOST_BYTES, dfa_size_limit=_MOST_BYTES
+        )
+        schema = {"pattern": pattern}
+        self._longest = _LONGEST_TEXT
+        try:
+            self._validator = jsonschema_rs.validator_for(schema, pattern_options=linear)
+        except (jsonschema_rs.ValidationError, ValueError):
+            self._longest = _LONGEST_BOUNDED
+            try:
+                self._validator = jsonschema_rs.validator_for(schema, pattern_options=bounded)
+            except (jsonschema_rs.ValidationError, ValueError):
+                raise ValueError(
+                    f"{pattern!r} is not a regular expression that can be searched for safely: "
+                    "write it as in JSON Schema, such as '$' or '\\z' for the end, and without "
+                    "very long repeats"
+                ) from None
+
+    def is_in(self, text: str) -> bool | None:
+        """Return whether a text contains a match; `None` if that is in doubt."""
+        if len(text) > self._longest:
+            return None
+        try:
+            if self._validator.is_valid(text):
+                return True
+            if self._longest == _LONGEST_TEXT:
+                return False
+            error = next(self._validator.iter_errors(text))
+        except UnicodeError:  # a lone surrogate
+            return None
+        gave_up = jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded
+        return None if isinstance(error.kind, gave_up) else False
+
+
+def _folded(text: str) -> str:
+    """Return a text as a person reads it, without look-alikes and invisible characters."""
+    if not text.isascii() or not text.isprintable():
+        text = unicodedata.normalize("NFKC", without_unseen(text))
+        text = "".join(str(unicodedata.decimal(each, each)) for each in text)
+        text = _WORD.sub(_in_one_script, text)
+    return text.strip()
+
+
+def _in_one_script(word: re.Match[str]) -> str:
+    """Return a word without letters that only look like Latin ones, if it has Latin ones too."""
+    return word[0].translate(_LOOK_ALIKES) if _LATIN.search(word[0]) else word[0]
+
+
+def _is_equal(value: Any, wanted: Any) -> bool | None:
+    """Return whether two values are equal in JSON; in doubt if they only read the same."""
+    if _is_same(value, wanted):
+        return True
+    if isinstance(value, bool) or isinstance(wanted, bool):
+        return None if str(value).strip().lower() == str(wanted).lower() else False
+    if isinstance(value, Mapping | list | tuple) and not isinstance(wanted, Mapping | list | tuple):
+        return _of_leaves(value, lambda leaf: _is_equal(leaf, wanted))
+    if not isinstance(value, str | int | float) or not isinstance(wanted, str | int | float):
+        return False
+    return None if _reads_as(value) == _reads_as(wanted) else False
+
+
+def _is_same(value: Any, wanted: Any) -> bool:
+    """Return whether two values are equal in JSON, where `true` is not a number."""
     if isinstance(value, bool) or isinstance(wanted, bool):
         return value is wanted
+    if isinstance(value, Mapping) and isinstance(wanted, Mapping):
+        return value.keys() == wanted.keys() and all(_is_same(value[k], wanted[k]) for k in wanted)
+    if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
+        return len(value) == len(wanted) and all(map(_is_same, value, wanted))
     return bool(value == wanted)
 
 
-def _is_found(value: Any, pattern: str) -> bool:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return re.search(pattern, text) is not None
+def _reads_as(value: str | float) -> str | float:
+    found = _number(value)
+    if found is not None:
+        return found
+    return _folded(str(value)).translate(_LOOK_ALIKES).casefold()
+
+
+def _of_leaves(value: Any, holds: Callable[[Any], bool | None]) -> bool | None:
+    """Return `None` (in doubt) if a test may be true of a part of a value, else `False`."""
+    left, stack = _MOST_LEAVES, [value]
+    while stack:
+        part = stack.pop()
+        left -= 1
+        if isinstance(part, Mapping):
+            stack += [*part, *part.values()]
+        elif isinstance(part, list | tuple):
+            stack += part
+        elif holds(part) is not False:
+            return None
+        if left <= 0 or len(stack) > _MOST_LEAVES:
+            return None
+    return False
+
+
+def _is_found(value: Any, expression: Expression) -> bool | None:
+    if isinstance(value, str):
+        return _is_in_text(value, expression)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        return None
+    found = expression.is_in(text)
+    if found is not False or not isinstance(value, Mapping | list | tuple):
+        return found
+    return _of_leaves(value, lambda leaf: isinstance(leaf, str) and _is_in_text(leaf, expression))
+
+
+def _is_in_text(text: str, expression: Expression) -> bool | None:
+    """Return whether a text contains a match; in doubt if the text as a person reads it differs."""
+    found = expression.is_in(text)
+    if len(text) > _LONGEST_TEXT:
+        return found
+    read = _folded(text)
+    return found if read == text or expression.is_in(read) is found else None
 
 
 def _is_above(value: Any, limit: float) -> bool | None:
@@ -151,7 +408,7 @@ def _is_below(value: Any, limit: float) -> bool | None:
 
 
 def _number(value: Any) -> float | None:
-    """A number, or that of a text; `None` where there is none."""
+    """Return a number, also from its text; `None` if there is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

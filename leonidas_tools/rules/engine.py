@@ -1,4 +1,4 @@
-"""Which rule decides: rules put in order for each tool, and walked down for each call."""
+"""Decide calls by rules: sort the rules once for each tool, evaluate them for each call."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from leonidas_tools.rules.rule import (
     Decide,
     Mode,
     Rule,
+    severity_of,
 )
 
 if TYPE_CHECKING:
@@ -27,36 +28,28 @@ if TYPE_CHECKING:
 
 @record
 class Verdict:
-    """What becomes of a call.
-
-    Args:
-        decide: What.
-        rule: The rule that says so; `None` where none does.
-        lifted: Whether its question was answered in advance.
-    """
+    """The decision about a call."""
 
     decide: Decide
     rule: Rule | None = None
+    """The rule that decides; `None` if no rule does."""
     lifted: bool = False
+    """Whether an "always" has answered the question of the rule."""
+    outdated: bool = False
+    """Whether there is an "always" for another definition of the tool."""
 
 
 @record
 class Circumstances:
-    """What rules can know of a call, besides the tool.
-
-    Args:
-        arguments: The validated arguments.
-        mode: The mode of the session.
-        user: Who the session belongs to.
-    """
+    """What rules know about a call besides its tool."""
 
     arguments: Mapping[str, Any]
     mode: Mode
     user: str | None = None
 
 
-_Holding: TypeAlias = tuple[Rule, Callable[[Circumstances], bool]]
-"""A rule, and what says whether it says something of a call."""
+_CompiledRule: TypeAlias = tuple[Rule, Callable[[Circumstances], "bool | None"]]
+"""A rule, and the function that returns whether it applies to a call; `None` if in doubt."""
 _ALLOWED = Verdict(decide=Decide.ALLOW)
 
 
@@ -78,78 +71,99 @@ class RuleBook:
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
-        self.rules = in_order([*rules, READ_ONLY, CONFIRMING])
+        self.rules = in_order([*rules, READ_ONLY])
         self._with_approval = in_order([*self.rules, REQUIRES_APPROVAL, AUTONOMOUS])
 
     def may_deny(self, mode: Mode) -> bool:
-        """Whether a rule denies anything in a mode."""
+        """Whether any rule denies calls in a mode."""
         return any(
             rule.decide is Decide.DENY and mode in (rule.modes or (mode,)) for rule in self.rules
         )
 
     def for_tool(self, subject: Subject) -> ToolRules:
-        """The rules that are about a tool."""
+        """Return the rules that name a tool."""
         rules = self._with_approval if subject.requires_approval else self.rules
-        return ToolRules(subject, [rule for rule in rules if rule.fits(subject)])
+        if subject.answers_questions:
+            rules = in_order([*rules, CONFIRMING])
+        return ToolRules(subject, [rule for rule in rules if rule.names(subject)])
 
 
 class ToolRules:
-    """The rules that are about one tool, the strongest first.
+    """The rules that name one tool, the strongest first."""
 
-    Args:
-        subject: The tool.
-        rules: Its rules, in order.
-    """
-
-    __slots__ = ("_in_mode", "_in_session", "_rules", "subject")
+    __slots__ = ("_in_mode", "_in_session", "_outdated", "_rules", "subject")
 
     def __init__(self, subject: Subject, rules: Sequence[Rule]) -> None:
         self.subject = subject
-        self._rules = tuple(rules)
-        self._in_mode: dict[Mode, Sequence[_Holding]] = {}
-        self._in_session: tuple[Mode, tuple[Rule, ...], Sequence[_Holding]] | None = None
+        self._outdated = tuple(rule for rule in rules if rule.is_outdated(subject))
+        self._rules = tuple(rule for rule in rules if not rule.is_outdated(subject))
+        self._in_mode: dict[Mode, Sequence[_CompiledRule]] = {}
+        self._in_session: tuple[Mode, tuple[Rule, ...], Sequence[_CompiledRule]] | None = None
 
     def __iter__(self) -> Any:
         return iter(self._rules)
 
     def decide(self, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
-        """What becomes of a call.
-
-        Args:
-            about: What is known of it.
-            more: Rules of the session.
-        """
+        """Return the decision about a call; `more` are the rules of its session."""
         mode = about.mode
-        holding = self._with_session(mode, tuple(more)) if more else self._in_mode.get(mode)
-        if holding is None:
-            holding = self._holding(mode)
-        for rule, speaks in holding:
-            if rule.lifts is not None or not speaks(about):
+        compiled = self._with_session(mode, tuple(more)) if more else self._in_mode.get(mode)
+        if compiled is None:
+            compiled = self._for_mode(mode)
+        doubtful: Verdict | None = None
+        for rule, applies in compiled:
+            if rule.lifts is not None:
                 continue
-            if rule.decide is Decide.ASK and _is_lifted(rule, holding, about):
-                return Verdict(decide=Decide.AUDIT, rule=rule, lifted=True)
+            holds = applies(about)
+            if holds is False:
+                continue
+            verdict = self._verdict_of(rule, compiled, about, more)
+            if holds:
+                return _stricter(doubtful, verdict)
+            doubtful = _stricter(doubtful, verdict)
+        return _stricter(doubtful, _ALLOWED)
+
+    def _verdict_of(
+        self,
+        rule: Rule,
+        compiled: Sequence[_CompiledRule],
+        about: Circumstances,
+        more: Sequence[Rule],
+    ) -> Verdict:
+        """Return the verdict of a rule that applies."""
+        if rule.decide is not Decide.ASK:
             return Verdict(decide=rule.decide, rule=rule)
-        return _ALLOWED
+        if any(each.lifts == rule.name and applies(about) is True for each, applies in compiled):
+            return Verdict(decide=Decide.AUDIT, rule=rule, lifted=True)
+        outdated = any(
+            each.lifts == rule.name
+            and each.names(self.subject)
+            and each.is_outdated(self.subject)
+            and (not each.users or about.user in each.users)
+            for each in (*self._outdated, *more)
+        )
+        return Verdict(decide=Decide.ASK, rule=rule, outdated=outdated)
 
-    def _holding(self, mode: Mode) -> Sequence[_Holding]:
-        """The rules that hold in a mode; found out once, since a mode lasts for many calls."""
-        holding = self._in_mode.get(mode)
-        if holding is None:
-            holding = self._in_mode[mode] = self._compiled(mode, self._rules)
-        return holding
+    def _for_mode(self, mode: Mode) -> Sequence[_CompiledRule]:
+        """Return the rules that apply in a mode, compiled once for each mode."""
+        compiled = self._in_mode.get(mode)
+        if compiled is None:
+            compiled = self._in_mode[mode] = self._compiled(mode, self._rules)
+        return compiled
 
-    def _with_session(self, mode: Mode, more: tuple[Rule, ...]) -> Sequence[_Holding]:
-        """The same with the rules of a session; those of the last are kept."""
+    def _with_session(self, mode: Mode, more: tuple[Rule, ...]) -> Sequence[_CompiledRule]:
+        """Return the same with the rules of a session; the last session's are cached."""
         kept = self._in_session
         if kept is None or kept[0] is not mode or kept[1] != more:
             kept = self._in_session = (mode, more, self._compiled(mode, self.with_more(more)))
         return kept[2]
 
-    def _compiled(self, mode: Mode, rules: Sequence[Rule]) -> Sequence[_Holding]:
-        return tuple((r, _speaker(r)) for r in rules if r.holds_in(mode, self.subject))
+    def _compiled(self, mode: Mode, rules: Sequence[Rule]) -> Sequence[_CompiledRule]:
+        return tuple(
+            (r, _matcher(r, self.subject)) for r in rules if r.holds_in(mode, self.subject)
+        )
 
     def with_more(self, more: Sequence[Rule]) -> Sequence[Rule]:
-        """The rules and those of a session, the strongest first."""
+        """Return these rules and those of a session, the strongest first."""
         fitting = [rule for rule in more if rule.fits(self.subject)]
         if not fitting:
             return self._rules
@@ -157,18 +171,18 @@ class ToolRules:
         return tuple(merged)
 
     def why_not(self, rule: Rule, about: Circumstances) -> str | None:
-        """Why a rule says nothing of a call; `None` where it does say something."""
+        """Return why a rule does not apply to a call; `None` if it does or may."""
         if not rule.holds_in(about.mode, self.subject):
             return f"not in mode {about.mode.value!r}"
-        return _unmet(rule, about)
+        return _unmet(rule, self.subject, about)
 
     def acts_in(self, mode: Mode) -> bool:
-        """Whether any call may meet with anything but being allowed, in a mode."""
-        return any(rule.decide is not Decide.ALLOW for rule, _ in self._holding(mode))
+        """Whether some call may be decided otherwise than `allow` in a mode."""
+        return any(rule.decide is not Decide.ALLOW for rule, _ in self._for_mode(mode))
 
     def always_denies(self, mode: Mode) -> bool:
-        """Whether every call is denied, in a mode."""
-        for rule, _ in self._holding(mode):
+        """Whether every call is denied in a mode."""
+        for rule, _ in self._for_mode(mode):
             if rule.lifts is None:
                 if rule.decide is not Decide.DENY:
                     return False
@@ -178,11 +192,11 @@ class ToolRules:
 
     @property
     def may_ask(self) -> bool:
-        """Whether a call may be asked about, in any mode."""
+        """Whether a call may be asked about in any mode."""
         return any(self._asks_in(mode) for mode in Mode)
 
     def _asks_in(self, mode: Mode) -> bool:
-        for rule, _ in self._holding(mode):
+        for rule, _ in self._for_mode(mode):
             if rule.lifts is None:
                 if rule.decide is Decide.ASK:
                     return True
@@ -192,7 +206,7 @@ class ToolRules:
 
 
 def in_order(rules: Iterable[Rule]) -> list[Rule]:
-    """Rules, the strongest first; of equal ones the first stays first."""
+    """Return rules sorted by strength, the strongest first; the sort is stable."""
     return sorted(rules, key=_strength, reverse=True)
 
 
@@ -200,46 +214,67 @@ def _strength(rule: Rule) -> tuple[int, int, int]:
     return rule.strength
 
 
-def _speaker(rule: Rule) -> Callable[[Circumstances], bool]:
-    """Says whether a rule that holds in the mode says something of a call."""
-    users = rule.users
-    when = tuple((steps_of(path), condition) for path, condition in rule.when.items())
+def _stricter(doubtful: Verdict | None, other: Verdict) -> Verdict:
+    """Return the stricter of the verdict of a rule in doubt and the verdict without it."""
+    if doubtful is None or severity_of(doubtful.decide) <= severity_of(other.decide):
+        return other
+    return doubtful
 
-    def speaks(about: Circumstances) -> bool:
+
+def _matcher(rule: Rule, subject: Subject) -> Callable[[Circumstances], bool | None]:
+    """Return the function that decides whether a rule applies to a call, given the mode."""
+    users = rule.users
+    when = tuple(
+        (steps, condition, _if_missing(rule, subject, steps))
+        for path, condition in rule.when.items()
+        for steps in (steps_of(path),)
+    )
+
+    def applies(about: Circumstances) -> bool | None:
         if users and about.user not in users:
             return False
-        for steps, condition in when:
-            if not _is_met(rule, values_at(about.arguments, steps), condition):
+        holds: bool | None = True
+        for steps, condition, if_missing in when:
+            met = _is_met(rule, values_at(about.arguments, steps), condition, if_missing)
+            if met is False:
                 return False
-        return True
+            holds = holds and met
+        return holds
 
-    return speaks
-
-
-def _is_lifted(asking: Rule, holding: Sequence[_Holding], about: Circumstances) -> bool:
-    """Whether the question of a rule was answered in advance."""
-    return any(rule.lifts == asking.name and speaks(about) for rule, speaks in holding)
+    return applies
 
 
-def _unmet(rule: Rule, about: Circumstances) -> str | None:
-    """Why a rule that holds in the mode says nothing of a call; `None` where it says something."""
+def _if_missing(rule: Rule, subject: Subject, steps: Sequence[str]) -> bool | None:
+    """Return the result of a condition whose path has no value.
+
+    A rule that names a tool in full refers to an argument of that tool. If the tool's schema has no
+    such argument, the rule is mistaken or the tool has changed, so the result is in doubt.
+    """
+    return None if rule.names_in_full(subject) and not subject.describes(steps) else False
+
+
+def _unmet(rule: Rule, subject: Subject, about: Circumstances) -> str | None:
+    """Return why a rule does not apply to a call, given the mode; `None` if it does or may."""
     if rule.users and about.user not in rule.users:
         return f"not for the user {about.user!r}"
     for path, condition in rule.when.items():
-        if not _is_met(rule, values_at(about.arguments, steps_of(path)), condition):
+        steps = steps_of(path)
+        missing = _if_missing(rule, subject, steps)
+        if _is_met(rule, values_at(about.arguments, steps), condition, missing) is False:
             return f"not with this {path!r}"
     return None
 
 
-def _is_met(rule: Rule, values: Iterable[Any], condition: Condition) -> bool:
-    """Whether a condition of a rule holds of any value.
+def _is_met(
+    rule: Rule, values: Sequence[Any], condition: Condition, if_missing: bool | None
+) -> bool | None:
+    """Return whether the values meet a condition; `None` if that is in doubt.
 
-    In doubt it does, but only where that lets nothing through.
+    For a rule that asks or denies one value is enough; for any other rule all values must meet it.
     """
-    in_doubt = False
-    for value in values:
-        met = condition.holds(value)
-        if met:
-            return True
-        in_doubt = in_doubt or met is None
-    return in_doubt and rule.decide is not Decide.ALLOW
+    if not values:
+        return if_missing
+    met = [condition.holds(value) for value in values]
+    if True in met and (rule.holds_back or all(met)):
+        return True
+    return None if True in met or None in met else False

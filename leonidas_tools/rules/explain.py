@@ -1,4 +1,4 @@
-"""Why a call is decided as it is: every rule about its tool, in order, with what it says."""
+"""Explain a decision: list every rule that names the tool, and why it decides or not."""
 
 from __future__ import annotations
 
@@ -14,20 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A rule about the tool of a call.
-
-    Args:
-        rule: The rule.
-        decides: Whether it is the one that decides.
-        why: Why it does, or does not.
-    """
+    """A rule that names the tool of a call, and why it decides or does not."""
 
     rule: Rule
     decides: bool
     why: str
 
     def to_json(self) -> dict[str, Any]:
-        """The candidate as plain JSON."""
+        """Return the candidate as plain JSON."""
         return {
             "rule": self.rule.name,
             "tier": self.rule.tier.name.lower(),
@@ -41,11 +35,11 @@ class Candidate:
 def explain(
     rules: ToolRules, about: Circumstances, more: Sequence[Rule] = ()
 ) -> tuple[Decide, list[Candidate]]:
-    """What becomes of a call, and every rule about its tool, the strongest first.
+    """Return the decision about a call, and every rule that names its tool, the strongest first.
 
     Args:
-        rules: The rules about the tool.
-        about: What is known of the call.
+        rules: The rules that name the tool.
+        about: The arguments, the mode and the user.
         more: Rules of the session.
     """
     verdict = rules.decide(about, more)
@@ -61,7 +55,7 @@ def explain(
 
 
 def _why(rule: Rule, verdict: Verdict) -> str:
-    """What comes of a rule that holds."""
+    """Return why a rule that applies decides or does not."""
     if rule.lifts is not None:
         return f"answers the question of {rule.lifts!r} in advance"
     if rule is not verdict.rule:

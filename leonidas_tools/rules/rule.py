@@ -1,4 +1,4 @@
-"""One rule: which calls it is about, and what it decides."""
+"""A rule: which calls it applies to, and what it decides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Decide(StrEnum):
-    """What becomes of a call."""
+    """The decisions about a call."""
 
     ALLOW = "allow"
     AUDIT = "audit"
@@ -28,7 +28,7 @@ class Decide(StrEnum):
 
 
 class Mode(StrEnum):
-    """How much a session may do by itself."""
+    """What a session may do without asking."""
 
     ASK = "ask"
     AUTONOMOUS = "autonomous"
@@ -36,7 +36,7 @@ class Mode(StrEnum):
 
 
 class Tier(IntEnum):
-    """Who has made a rule; a higher tier goes before a lower one."""
+    """Where a rule comes from; a higher tier takes precedence over a lower one."""
 
     BUILTIN = 1
     FILE = 2
@@ -50,27 +50,30 @@ _SEVERITY = {Decide.DENY: 3, Decide.ASK: 2, Decide.AUDIT: 1, Decide.ALLOW: 0}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One rule; what it does not name may be anything.
+    """A rule; a criterion that is left empty matches everything.
 
     Args:
-        name: What it is called.
-        decide: What becomes of the calls it is about.
-        tools: Own names of tools, with wildcards; of an MCP tool also `server__tool`, and where
-            it asks or denies also what the server calls it.
+        name: The name of the rule.
+        decide: The decision about the calls that it applies to.
+        tools: Names of tools, with wildcards. An MCP tool is also matched by `server__tool`, and in
+            a rule that asks or denies also by its name at the server.
         categories: Categories of tools.
-        tags: Words, of which a tool has one.
+        tags: Tags, of which a tool must have one.
         effects: Effects of tools.
         servers: MCP servers, with wildcards.
-        when: What must be true of the arguments: by path, a condition.
+        when: Conditions on the arguments, by path.
         modes: Modes of the session.
         users: Users of the session.
-        message: What to ask or to say, with `{path}` for what stands in the arguments.
-        priority: Within its tier: 0 to 999, the greater goes first.
-        tier: Who has made it.
-        lifts: The rule whose question this one answers in advance. It answers that question only:
-            what another rule denies or asks stays so.
-        deadline_seconds: How long its question may stay open; `None` leaves it to the settings.
-        on_expiry: What becomes of the call then: `cancel` or `proceed`.
+        message: The question to the user, or the reason that the model is told; `{path}` stands for
+            the argument.
+        priority: The priority within the tier, 0 to 999; the greater takes precedence.
+        tier: Where the rule comes from.
+        lifts: The rule whose question this one answers with "always". Other rules that deny or ask
+            are not affected.
+        fingerprint: The definition of the tool to which such an answer applies, so that a changed
+            tool, or another one of that name, is asked about again.
+        deadline_seconds: How long its question stays open; `None` for the value of the settings.
+        on_expiry: What happens to the call then: `cancel` or `proceed`.
     """
 
     name: str
@@ -87,15 +90,15 @@ class Rule:
     priority: int = 100
     tier: Tier = Tier.SESSION
     lifts: str | None = None
+    fingerprint: str | None = None
     deadline_seconds: float | None = None
     on_expiry: str | None = None
 
     def __post_init__(self) -> None:
-        """Shares nothing that can be changed: what rules say is compiled, and kept.
+        """Copy all collections, since rules are compiled and cached.
 
         Raises:
-            ValueError: There is no such decision, mode or effect, or what stands in `when` is not
-                a path.
+            ValueError: A decision, mode or effect is unknown, or a key of `when` is not a path.
         """
         for path in self.when:
             steps_of(path)
@@ -111,11 +114,11 @@ class Rule:
 
     @property
     def strength(self) -> tuple[int, int, int]:
-        """What orders rules: tier, priority, severity."""
+        """The sort key of rules: tier, priority, severity."""
         return self.tier, self.priority, _SEVERITY[self.decide]
 
     def to_json(self) -> dict[str, Any]:
-        """The rule as plain JSON."""
+        """Return the rule as plain JSON."""
         said = {each.name: getattr(self, each.name) for each in fields(self)}
         when = {path: condition.to_json() for path, condition in self.when.items()}
         told = {key: value for key, value in said.items() if value not in (None, (), {}, [])}
@@ -123,25 +126,48 @@ class Rule:
 
     @property
     def is_global(self) -> bool:
-        """Whether it holds whatever the arguments are and whoever speaks."""
+        """Whether it applies regardless of the arguments and the user."""
         return not self.when and not self.users
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether it asks or denies: such a rule applies even in doubt."""
+        return self.decide in (Decide.ASK, Decide.DENY)
+
+    def names_in_full(self, subject: Subject) -> bool:
+        """Whether it names the tool without wildcards."""
+        return not set(subject.all_names).isdisjoint(self.tools)
+
     def fits(self, subject: Subject) -> bool:
-        """Whether it is about a tool, whatever the call."""
-        holds_back = self.decide in (Decide.ASK, Decide.DENY)
-        names = subject.all_names if holds_back else subject.names
+        """Whether it may apply to calls of the tool as it is now defined."""
+        return self.names(subject) and not self.is_outdated(subject)
+
+    def is_outdated(self, subject: Subject) -> bool:
+        """Whether it answers a question about another definition of the tool."""
+        return self.lifts is not None and self.fingerprint != subject.fingerprint
+
+    def names(self, subject: Subject) -> bool:
+        """Whether its criteria match the tool, whatever the tool's definition."""
+        names = subject.all_names if self.holds_back else subject.names
         return (
             (not self.tools or any(fnmatchcase(n, p) for p in self.tools for n in names))
-            and (not self.categories or subject.category in self.categories)
+            and (not self.categories or self._is_of_a_category(subject))
             and (not self.tags or not subject.tags.isdisjoint(self.tags))
             and (not self.effects or subject.effect in self.effects)
-            and (not self.servers or _is_among(subject.server, self.servers))
+            and (not self.servers or self._is_of_server(subject))
         )
 
-    def holds_in(self, mode: Mode, subject: Subject) -> bool:
-        """Whether it holds in a mode.
+    def _is_of_a_category(self, subject: Subject) -> bool:
+        return subject.category in self.categories or subject.set_category in self.categories
 
-        In `read_only` what would let a change through holds only where it names that mode.
+    def _is_of_server(self, subject: Subject) -> bool:
+        """Whether it matches the tool's server; an "always" does so by its fingerprint."""
+        return self.lifts is not None or _is_among(subject.server, self.servers)
+
+    def holds_in(self, mode: Mode, subject: Subject) -> bool:
+        """Whether it applies in a mode.
+
+        In `read_only` a rule that would let a change through applies only if it names that mode.
         """
         if self.modes:
             return mode in self.modes
@@ -150,8 +176,13 @@ class Rule:
         return self.decide is Decide.DENY or subject.effect is ToolEffect.READ
 
 
+def severity_of(decide: Decide) -> int:
+    """Return how strict a decision is; greater is stricter."""
+    return _SEVERITY[decide]
+
+
 def _listed(words: str | Sequence[Any]) -> tuple[Any, ...]:
-    """A word by itself is one, and not its letters: a `*` among them would stand for everything."""
+    """Return a tuple; a single string is one item, since its letter `*` would match everything."""
     return (words,) if isinstance(words, str) else tuple(words)
 
 
@@ -160,9 +191,9 @@ def _is_among(server: str | None, patterns: Sequence[str]) -> bool:
 
 
 CONFIRM = "confirm_action"
-"""The tool by which the model tells whether the user has agreed."""
+"""The name of the tool by which the model reports a yes or no."""
 ANSWER = "answer_question"
-"""The tool by which the model tells what the user has answered to a call that wants to know."""
+"""The name of the tool by which the model reports values that the user has given."""
 READ_ONLY = Rule(
     name="read_only",
     decide=Decide.DENY,
@@ -179,7 +210,7 @@ CONFIRMING = Rule(
     tier=Tier.BUILTIN,
     priority=999,
 )
-"""An answer to a question changes nothing by itself; what it lets run is held to its own rules."""
+"""Reporting an answer changes nothing by itself; the approved call is subject to its own rules."""
 REQUIRES_APPROVAL = Rule(
     name="requires_approval", decide=Decide.ASK, modes=(Mode.ASK,), tier=Tier.BUILTIN
 )
@@ -187,4 +218,4 @@ AUTONOMOUS = Rule(
     name="autonomous", decide=Decide.AUDIT, modes=(Mode.AUTONOMOUS,), tier=Tier.BUILTIN
 )
 BUILTIN = (READ_ONLY, CONFIRMING, REQUIRES_APPROVAL, AUTONOMOUS)
-"""The rules that are there without being set; the last two only for tools that say so."""
+"""The built-in rules; the last two apply only to tools with `requires_approval`."""

@@ -1,13 +1,16 @@
-"""What a rule can know of a tool."""
+"""The properties of a tool that rules can match."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from leonidas_tools.metadata import ToolCategory, ToolEffect
+from leonidas_tools.metadata import ToolCategory, ToolEffect, fingerprint_of
+from leonidas_tools.rules.conditions import is_described
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leonidas_tools.metadata import ToolMetadata
     from leonidas_tools.settings.models import ToolConfiguration
 
@@ -17,19 +20,23 @@ _SEPARATOR = "__"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """A tool, as rules see it under the settings.
+    """A tool as rules see it, with the settings applied.
 
     Args:
-        names: Its own name, and for an MCP tool also `server__tool`: a rule for
-            `files__delete_file` holds whatever the tool is called here.
-        aliases: What the server of an MCP tool calls it, where that is another name. A rule for
-            `delete_file` that asks or denies holds also where that name was taken or the tool was
-            renamed; one that allows does not, for any server may call a tool like one of ours.
-        category: Its category.
-        tags: Its tags.
+        names: The tool's name, and for an MCP tool also `server__tool`: a rule for
+            `files__delete_file` applies whatever name the tool has here.
+        aliases: The name of an MCP tool at its server, if different. A rule for `delete_file` that
+            asks or denies also applies if that name was taken or the tool was renamed; a rule that
+            allows does not, since any server may name a tool like one of ours.
+        category: The tool's own category.
+        set_category: The category that the settings give it; rules about either category apply.
+        tags: The tool's tags.
         effect: What a call changes.
-        server: The MCP server it belongs to.
-        requires_approval: Whether a person is to be asked first.
+        server: The MCP server that the tool belongs to.
+        requires_approval: Whether a person is asked first.
+        answers_questions: Whether it is one of the library's own tools that report an answer;
+            having the name of one is not enough.
+        metadata: The tool's own metadata; `None` if unknown.
     """
 
     names: tuple[str, ...]
@@ -39,31 +46,41 @@ class Subject:
     server: str | None = None
     requires_approval: bool = False
     aliases: tuple[str, ...] = ()
+    answers_questions: bool = False
+    set_category: str | None = None
+    metadata: ToolMetadata | None = field(default=None, compare=False, repr=False)
+
+    def describes(self, steps: Sequence[str]) -> bool:
+        """Whether its schema allows an argument at a path; `True` if that is unclear."""
+        return self.metadata is None or is_described(self.metadata.parameters, steps)
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of its definition; `None` if that is unknown."""
+        return None if self.metadata is None else fingerprint_of(self.metadata)
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """Every name that a rule may mean it by."""
+        """All names by which a rule that asks or denies may match it."""
         return self.names + self.aliases
 
 
 def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
-    """A tool as rules see it.
-
-    Args:
-        metadata: What it says of itself.
-        settings: What the settings say of it.
-    """
+    """Return a tool as rules see it, with the settings applied."""
     asks = settings.requires_approval
     name, server = metadata.name, _server_of(metadata)
     there = _name_there(metadata, server)
     return Subject(
         names=(name,) if server is None else tuple(dict.fromkeys((name, _long(server, there)))),
         aliases=() if there == name else (there,),
-        category=metadata.category.value,
+        category=str(metadata.category),
+        set_category=None if settings.category is None else str(settings.category),
         tags=frozenset(metadata.tags if settings.tags is None else settings.tags),
         effect=settings.effect or metadata.effect,
         server=server,
         requires_approval=metadata.requires_approval if asks is None else asks,
+        answers_questions=metadata.answers_questions,
+        metadata=metadata,
     )
 
 
@@ -77,7 +94,7 @@ def _server_of(metadata: ToolMetadata) -> str | None:
 
 
 def _name_there(metadata: ToolMetadata, server: str | None) -> str:
-    """What its server calls it; its own name where it has none."""
+    """Return its name at its server; its own name if it has no server."""
     if metadata.origin is not None:
         return metadata.origin.tool
     return metadata.name if server is None else metadata.name.removeprefix(_long(server, ""))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from leonidas_tools.metadata import meant_category
 from leonidas_tools.settings.check_rules import check_rules
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.settings.finding import Finding
 from leonidas_tools.tool import OnCancel, Tool, ToolBehavior, ToolEffect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
@@ -36,7 +37,7 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
         error: tools.serach: there is no such tool; did you mean 'search'?
     """
     names = _Names(settings, known_tools)
-    findings = [*_fallbacks("defaults", settings.defaults, names)]
+    findings = [*_environment(settings), *_fallbacks("defaults", settings.defaults, names)]
     for name, configuration in settings.tools.items():
         key = f"tools.{name}"
         findings += _fallbacks(key, configuration, names)
@@ -44,6 +45,7 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
         if tool is None:
             findings += names.unknown(key, name)
             continue
+        findings += _category(key, configuration)
         findings += _parameters(key, configuration, tool)
         findings += _contradictions(key, name, settings, tool)
     for index, rule in enumerate(settings.monitoring.alerts):
@@ -83,13 +85,53 @@ def _fallbacks(key: str, configuration: ToolConfiguration, names: _Names) -> Ite
         yield from names.unknown(f"{layer}.fallback_tools", *(overrides.fallback_tools or ()))
 
 
+def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
+    """A category that reads like a misspelt one."""
+    for layer, overrides in _layers(key, configuration):
+        near = None if overrides.category is None else meant_category(overrides.category)
+        if near is not None:
+            message = (
+                f"{overrides.category!r} is not a known category; did you mean {near.value!r}?"
+            )
+            yield Finding(severity="warning", key=f"{layer}.category", message=message)
+
+
+def undescribed(known_tools: Tools) -> Iterator[Finding]:
+    """Find tools without a description: the model has only their names to go by.
+
+    Args:
+        known_tools: The tools there are, by name.
+    """
+    for name, tool in known_tools.items():
+        if not tool.metadata.description.strip():
+            message = "has no description for the model: write a docstring, or set one here"
+            yield Finding(severity="warning", key=f"tools.{name}.description", message=message)
+
+
+def _environment(settings: Settings) -> Iterator[Finding]:
+    """Find an environment for which nothing is set."""
+    servers = settings.mcp_servers.values()
+    sections = [settings.defaults, *settings.tools.values()]
+    sections += [tool for server in servers for tool in server.tools.values()]
+    known = sorted({name for section in sections for name in section.environment_specific})
+    name = settings.environment
+    if name in known or name == type(settings).model_fields["environment"].default:
+        return
+    suggestion = closest(name, known)
+    there = f"there are {', '.join(map(repr, known))}" if known else "there is none"
+    hint = f"did you mean {suggestion!r}?" if suggestion else there
+    message = f"{name!r} matches no section under environment_specific; {hint}"
+    yield Finding(severity="warning", key="environment", message=message)
+
+
 def _parameters(
     key: str, configuration: ToolConfiguration, tool: Tool[..., Any]
 ) -> Iterator[Finding]:
     """Custom parameters that nobody reads."""
-    if tool.signature.context_parameter is not None:
-        return
     known = list(tool.metadata.parameters.get("properties", {}))
+    if tool.signature.context_parameter is not None:
+        yield from _misspelt(key, configuration, [*known, *_read_by(tool)])
+        return
     for layer, overrides in _layers(key, configuration):
         for name in overrides.custom_parameters:
             if name in known:
@@ -100,6 +142,27 @@ def _parameters(
             yield Finding(
                 severity="error", key=f"{layer}.custom_parameters.{name}", message=message
             )
+
+
+def _misspelt(
+    key: str, configuration: ToolConfiguration, known: Sequence[str]
+) -> Iterator[Finding]:
+    """Find custom parameters that read like others: a tool with a context may read any."""
+    for layer, overrides in _layers(key, configuration):
+        for name in overrides.custom_parameters:
+            suggestion = None if name in known else closest(name, known)
+            if suggestion is not None:
+                message = f"the tool has no such parameter; did you mean {suggestion!r}?"
+                path = f"{layer}.custom_parameters.{name}"
+                yield Finding(severity="warning", key=path, message=message)
+
+
+def _read_by(tool: Tool[..., Any]) -> list[str]:
+    """Return the names that the code of a tool may read from `ctx.parameters`."""
+    code = getattr(tool.function, "__code__", None)
+    if code is None or "parameters" not in code.co_names:
+        return []
+    return [each for each in code.co_consts if isinstance(each, str) and each.isidentifier()]
 
 
 def _contradictions(

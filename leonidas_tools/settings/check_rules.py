@@ -71,11 +71,19 @@ class _Check:
             if always.question not in questions:
                 message = f"there is no rule {always.question!r}{_hint(always.question, questions)}"
                 yield Finding(severity="error", key=f"{key}.question", message=message)
+            else:
+                yield from self._outdated(key, always.rule(name))
+
+    def _outdated(self, key: str, rule: Rule) -> Iterator[Finding]:
+        named = [each.subject for each in self._known if rule.names(each.subject)]
+        if named and all(rule.is_outdated(subject) for subject in named):
+            message = "it was about another definition of the tool: the user is asked again"
+            yield Finding(severity="warning", key=f"{key}.fingerprint", message=message)
 
     def _rule(self, key: str, rule: Rule) -> Iterator[Finding]:
         unknown = [*self._names(key, rule)]
         yield from unknown
-        fitting = [known for known in self._known if rule.fits(known.subject)]
+        fitting = [known for known in self._known if rule.names(known.subject)]
         if fitting:
             yield from self._parameters(key, rule, fitting)
             yield from self._shadow(key, rule, [known.subject for known in fitting])
@@ -95,10 +103,22 @@ class _Check:
     def _parameters(self, key: str, rule: Rule, fitting: list[_Known]) -> Iterator[Finding]:
         parameters = {name for known in fitting for name in known.parameters}
         for path in rule.when:
-            first = steps_of(path)[0]
-            if first != _ANY and first not in parameters:
-                message = f"none of its tools has a parameter {first!r}{_hint(first, parameters)}"
+            steps = steps_of(path)
+            without = [each.subject for each in fitting if not each.subject.describes(steps)]
+            if len(without) == len(fitting):
+                first = steps[0]
+                what = f"a parameter {first!r}{_hint(first, parameters)}"
+                if first in parameters or first == _ANY:
+                    what = f"a value at {path!r}"
+                message = f"none of its tools has {what}"
                 yield Finding(severity="error", key=f"{key}.when.{path}", message=message)
+                continue
+            for subject in without:
+                if rule.holds_back and rule.names_in_full(subject):
+                    message = (
+                        f"{subject.names[0]!r} has no value at {path!r}: the rule always holds"
+                    )
+                    yield Finding(severity="warning", key=f"{key}.when.{path}", message=message)
         for path in places_in(rule.message or ""):
             first = path.partition(".")[0].partition("[")[0]
             if first not in parameters:

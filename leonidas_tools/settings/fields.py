@@ -7,16 +7,26 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from leonidas_tools.errors import SchemaError
+from leonidas_tools.metadata import NO_TIMEOUT_OFF, is_off
 from leonidas_tools.tool import (
     OnCancel,
     Overflow,
     ToolBehavior,
+    ToolCategory,
     ToolEffect,
     ToolPriority,
     ToolStatus,
+    as_category,
     as_enum,
 )
 
@@ -28,7 +38,7 @@ E = TypeVar("E", bound=Enum)
 _DURATION = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?\s*"
 _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NULLS = frozenset({"", "~", "null"})
-_OFF = frozenset({"off", "false", "no"})
+_OFF_WORDS = (False, 0, "off", "false", "no")
 _VARIABLE = r"\$\{.+\}"
 
 
@@ -59,9 +69,33 @@ def seconds(value: Any) -> Any:
 
 
 def or_off(value: Any, read: Callable[[Any], Any]) -> Any:
-    """`False` for `off`, which takes back what the tool or the defaults have set; else as read."""
-    is_off = value is False or (isinstance(value, str) and value.strip().lower() in _OFF)
-    return False if is_off else read(value)
+    """`False` for `0` or `off`, which switch a limit off whoever has set it; else as read."""
+    return False if is_off(value) else read(value)
+
+
+def off_as_zero(value: Any) -> Any:
+    """`0` for `off`; all else stays."""
+    return 0 if is_off(value) else value
+
+
+def off_as_none(value: Any) -> Any:
+    """`None` for `0` or `off`, where a whole section is switched off; all else stays."""
+    return None if is_off(value) else value
+
+
+def never_off(why: str) -> Callable[[Any], Any]:
+    """Refuses `0` and `off` where a limit always holds.
+
+    Args:
+        why: Why it cannot be switched off, and what to write instead.
+    """
+
+    def read(value: Any) -> Any:
+        if is_off(value):
+            raise ValueError(why)
+        return value
+
+    return read
 
 
 def filler_after(value: Any) -> Any:
@@ -145,7 +179,14 @@ def _duration_schema(*, nullable: bool) -> dict[str, Any]:
 
 
 def _or_off(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [*schema["anyOf"], {"enum": [False, *sorted(_OFF)]}]}
+    return {"anyOf": [*schema["anyOf"], {"enum": list(_OFF_WORDS)}]}
+
+
+def section_or_off(schema: dict[str, Any]) -> None:
+    """Adds to the JSON Schema of a section that it can be switched off."""
+    found = {key: schema.pop(key) for key in ("$ref", "anyOf") if key in schema}
+    options = found.get("anyOf") or [found]
+    schema["anyOf"] = [*options, {"enum": list(_OFF_WORDS)}]
 
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -153,11 +194,40 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _FromZero = Annotated[int, Field(ge=0)]
 _FromOne = Annotated[int, Field(ge=1)]
 
+_ALWAYS_HOLDS = BeforeValidator(
+    never_off("cannot be switched off, since this limit always holds: give a value above 0")
+)
+_TIMEOUT_HOLDS = BeforeValidator(never_off(NO_TIMEOUT_OFF))
+
 Duration = Annotated[
-    _Positive, BeforeValidator(seconds), WithJsonSchema(_duration_schema(nullable=False))
+    _Positive,
+    BeforeValidator(seconds),
+    _ALWAYS_HOLDS,
+    WithJsonSchema(_duration_schema(nullable=False)),
 ]
 OptionalDuration = Annotated[
-    _Positive | None, BeforeValidator(seconds), WithJsonSchema(_duration_schema(nullable=True))
+    _Positive | None,
+    BeforeValidator(seconds),
+    _ALWAYS_HOLDS,
+    WithJsonSchema(_duration_schema(nullable=True)),
+]
+TimeLimit = Annotated[
+    _Positive,
+    BeforeValidator(seconds),
+    _TIMEOUT_HOLDS,
+    WithJsonSchema(_duration_schema(nullable=False)),
+]
+OptionalTimeLimit = Annotated[
+    _Positive | None,
+    BeforeValidator(seconds),
+    _TIMEOUT_HOLDS,
+    WithJsonSchema(_duration_schema(nullable=True)),
+]
+OptionalDelay = Annotated[
+    Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
+    BeforeValidator(seconds),
+    BeforeValidator(off_as_zero),
+    WithJsonSchema(_or_off(_duration_schema(nullable=True))),
 ]
 _AS_IT_IS = PlainSerializer(lambda value: value)  # as a number, `False` would be 0
 DurationOrOff = Annotated[
@@ -178,13 +248,23 @@ CountFromZero = Annotated[
     BeforeValidator(number),
     WithJsonSchema(_number_schema("integer", nullable=False, minimum=0)),
 ]
+CountOrZero = Annotated[
+    _FromZero,
+    BeforeValidator(number),
+    BeforeValidator(off_as_zero),
+    WithJsonSchema(_or_off(_number_schema("integer", nullable=False, minimum=0))),
+]
 Count = Annotated[
     _FromOne,
     BeforeValidator(number),
+    _ALWAYS_HOLDS,
     WithJsonSchema(_number_schema("integer", nullable=False, minimum=1)),
 ]
 OptionalCount = Annotated[
-    _FromOne | None, BeforeValidator(number), WithJsonSchema(_number_schema("integer", minimum=1))
+    _FromOne | None,
+    BeforeValidator(number),
+    _ALWAYS_HOLDS,
+    WithJsonSchema(_number_schema("integer", minimum=1)),
 ]
 CountOrOff = Annotated[
     _FromOne | None,
@@ -196,7 +276,13 @@ CountOrOff = Annotated[
 Retries = Annotated[
     Annotated[int, Field(ge=0, le=20)] | None,
     BeforeValidator(number),
-    WithJsonSchema(_number_schema("integer", minimum=0, maximum=20)),
+    BeforeValidator(off_as_zero),
+    WithJsonSchema(_or_off(_number_schema("integer", minimum=0, maximum=20))),
+]
+Backoff = Annotated[
+    Annotated[float, Field(ge=1, le=10)] | None,
+    BeforeValidator(number),
+    WithJsonSchema(_number_schema("number", minimum=1, maximum=10)),
 ]
 Share = Annotated[
     Annotated[float, Field(gt=0, le=1)],
@@ -221,6 +307,30 @@ Metric = Literal[
 Name = Annotated[str, Field(min_length=1)]
 Names = tuple[Name, ...]
 
+
+def category(value: Any) -> Any:
+    """Reads a category: a known one or a word of one's own.
+
+    Raises:
+        ValueError: It cannot be the name of a category.
+    """
+    value = unset(value)
+    try:
+        return None if value is None else as_category(value)
+    except SchemaError:
+        raise ValueError("is not a category: give a word such as 'python' or 'billing'") from None
+
+
+CATEGORY_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"enum": [member.value for member in ToolCategory]},
+        {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"},
+        {"type": "null"},
+    ]
+}
+Category = Annotated[
+    ToolCategory | str | None, PlainValidator(category), WithJsonSchema(CATEGORY_SCHEMA)
+]
 Status = Annotated[
     ToolStatus | None,
     BeforeValidator(choice(ToolStatus)),

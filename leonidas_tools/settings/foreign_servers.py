@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files import read_file
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.settings.foreign_variables import Variables, variable_name
 
@@ -77,7 +78,7 @@ def read_foreign(path: Path) -> ForeignServers:
         ConfigurationError: It cannot be read, or holds no servers.
     """
     try:
-        data = json.loads(_without_comments(path.read_text("utf-8-sig")))
+        data = json.loads(_without_comments(read_file(path).decode("utf-8-sig")))
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror or error}", file=path) from None
     except (ValueError, RecursionError) as error:

@@ -35,6 +35,7 @@ from leonidas_tools.settings.rules import (
     RuleSettings,
 )
 from leonidas_tools.settings.store_settings import StoreSettings
+from leonidas_tools.settings.text_settings import TextSettings
 from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def settings_schema() -> dict[str, Any]:
     """The JSON Schema of the settings file, with what each setting means.
 
     Example:
-        >>> settings_schema()["properties"]["toolboxes"]["description"]
-        'Python modules whose tools are loaded.'
+        >>> settings_schema()["properties"]["version"]["description"]
+        "The version of the file's format."
     """
     schema = Settings.model_json_schema(schema_generator=_Generator)
     defaults = Settings().model_dump(mode="json")
@@ -79,6 +80,7 @@ def settings_schema() -> dict[str, Any]:
         SamplingSettings,
         ShowSettings,
         StoreSettings,
+        TextSettings,
         ToolConfiguration,
         ToolOverrides,
     ):

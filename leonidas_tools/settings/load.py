@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections import ChainMap
@@ -13,21 +12,22 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files import read_file
 from leonidas_tools.settings.explain import explain, place
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import Document, DocumentError, Problem
 from leonidas_tools.settings.variables import Expansion
+from leonidas_tools.visible import visible_logger
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Settings | None
 
 ENVIRONMENT_VARIABLE = "LEONIDAS_ENV"
 INTERPRETER_VARIABLE = "LEONIDAS_PYTHON"
+TEXTS = "texts"
 FOREIGN = "mcpServers"
 """The key under which other programs have MCP servers; what stands there is taken as it is."""
-
-_MAX_BYTES = 4 * 1024 * 1024
 
 
 def load(source: Source) -> Settings:
@@ -60,23 +60,22 @@ mean 'timeout'?
 
 
 def read_text(path: Path) -> str:
-    """The text of a settings file.
+    """Return the text of a settings file.
 
     Raises:
-        ConfigurationError: The file is missing, unreadable, too large, or not text.
+        ConfigurationError: The file is missing, unreadable, not a regular file, too large, or not
+            text.
     """
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except FileNotFoundError:
-        message = "there is no such file: create it, or give None for the defaults"
+        message = "there is no such file: correct the path, or create it"
         raise ConfigurationError(message, file=path) from None
     except IsADirectoryError:
         raise ConfigurationError("is a directory: name the file in it", file=path) from None
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise ConfigurationError(message, file=path) from None
-    if len(content) > _MAX_BYTES:
-        raise ConfigurationError(f"is larger than {_MAX_BYTES} bytes", file=path)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -114,7 +113,9 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
 def _validate(document: Document, file: Path | None) -> Settings:
     taken, foreign_problems = _with_foreign_servers(document.data, file)
     expansion = Expansion(ChainMap(os.environ, {INTERPRETER_VARIABLE: sys.executable}))
-    data = expansion.expand(taken)
+    data = expansion.expand({key: taken[key] for key in taken if key != TEXTS})
+    if TEXTS in taken:  # read by models: nothing of the environment gets in there
+        data[TEXTS] = taken[TEXTS]
     if environment := os.environ.get(ENVIRONMENT_VARIABLE):
         data["environment"] = environment
     problems = [*document.problems, *foreign_problems, *expansion.problems]

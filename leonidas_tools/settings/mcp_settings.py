@@ -1,18 +1,21 @@
 """What can be set of an MCP server."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
 
+from leonidas_tools.redaction import MASK, secrets_in
+from leonidas_tools.redaction.addresses import secrets_of_path
 from leonidas_tools.settings.fields import (
     Count,
+    CountOrOff,
     Duration,
+    DurationOrOff,
     Name,
     Names,
-    OptionalCount,
-    OptionalDuration,
+    OptionalTimeLimit,
     Parameters,
     Port,
     Switch,
@@ -21,6 +24,7 @@ from leonidas_tools.settings.fields import (
     mapping,
 )
 from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.shown import without_secret_options
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
 _LONGEST_NAME = 100
@@ -138,9 +142,10 @@ class MCPServerSettings(Model):
         start: `eager` connects at once, `lazy` with the first call of one of its tools, which are
             known by then from an earlier session.
         timeout: How long the server may take to answer: seconds, or text such as `10s`.
-        ping_every: How often a server that says nothing is asked whether it is still there.
+        ping_every: How often a server that says nothing is asked whether it is still there; `0` or
+            `off` for never.
         max_message_bytes: How long one message of the server may be; a longer one fails its call.
-        max_tools: How many tools are taken from it.
+        max_tools: How many tools are taken from it; `0` or `off` for all.
         prefix: What stands before the names of all its tools that are not named under `tools`, with
             `__` between; without it only a name that is taken gets the server's name there.
         include: The tools that are used, by the server's names for them or by patterns such as
@@ -158,7 +163,7 @@ class MCPServerSettings(Model):
         tools: Settings of its tools, by the names the server gives them.
     """
 
-    command: Name | None = None
+    command: Name | None = Field(default=None, repr=False)
     args: tuple[str, ...] = Field(default=(), repr=False)
     env: Texts = Field(default={}, repr=False)
     cwd: Name | None = None
@@ -169,10 +174,10 @@ class MCPServerSettings(Model):
     auth: OAuthSettings | None = None
     enabled: Switch = True
     start: Literal["eager", "lazy"] = "eager"
-    timeout: OptionalDuration = None
-    ping_every: OptionalDuration = 30.0
+    timeout: OptionalTimeLimit = None
+    ping_every: DurationOrOff = 30.0
     max_message_bytes: Count = 16_777_216
-    max_tools: OptionalCount = None
+    max_tools: CountOrOff = None
     prefix: Name | None = None
     include: Names | None = None
     exclude: Names = ()
@@ -186,6 +191,47 @@ class MCPServerSettings(Model):
     )
     log_level: Literal["debug", "info", "warning", "error", "off"] = "warning"
     tools: MCPToolConfigurations = Field(default_factory=dict)
+
+    def secrets(self, hidden: Collection[str] = ()) -> tuple[str, ...]:
+        """What the server is given that its tools may not give back: by name, or as hidden.
+
+        Args:
+            hidden: What the environment says that is told to nobody but the tools.
+        """
+        query = {} if self.url is None else dict(parse_qsl(urlsplit(self.url).query))
+        named = {"env": self.env, "headers": self.headers, "query": query}
+        told = {"args": self.args, "url": self.url}
+        found = [*secrets_in(named, hidden), *secrets_in(told, hidden), *self._options()]
+        # Without `Bearer`: a server has the token, and not the header.
+        found += [text.rpartition(" ")[2] for text in found]
+        return tuple(dict.fromkeys([*found, *self._login()]))
+
+    def credentials(self) -> Iterator[str]:
+        """All that may be secret in what says how to reach it; no message of ours shows it."""
+        yield from self._options()
+        for value in self.headers.values():
+            yield value
+            yield value.rpartition(" ")[2]  # without `Bearer`
+        yield from self._login()
+        if self.url is not None:
+            yield from (value for _, value in parse_qsl(urlsplit(self.url).query))
+
+    def _options(self) -> Iterator[str]:
+        """The values of such options as `--token`."""
+        masked = without_secret_options(self.args)
+        for argument, shown in zip(self.args, masked, strict=True):
+            if shown == MASK:
+                yield argument
+            elif shown != argument:
+                yield argument.partition("=")[2]
+
+    def _login(self) -> Iterator[str]:
+        if self.auth is not None and self.auth.client_secret is not None:
+            yield self.auth.client_secret
+        if self.url is not None:
+            parts = urlsplit(self.url)
+            yield from (text for text in (parts.username, parts.password) if text)
+            yield from secrets_of_path(self.url)
 
     @field_serializer("env", "headers", when_used="json")
     def _keep_secret(self, values: dict[str, str]) -> dict[str, str]:

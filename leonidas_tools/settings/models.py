@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -11,12 +11,13 @@ from pydantic import (
     model_validator,
 )
 
+from leonidas_tools.calls import MAX_ARGUMENT_BYTES
 from leonidas_tools.metadata import ToolOrigin
 from leonidas_tools.rules.rule import Mode, Rule
 from leonidas_tools.settings.fields import (
     Count,
     CountFromZero,
-    Duration,
+    CountOrOff,
     Metric,
     Name,
     Names,
@@ -24,11 +25,11 @@ from leonidas_tools.settings.fields import (
     OptionalCount,
     OptionalNumber,
     Port,
+    TimeLimit,
     mapping,
 )
 from leonidas_tools.settings.mcp_settings import (
     MCPServerSettings,
-    MCPToolConfiguration,
     ServerName,
 )
 from leonidas_tools.settings.model import Model
@@ -40,12 +41,14 @@ from leonidas_tools.settings.rules import (
     SessionMode,
 )
 from leonidas_tools.settings.store_settings import StoreSettings
+from leonidas_tools.settings.text_settings import TextSettings
 from leonidas_tools.settings.tool_configuration import (
     ToolConfiguration,
     ToolConfigurations,
     ToolOverrides,
     merge,
 )
+from leonidas_tools.texts import Wording
 
 __all__ = [
     "AlertRule",
@@ -104,26 +107,39 @@ class MonitoringSettings(Model):
         return self
 
 
+def _off_word(value: Any) -> Any:
+    """Return `off`, which YAML may read as false, as the word."""
+    return "off" if value is False else value
+
+
 class PolicySettings(GuardSettings):
     """Limits that hold for all tools together.
 
     Args:
-        concurrency: How many calls may run at once; no limit when left out.
+        concurrency: How many calls may run at once; no limit when left out, or with `0` or `off`.
         threads: How many sync tools may run at once, each in a thread.
         processes: How many CPU-bound tools may run at once; one a processor when left out.
         max_result_bytes: How long an answer may be, unless the tool says otherwise.
-        default_timeout: How long one attempt may take, unless the tool says otherwise.
+        max_argument_bytes: How long the arguments of a call may be; each value and each name
+            counts 64 bytes and its text. A call with longer ones is refused.
+        similar_tool: What runs in place of a tool that does not exist: with `read`, a tool that
+            changes nothing, whose name is clearly the closest and whose schema accepts the
+            arguments as they are.
+        default_timeout: How long one attempt may take, unless the tool says otherwise. It cannot
+            be switched off.
         mode: How much a session may do by itself: `ask`, `autonomous` or `read_only`.
         rules: Which calls are allowed, asked about, denied or recorded.
         always: Questions that were answered with "always", by a name for each.
         approval: How a person is asked.
     """
 
-    concurrency: OptionalCount = None
+    concurrency: CountOrOff = None
     threads: Count = 40
     processes: OptionalCount = None
     max_result_bytes: Count = 65_536
-    default_timeout: Duration = 30.0
+    max_argument_bytes: Count = MAX_ARGUMENT_BYTES
+    similar_tool: Annotated[Literal["off", "read"], BeforeValidator(_off_word)] = "off"
+    default_timeout: TimeLimit = 30.0
     mode: SessionMode = Mode.ASK
     rules: tuple[RuleSettings, ...] = ()
     always: Annotated[dict[str, AlwaysSettings], BeforeValidator(mapping)] = Field(
@@ -155,11 +171,13 @@ class Settings(Model):
             `LEONIDAS_ENV` overrides it.
         defaults: Settings of every tool that does not say otherwise.
         tools: Settings by tool name.
-        toolboxes: Python modules whose tools are loaded.
+        toolboxes: Toolboxes to load, by name: one that ships, a Python file beside this one or in
+            the working directory, an installed entry point or module.
         mcp_servers: MCP servers by name.
         monitoring: What is kept and told of the calls.
         policies: Limits that hold for all tools together.
         store: What is kept of what happened, and where.
+        texts: What the library says to a model or a user, in other words.
 
     Example:
         >>> settings = Settings(
@@ -190,6 +208,9 @@ class Settings(Model):
         default_factory=dict, validate_default=True
     )
     store: Annotated[StoreSettings, BeforeValidator(mapping)] = StoreSettings.model_construct()
+    texts: Annotated[TextSettings, BeforeValidator(mapping)] = Field(
+        default_factory=TextSettings.model_construct
+    )
     _written: dict[str, str] = PrivateAttr(default_factory=dict)
     _hidden: set[str] = PrivateAttr(default_factory=set)
 
@@ -214,25 +235,55 @@ class Settings(Model):
             name: The tool's own name; an unknown one gets the defaults.
             origin: The server it comes from, where it comes from one.
         """
-        said = None if origin is None else self.of_server(origin)
-        if origin is None or said is None:
+        server = None if origin is None else self.mcp_servers.get(origin.server)
+        if origin is None or server is None:
             return self.resolved.get(name, self.resolved_defaults)
         key = (name, origin)
         if key not in self.resolved_of_servers:
-            own = self.tools.get(name)
-            layers = [self.defaults, said, *(() if own is None else (own,))]
-            self.resolved_of_servers[key] = merge(self._layers(*layers), self._hidden)
+            self.resolved_of_servers[key] = self._merged_of_server(name, origin, server)
         return self.resolved_of_servers[key]
 
-    def of_server(self, origin: ToolOrigin) -> MCPToolConfiguration | None:
-        """What the settings of an MCP server say of one of its tools, if anything."""
-        server = self.mcp_servers.get(origin.server)
-        return None if server is None else server.tools.get(origin.tool)
+    def _merged_of_server(
+        self, name: str, origin: ToolOrigin, server: MCPServerSettings
+    ) -> ToolConfiguration:
+        """What holds for a server's tool; what the server is given in confidence is secret."""
+        secrets = server.secrets(self._hidden)
+        if origin.tool not in server.tools and not secrets:
+            return self.resolved.get(name, self.resolved_defaults)
+        return merge(self._values(self.layers(name, origin)), self._hidden, secrets)
+
+    def layers(
+        self, name: str, origin: ToolOrigin | None = None
+    ) -> list[tuple[str, ToolOverrides]]:
+        """Return the settings that are laid over one another for a tool; later ones win.
+
+        Args:
+            name: The tool's own name.
+            origin: The server it comes from, where it comes from one.
+
+        Returns:
+            For each its key in the file, such as `tools.search`, and what is set there.
+        """
+        sections = {"defaults": self.defaults}
+        server = None if origin is None else self.mcp_servers.get(origin.server)
+        if origin is not None and server is not None and origin.tool in server.tools:
+            sections[f"mcp_servers.{origin.server}.tools.{origin.tool}"] = server.tools[origin.tool]
+        if name in self.tools:
+            sections[f"tools.{name}"] = self.tools[name]
+        environment = self.environment
+        of_environment = {
+            f"{key}.environment_specific.{environment}": said.environment_specific[environment]
+            for key, said in sections.items()
+            if environment in said.environment_specific
+        }
+        return [*sections.items(), *of_environment.items()]
 
     @functools.cached_property
     def resolved_defaults(self) -> ToolConfiguration:
         """What holds for a tool that nothing is said about."""
-        return merge(self._layers(self.defaults), self._hidden)
+        own = self.defaults.environment_specific.get(self.environment)
+        layers: list[ToolOverrides] = [self.defaults] if own is None else [self.defaults, own]
+        return merge(layers, self._hidden)
 
     @functools.cached_property
     def resolved_of_servers(self) -> dict[tuple[str, ToolOrigin], ToolConfiguration]:
@@ -242,17 +293,20 @@ class Settings(Model):
     @functools.cached_property
     def resolved(self) -> Mapping[str, ToolConfiguration]:
         """What holds for each tool that something is said about, by name."""
-        return {
-            name: merge(self._layers(self.defaults, own), self._hidden)
-            for name, own in self.tools.items()
-        }
+        return {name: merge(self._values(self.layers(name)), self._hidden) for name in self.tools}
+
+    @functools.cached_property
+    def wording(self) -> Wording | None:
+        """The texts that are reworded; `None` where none is."""
+        said = {key: getattr(self.texts, key) for key in self.texts.model_fields_set}
+        return Wording(said) if said else None
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
-        for resolved in ("resolved", "resolved_defaults", "resolved_of_servers"):
+        for resolved in ("resolved", "resolved_defaults", "resolved_of_servers", "wording"):
             copied.__dict__.pop(resolved, None)  # a copy may be updated
         return copied
 
-    def _layers(self, *configurations: ToolConfiguration) -> list[ToolOverrides]:
-        overrides = (c.environment_specific.get(self.environment) for c in configurations)
-        return [*configurations, *(o for o in overrides if o is not None)]
+    @staticmethod
+    def _values(layers: list[tuple[str, ToolOverrides]]) -> list[ToolOverrides]:
+        return [values for _, values in layers]

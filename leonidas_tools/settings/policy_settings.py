@@ -1,17 +1,20 @@
 """What can be set of the policies that keep a model from doing too much of something."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
+from leonidas_tools.metadata import is_off
 from leonidas_tools.settings.fields import (
     Count,
-    CountFromZero,
+    CountOrOff,
+    CountOrZero,
     Duration,
     Names,
-    OptionalCount,
     Share,
     mapping,
+    off_as_none,
+    section_or_off,
 )
 from leonidas_tools.settings.model import Model
 
@@ -20,18 +23,18 @@ class LoopSettings(Model):
     """When a model that goes round in circles is told so, and when it is stopped.
 
     Args:
-        warn_at: The repeat, running, at which the model is told; 0 for never.
-        refuse_at: The repeat at which the call is refused; 0 for never.
+        warn_at: The repeat, running, at which the model is told; `0` or `off` for never.
+        refuse_at: The repeat at which the call is refused; `0` or `off` for never.
         longest_cycle: How many calls in turn may make up what is repeated.
     """
 
-    warn_at: CountFromZero = 3
-    refuse_at: CountFromZero = 5
+    warn_at: CountOrZero = 3
+    refuse_at: CountOrZero = 5
     longest_cycle: Count = 5
 
 
 class CallLimitSettings(Model):
-    """How many calls a session may make; no limit where nothing is said.
+    """How many calls a session may make; no limit where nothing is said, or `0` or `off`.
 
     Args:
         per_turn: How many for each time the user speaks.
@@ -40,10 +43,10 @@ class CallLimitSettings(Model):
         warn_per_minute: More calls of one session than this, in a minute, are logged and counted.
     """
 
-    per_turn: OptionalCount = None
-    per_minute: OptionalCount = None
-    per_session: OptionalCount = None
-    warn_per_minute: OptionalCount = 30
+    per_turn: CountOrOff = None
+    per_minute: CountOrOff = None
+    per_session: CountOrOff = None
+    warn_per_minute: CountOrOff = 30
 
 
 class BreakerSettings(Model):
@@ -79,29 +82,42 @@ class ShowSettings(Model):
 
     Args:
         most: How many, besides those that are always shown; the model finds others with
-            `find_tools`.
+            `find_tools`. `0` or `off` for all.
         always: Which are always shown, by name, with wildcards; built-in tools always are.
     """
 
-    most: Count = 40
+    most: CountOrOff = 40
     always: Names = ()
+
+
+def _loop_off(value: Any) -> Any:
+    """A loop guard that is switched off has no limits; a section without lines has the usual."""
+    return {"warn_at": 0, "refuse_at": 0} if is_off(value) else mapping(value)
+
+
+_SECTION_OR_OFF = Field(json_schema_extra=section_or_off)
 
 
 class GuardSettings(Model):
     """What keeps a model from doing too much of something.
 
     Args:
-        loop: When a model that goes round in circles is told so, and when it is stopped.
+        loop: When a model that goes round in circles is told so, and when it is stopped; `0` or
+            `off` for never.
         calls: How many calls a session may make.
-        breaker: When a tool that keeps failing is left alone for a while; never, when left out.
+        breaker: When a tool that keeps failing is left alone for a while; never, when left out,
+            or with `0` or `off`.
         cache: How much the results may take up that are kept to be used again.
-        show: How many tools are shown to a model; all of them, when left out.
+        show: How many tools are shown to a model; all of them, when left out, or with `0` or
+            `off`.
     """
 
-    loop: Annotated[LoopSettings, BeforeValidator(mapping)] = LoopSettings.model_construct()
+    loop: Annotated[LoopSettings, BeforeValidator(_loop_off), _SECTION_OR_OFF] = (
+        LoopSettings.model_construct()
+    )
     calls: Annotated[CallLimitSettings, BeforeValidator(mapping)] = (
         CallLimitSettings.model_construct()
     )
-    breaker: BreakerSettings | None = None
+    breaker: Annotated[BreakerSettings | None, BeforeValidator(off_as_none), _SECTION_OR_OFF] = None
     cache: Annotated[CacheSettings, BeforeValidator(mapping)] = CacheSettings.model_construct()
-    show: ShowSettings | None = None
+    show: Annotated[ShowSettings | None, BeforeValidator(off_as_none), _SECTION_OR_OFF] = None

@@ -1,19 +1,28 @@
 """Rules as they are set: which calls are allowed, asked about, denied or recorded."""
 
-import re
 from enum import Enum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
-from leonidas_tools.rules.conditions import Condition, steps_of
+from leonidas_tools.metadata import meant_category
+from leonidas_tools.rules.conditions import Condition, Expression, steps_of
 from leonidas_tools.rules.rule import Decide, Mode, Rule, Tier
 from leonidas_tools.settings.fields import (
+    CATEGORY_SCHEMA,
     Duration,
     Name,
     OptionalDuration,
     OptionalNumber,
     Switch,
+    category,
     choice,
     choice_schema,
     mapping,
@@ -41,11 +50,27 @@ Words = Annotated[tuple[Name, ...], BeforeValidator(_one_or_more), WithJsonSchem
 OnExpiry = Literal["cancel", "proceed"]
 _Priority = Annotated[int, Field(ge=0, le=999), BeforeValidator(number)]
 _Mode = Annotated[Mode, BeforeValidator(choice(Mode))]
-_Category = Annotated[ToolCategory, BeforeValidator(choice(ToolCategory))]
+
+
+def _category(value: Any) -> ToolCategory | str:
+    """Reads a category; a misspelt one is refused, since a rule about it would hold for nothing."""
+    read: ToolCategory | str | None = category(value)
+    if read is None:
+        raise ValueError("is not a category: give a word such as 'python' or 'billing'")
+    if (near := meant_category(read)) is not None:
+        raise ValueError(f"is not a known category; did you mean {near.value!r}?")
+    return read
+
+
+_Category = Annotated[ToolCategory | str, PlainValidator(_category)]
 _Effect = Annotated[ToolEffect, BeforeValidator(choice(ToolEffect))]
 _Modes = Annotated[tuple[_Mode, ...], BeforeValidator(_one_or_more), _list_schema(Mode)]
 _Categories = Annotated[
-    tuple[_Category, ...], BeforeValidator(_one_or_more), _list_schema(ToolCategory)
+    tuple[_Category, ...],
+    BeforeValidator(_one_or_more),
+    WithJsonSchema(
+        {"anyOf": [*CATEGORY_SCHEMA["anyOf"], {"type": "array", "items": CATEGORY_SCHEMA}]}
+    ),
 ]
 _Effects = Annotated[tuple[_Effect, ...], BeforeValidator(_one_or_more), _list_schema(ToolEffect)]
 _Decision = Annotated[
@@ -74,10 +99,8 @@ class ConditionSettings(Model):
     @field_validator("matches")
     @classmethod
     def _is_an_expression(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"is not a regular expression: {error}") from None
+        if value is not None:
+            Expression(value)
         return value
 
     @model_validator(mode="after")
@@ -171,9 +194,12 @@ class AlwaysSettings(_About):
 
     Args:
         question: The rule whose question it is; what other rules deny or ask stays so.
+        fingerprint: The definition of the tool that it was about: server, name, description, schema
+            and effect. It holds for no other; without it, for none.
     """
 
     question: Name
+    fingerprint: Name | None = None
 
     def rule(self, name: str) -> Rule:
         """The rule that the engine reads."""
@@ -182,6 +208,7 @@ class AlwaysSettings(_About):
             decide=Decide.ALLOW,
             tier=Tier.USER,
             lifts=self.question,
+            fingerprint=self.fingerprint,
             **self.about(),
         )
 
@@ -194,8 +221,12 @@ class ApprovalSettings(Model):
         on_expiry: What becomes of the call when nobody has answered: `cancel` or `proceed`.
         trust_model: Whether the model's word is enough that the user has said yes. Without input
             transcription there is no other evidence; leave it off where you can.
+        shorten_values: Whether of a value that is too long to be said, the question says the
+            beginning, the end and how much is left out. Otherwise such a call cannot be approved by
+            voice, only where all of it is shown.
     """
 
     deadline: Duration = 60.0
     on_expiry: Annotated[OnExpiry, BeforeValidator(unset)] = "cancel"
     trust_model: Switch = False
+    shorten_values: Switch = False

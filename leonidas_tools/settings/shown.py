@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from leonidas_tools.redaction import MASK, is_secret_name, redact, redact_text
+from leonidas_tools.redaction.addresses import shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
 
 def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
@@ -39,6 +41,17 @@ def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
         servers = body["mcp_servers"]
         body["mcp_servers"] = {name: _server(server) for name, server in servers.items()}
     return body
+
+
+def shown_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, Any]:
+    """Return the custom parameters of a tool as they may be shown.
+
+    Args:
+        settings: The settings they belong to.
+        tool: What is set for the tool.
+    """
+    plain = tool.model_dump(mode="json", include={"custom_parameters"})["custom_parameters"]
+    return _own(_as_written(plain, settings.written))
 
 
 def _as_written(value: Any, written: Mapping[str, str]) -> Any:
@@ -104,8 +117,13 @@ def without_secret_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _address(url: str) -> str:
-    """The address without the password in it, nor what its query says."""
+    """Return the address without who logs in, keys in its path, and what its query says."""
     parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    shown_user = user if user.startswith("${") else MASK
+    parts = parts._replace(
+        netloc=f"{shown_user}{at}{host}" if at else host, path=shown_path(parts.path), fragment=""
+    )
     if parts.query:
         names = [(name, MASK) for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
         parts = parts._replace(query=urlencode(names, quote_via=lambda text, *_: quote(text, "*")))

@@ -2,13 +2,15 @@
 
 import functools
 from collections.abc import Collection, Iterable
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from leonidas_tools.redaction import secrets_in
+from leonidas_tools.redaction import KnownSecrets, secrets_in
 from leonidas_tools.settings.fields import (
+    Backoff,
     Behavior,
+    Category,
     CountOrOff,
     DurationOrOff,
     Effect,
@@ -17,8 +19,10 @@ from leonidas_tools.settings.fields import (
     Names,
     OnCancelled,
     OptionalCount,
+    OptionalDelay,
     OptionalDuration,
     OptionalSwitch,
+    OptionalTimeLimit,
     OverflowsTo,
     Parameters,
     Priority,
@@ -34,19 +38,29 @@ from leonidas_tools.settings.scheduling import Scheduling, merged
 class ToolOverrides(Model):
     """Settings of a tool that hold in one environment.
 
-    Where it says so, `off` takes back what the defaults, or the tool itself, have set.
+    `0` and `off` switch a limit off, whether the defaults or the tool itself have set it.
 
     Args:
         enabled: Whether the tool can be called.
         status: Whether it is active, or why it is not; `maintenance` tells the model to come back.
         priority: Who goes first when not everything can run at once: 1 to 5, or its name.
-        timeout: How long one attempt may take: seconds, or text such as `500ms`, `2s`, `1m`.
-        deadline: How long the whole call may take, its waits and retries included; or `off`.
-        retry_attempts: How often it is tried again after a failure, from 0 to 20.
-        retry_delay: How long to wait before the first retry; it doubles from there.
+        timeout: How long one attempt may take: seconds, or text such as `500ms`, `2s`, `1m`. It
+            cannot be switched off.
+        deadline: How long the whole call may take, its waits and retries included; `0` or
+            `off` for no limit.
+        retry_attempts: How often it is tried again after a failure, from 0 to 20; `0` or
+            `off` for never.
+        retry_delay: How long to wait before the first retry, and `0` or
+            `off` is no wait.
+        category: Which processor runs it: a known category, or a word of one's own.
+        retry_backoff: By how much each delay is longer than the one before, from 1 to 10; 2 unless
+            it is set.
+        retry_longest_delay: No delay is longer than this; 10 s unless it is set.
+        retry_on: Which failures are tried again, where trying again can do no harm: `failed`,
+            `unavailable` and `timeout`.
         effect: What a call changes: `read`, `idempotent` or `once`.
         lane: Tools of the same lane never write at the same time.
-        concurrency: How many calls of this tool may run at once; or `off`.
+        concurrency: How many calls of this tool may run at once; `0` or `off` for no limit.
         max_result_bytes: How long its answer may be; a longer one is cut.
         fallback_tools: Tools to try in turn, with the same arguments, when this one stays down.
         custom_parameters: Values for the tool itself; it reads them as `ctx.parameters`.
@@ -58,33 +72,42 @@ class ToolOverrides(Model):
             `stop`, `finish` or `undo`. Unless it is set, what happens only once is finished, or
             undone where it can be, and all else is stopped.
         filler_after: After how much silence it is filled while the tool runs: seconds, text such
-            as `2s`, or `median` for as long as the tool usually takes; or `off`.
+            as `2s`, or `median` for as long as the tool usually takes; `0` or `off` for never.
         filler: What the model is to say then, in a sentence.
         repeat_after_resume: Whether a call that the model makes again after a reconnect runs again.
         description: What the model reads about the tool, instead of its own description.
         requires_approval: Whether a person is asked first.
-        cache_seconds: How long a result may be used again, only with the effect `read`; or `off`.
-        stale_if_error: How long beyond that it may stand in when the tool fails; or `off`.
+        cache_seconds: How long a result may be used again, only with the effect `read`; `0` or
+            `off` for never.
+        stale_if_error: How long beyond that it may stand in when the tool fails; `0` or `off` for
+            never.
         polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
-        calls_per_turn: How many calls of it a session may make each time the user speaks; or `off`.
-        calls_per_minute: How many in any sixty seconds; or `off`.
-        calls_per_session: How many in all; or `off`.
+        calls_per_turn: How many calls of it a session may make each time the user speaks; `0` or
+            `off` for no limit.
+        calls_per_minute: How many in any sixty seconds; `0` or `off` for no limit.
+        calls_per_session: How many in all; `0` or `off` for no limit.
         breaker: Whether it is left alone for a while when it keeps failing; unless this is set,
             `policies.breaker` says so for all tools.
         max_result_tokens: How long its result may be, in tokens, as well as they can be guessed;
-            or `off`.
+            `0` or `off` for no limit.
         overflow: What is kept of a longer one: its `head`, its `tail`, `both`, or all of it, of
             which the model sees a part and can ask for more (`spill`).
+        collect: Whether the result of a generator is the list of all that it yields, and not its
+            last value.
         tags: Words to find it by.
     """
 
     enabled: Switch = True
     status: Status = None
     priority: Priority = None
-    timeout: OptionalDuration = None
+    timeout: OptionalTimeLimit = None
     deadline: DurationOrOff = None
     retry_attempts: Retries = None
-    retry_delay: OptionalDuration = None
+    retry_delay: OptionalDelay = None
+    retry_backoff: Backoff = None
+    retry_longest_delay: OptionalDuration = None
+    retry_on: tuple[Literal["failed", "unavailable", "timeout"], ...] | None = None
+    category: Category = None
     effect: Effect = None
     lane: Name | None = None
     concurrency: CountOrOff = None
@@ -108,6 +131,7 @@ class ToolOverrides(Model):
     breaker: OptionalSwitch = None
     max_result_tokens: CountOrOff = None
     overflow: OverflowsTo = None
+    collect: OptionalSwitch = None
     tags: Names | None = None
 
 
@@ -132,6 +156,11 @@ class ToolConfiguration(ToolOverrides):
         """What is secret among the custom parameters: by name, or since the environment has it."""
         return secrets_in(self.custom_parameters)
 
+    @functools.cached_property
+    def known_secrets(self) -> KnownSecrets:
+        """The same, to be found in what a tool says."""
+        return KnownSecrets(self.secrets)
+
 
 _OVERRIDES = ToolOverrides.model_fields.keys()
 """What is laid over: not what a server's tool is called, nor what depends on the environment."""
@@ -141,7 +170,9 @@ ToolConfigurations: TypeAlias = Annotated[
 ]
 
 
-def merge(layers: Iterable[ToolOverrides], hidden: Collection[str] = ()) -> ToolConfiguration:
+def merge(
+    layers: Iterable[ToolOverrides], hidden: Collection[str] = (), secrets: Collection[str] = ()
+) -> ToolConfiguration:
     """Lays settings over one another, later ones on top.
 
     Custom parameters are merged by key, scheduling by what is scheduled.
@@ -149,6 +180,7 @@ def merge(layers: Iterable[ToolOverrides], hidden: Collection[str] = ()) -> Tool
     Args:
         layers: The settings.
         hidden: What the environment says that is told to nobody but the tools.
+        secrets: What else is secret for the tool.
     """
     values: dict[str, Any] = {}
     for layer in layers:
@@ -159,7 +191,8 @@ def merge(layers: Iterable[ToolOverrides], hidden: Collection[str] = ()) -> Tool
         values |= own
         values["custom_parameters"] = {**values.get("custom_parameters", {}), **parameters}
     merged_settings = ToolConfiguration.model_construct(**values)
-    if parameters := values.get("custom_parameters"):
+    parameters = values.get("custom_parameters")
+    if parameters or secrets:
         # What is read with every answer: a private attribute would cost each four microseconds.
-        merged_settings.__dict__["secrets"] = secrets_in(parameters, hidden)
+        merged_settings.__dict__["secrets"] = (*secrets_in(parameters or {}, hidden), *secrets)
     return merged_settings

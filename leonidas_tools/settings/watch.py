@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import logging
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -13,14 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.errors import ConfigurationError, log_level
 from leonidas_tools.redaction import described
+from leonidas_tools.settings.problem import DocumentError
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.load import Source
     from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.problem import KeyPath
 
-_LOG = logging.getLogger(__name__)
+_LOG = visible_logger(__name__)
 
 _POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 0.1
@@ -181,7 +183,8 @@ class WatchedSettings:
 
     def _refuse(self, error: ConfigurationError) -> None:
         if str(error) != str(self.last_error):
-            _LOG.warning("The settings stay as they were: %s", error)
+            problems = "; ".join(str(error).splitlines())
+            _LOG.log(log_level(error), "The settings stay as they were: %s", problems)
         self.last_error = error
 
     def _adopt(self, settings: Settings) -> None:
@@ -195,6 +198,19 @@ class WatchedSettings:
                 callback(settings)
             except Exception as error:  # noqa: BLE001 - a listener's fault must not undo the change
                 _LOG.warning("A callback for changed settings failed: %s", described(error))
+
+    def locate(self, key: KeyPath) -> str:
+        """Return where a key stands, as `file:line`; empty where the settings have no file."""
+        if self.path is None:
+            return ""
+        from leonidas_tools.settings.document import read_document
+        from leonidas_tools.settings.load import read_text
+
+        try:
+            line = read_document(read_text(self.path)).lines.get(key)
+        except (ConfigurationError, DocumentError):
+            line = None
+        return str(self.path) if line is None else f"{self.path}:{line}"
 
     def _as_mapping(self) -> Mapping[str, Any]:
         if isinstance(self._source, Mapping):

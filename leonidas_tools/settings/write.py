@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files import read_file
 from leonidas_tools.settings.document import read_document
 from leonidas_tools.settings.edit import EditError, delete_key, set_key
 from leonidas_tools.settings.load import read_settings, read_text
@@ -185,7 +186,7 @@ def _dotted(path: KeyPath) -> str:
 def _replace(path: Path, before: str, after: str) -> None:
     """Puts the new text in the file's place at once, unless someone else was faster."""
     target = path.resolve(strict=True)
-    content = target.read_bytes()
+    content = read_file(target)
     status = target.stat()
     bom = _BOM if content.startswith(_BOM) else b""
     if content != bom + before.encode():

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, or_, select, update
 
-from leonidas_tools.approvals.log import BY_NOBODY, Closing
+from leonidas_tools.approvals.log import CLOSED_BY_NO_PERSON, Closing
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.errors import StoreError
-from leonidas_tools.store.recorder import LOCAL_USER, clean, name_of
+from leonidas_tools.store.recorder import clean, name_of, shown_user
 from leonidas_tools.store.rows import Approval, Decision
 from leonidas_tools.store.runs import living_runs
 from leonidas_tools.store.tables import approvals
@@ -61,7 +61,7 @@ class ApprovalTable:
         row = {
             "id": self.id_of(request),
             "session": name_of(request.session),
-            "user": name_of(request.user or LOCAL_USER),
+            "user": name_of(shown_user(request.user)),
             "trace_id": name_of(call.trace_id),
             "call_id": None if request.call_id is None else name_of(request.call_id),
             "tool": name_of(request.tool),
@@ -79,14 +79,14 @@ class ApprovalTable:
         """What keeps how a question was closed, also where it was taken for `unanswered`."""
         request, call, said = question.request, question.call, closing.decision
         redaction = call.redaction.hiding(call.arguments)
-        user = request.user or LOCAL_USER
+        user = shown_user(request.user)
         reason = None if said is None else said.reason
         edited = None if said is None else said.arguments
         values = {
             "decision": _ANSWERS.get(closing.answer, Decision.WITHDRAWN).value,
             "decided": time.time(),
-            "decided_by": None if closing.by in BY_NOBODY else name_of(user),
-            "note": None if reason is None else clean(redaction(reason[:_LONGEST_TEXT])),
+            "decided_by": None if closing.by in CLOSED_BY_NO_PERSON else name_of(user),
+            "note": None if reason is None else clean(redaction(reason)[:_LONGEST_TEXT]),
             "answer": closing.answer,
             "channel": name_of(closing.by),
             "edited": None
@@ -122,7 +122,7 @@ class ApprovalTable:
         row = {
             "id": secrets.token_hex(8),
             "session": call.session.id,
-            "user": user_of(call.session) or LOCAL_USER,
+            "user": shown_user(user_of(call.session)),
             "trace_id": call.trace_id,
             "call_id": call.id,
             "tool": call.name,

@@ -22,22 +22,38 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from leonidas_tools.errors import StoreError
 from leonidas_tools.store.schema import UPGRADES, prepare
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from sqlalchemy import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
     from leonidas_tools.store.schema import Upgrade
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _DRIVERS = ("aiosqlite", "asyncpg", "sqlite3")
 _BESIDE = ("", "-wal", "-shm")
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 _READS = "leonidas_reads"
+
+_LOG_NAME = "leonidas_tools"
+_DISCREET: Mapping[str, Any] = {"hide_parameters": True, "logging_name": _LOG_NAME}
+
+
+def _without_values(record: logging.LogRecord) -> bool:
+    """Take out of a record of the driver what it says of statements and their values."""
+    if record.levelno <= logging.INFO and isinstance(record.args, tuple):
+        record.args = tuple(type(each).__name__ for each in record.args)
+    return True
+
+
+def _without_rows(record: logging.LogRecord) -> bool:
+    """Drop what the engine logs of rows: they hold arguments and results."""
+    return record.levelno > logging.DEBUG
 
 
 class Database:
@@ -61,6 +77,12 @@ class Database:
         self.url = url
         self.set_aside: Path | None = None
         """Where a file was moved that could not be read any more."""
+        self.files = 1
+        """How many files there have been: a new one takes the place of a lost one."""
+        self.lost: str | None = None
+        """What became of a file that was removed or replaced while it was open."""
+        self._identity: tuple[int, int] | None = None
+        self._has_lost = False
         self._durable = durable
         self._busy_seconds = busy_seconds
         self._upgrades = upgrades
@@ -73,6 +95,11 @@ class Database:
         """Whether it is a file of SQLite."""
         return self.url.get_backend_name() == "sqlite"
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether records of this file were lost: it was moved aside, removed or replaced."""
+        return self._has_lost
+
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that writes; one at a time, since SQLite has only one anyway.
@@ -81,7 +108,7 @@ class Database:
             StoreError: The database cannot be reached or written to.
         """
         async with self._writing:
-            engine = await self.open()
+            engine = await self._opened_still()
             async with self._as_store_error(engine), engine.begin() as connection:
                 yield connection
 
@@ -92,7 +119,7 @@ class Database:
         Raises:
             StoreError: The database cannot be reached or read.
         """
-        engine = await self.open()
+        engine = await self._opened_still()
         reader = engine.execution_options(**{_READS: True})
         async with self._as_store_error(engine), reader.begin() as connection:
             yield connection
@@ -110,6 +137,33 @@ class Database:
                     self._engine = await self._opened()
             return self._engine
 
+    async def _opened_still(self) -> AsyncEngine:
+        """The engine, whose file is still where it was opened.
+
+        Raises:
+            StoreError: The file was removed or replaced; the next transaction opens the new one.
+        """
+        engine = await self.open()
+        if self._identity is None or (found := _identity_of(self.path)) == self._identity:
+            return engine
+        async with self._opening:
+            if self._engine is engine:
+                self._engine = None
+                what = "removed" if found is None else "emptied or replaced"
+                self.lost = f"The file {str(self.path)!r} was {what} while it was open"
+                self._has_lost = True
+                self.files += 1
+                logger.error("%s: what it held is lost to this process", self.lost)
+                await engine.dispose()
+                if found is None:
+                    await asyncio.to_thread(self._remove_rest)
+        raise StoreError(self.lost or "The file of the store is another one now")
+
+    def _remove_rest(self) -> None:
+        """Removes what belongs to a file that is gone, so that no new one takes it for its own."""
+        for ending in _BESIDE[1:]:
+            Path(f"{self.path}{ending}").unlink(missing_ok=True)
+
     async def close(self) -> None:
         """Ends all connections; the next transaction opens anew."""
         async with self._opening:
@@ -119,14 +173,17 @@ class Database:
 
     async def _opened(self) -> AsyncEngine:
         if self.is_file:
-            await asyncio.to_thread(_make_private, self._path)
+            await asyncio.to_thread(_make_private, self.path)
+            self._has_lost |= await asyncio.to_thread(_was_moved_aside, self.path)
         try:
-            return await self._prepared()
+            engine = await self._prepared()
         except SQLAlchemyError as error:
             if not _is_corrupt(error):
                 raise
-        await asyncio.to_thread(self._move_aside)
-        return await self._prepared()
+            await asyncio.to_thread(self._move_aside)
+            engine = await self._prepared()
+        self._identity = _identity_of(self.path) if self.is_file else None
+        return engine
 
     async def _prepared(self) -> AsyncEngine:
         engine = self._made_engine()
@@ -139,9 +196,11 @@ class Database:
         return engine
 
     def _made_engine(self) -> AsyncEngine:
+        logging.getLogger(f"sqlalchemy.engine.Engine.{_LOG_NAME}").addFilter(_without_rows)
         if not self.is_file:
-            return create_async_engine(self.url, pool_pre_ping=True, pool_size=3)
-        engine = create_async_engine(self.url, pool_size=3)
+            return create_async_engine(self.url, pool_pre_ping=True, pool_size=3, **_DISCREET)
+        logging.getLogger("aiosqlite").addFilter(_without_values)
+        engine = create_async_engine(self.url, pool_size=3, **_DISCREET)
         event.listen(engine.sync_engine, "connect", self._set_up)
         event.listen(engine.sync_engine, "begin", _begin)
         return engine
@@ -189,18 +248,21 @@ class Database:
                 await asyncio.to_thread(self._move_aside)
 
     @property
-    def _path(self) -> Path:
+    def path(self) -> Path:
+        """The file."""
         return Path(self.url.database or "")
 
     def _move_aside(self) -> None:
         """Keeps what cannot be read, for whoever can make something of it."""
-        path = self._path
+        path = self.path
         aside = path.with_name(f"{path.name}.corrupt-{time.time_ns() // 1_000_000}")
         for ending in _BESIDE:
             beside = Path(f"{path}{ending}")
             if beside.exists():
                 beside.rename(f"{aside}{ending}")
         self.set_aside = aside
+        self.files += 1
+        self._has_lost = True
         _make_private(path)
         logger.error("The store %s cannot be read: moved to %s, and a new one begun", path, aside)
 
@@ -242,6 +304,21 @@ def _is_corrupt(error: Exception) -> bool:
             return True
         cause = cause.__cause__
     return False
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of its name; `None` where it is gone or empty."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found.st_size else (0, 0)
+
+
+def _was_moved_aside(path: Path) -> bool:
+    """Whether an earlier file of this name lies beside it, which could not be read."""
+    prefix = f"{path.name}.corrupt-"
+    return any(beside.name.startswith(prefix) for beside in path.parent.iterdir())
 
 
 def _make_private(path: Path) -> None:

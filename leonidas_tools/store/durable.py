@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import json
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from leonidas_tools.calls import ResultStatus, ToolResult
+from leonidas_tools.calls import ResultStatus, ToolResult, repeated, same_arguments
+from leonidas_tools.errors import StoreError, log_level
+from leonidas_tools.invocation import current
 from leonidas_tools.metadata import ToolEffect
 from leonidas_tools.overrides import effect_of
-from leonidas_tools.store.recorder import key_of
+from leonidas_tools.store.queries import find_same_id
+from leonidas_tools.store.recorder import key_of, name_of
+from leonidas_tools.store.rows import INTERRUPTED, STARTED
+from leonidas_tools.texts import say
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.calls import Run, ToolCall
     from leonidas_tools.store.backlog import Backlog
+    from leonidas_tools.store.database import Database
     from leonidas_tools.store.recorder import Recorder
+    from leonidas_tools.store.rows import Execution
     from leonidas_tools.store.writer import Writer
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 
 class Begins(Protocol):
     """Keeps that a call has begun."""
+
+    async def earlier(self, call: ToolCall) -> ToolResult | None:
+        """Return the answer to a call that was made before under the same id.
+
+        Raises:
+            StoreError: That cannot be found out.
+        """
+        ...
 
     async def begun(self, call: ToolCall) -> bool:
         """Returns once that is on disk, or not to be had."""
@@ -69,6 +85,30 @@ class Beginnings:
         except TimeoutError:
             return self._is_not()
 
+    async def earlier(self, call: ToolCall, database: Database) -> ToolResult | None:
+        """Return the answer to a call that its session has made before.
+
+        Args:
+            call: A call under way; its id, tool and arguments are compared.
+            database: Where calls are kept.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        if call.id is None:
+            return None
+        came = asked_as(call)
+        own = self._backlog.find(key_of(call))
+        found = await find_same_id(
+            database, call_id=name_of(call.id), session=name_of(call.session.id), tool=came.name
+        )
+        arguments = json.loads(self._recorder.arguments(came))
+        for before in found:
+            is_own = own is not None and before.id == own.id
+            if not is_own and same_arguments(before.arguments, arguments):
+                return _outcome(before)
+        return None
+
     def _is_not(self) -> bool:
         self.not_written += 1
         logger.warning("The start of a call is not on disk yet")
@@ -80,7 +120,8 @@ class DurableStart:
 
     After a crash it is known of each such call that it may have happened. Where the store cannot
     be written to (its disk is full, another process holds it, there is no server), the call goes
-    on all the same or is refused, and the store's status counts it.
+    on all the same or is refused, and the store's status counts it. A call that the session has
+    made before, under the same id and with the same arguments, is answered from the store.
 
     Args:
         store: Keeps that a call has begun.
@@ -100,20 +141,48 @@ class DurableStart:
         if tool is not None:
             effect = tool.metadata.effect if settings is None else effect_of(tool, settings)
             if effect is ToolEffect.ONCE:
+                try:
+                    before = await self._store.earlier(call)
+                except StoreError as error:
+                    logger.log(log_level(error), "Earlier calls cannot be looked up: %s", error)
+                    if self._refuses:
+                        return _refused(call)
+                    before = None
+                if before is not None:
+                    return before
                 is_kept = await self._store.begun(call)
                 if self._refuses and not is_kept:
                     return _refused(call)
         return await run(call)
 
 
+def asked_as(call: ToolCall) -> ToolCall:
+    """Return the call as it came, before policies changed its arguments or its tool."""
+    try:
+        came = current().call
+    except LookupError:  # a policy that is called by hand
+        return call
+    return came if came.session is call.session and came.number == call.number else call
+
+
+def _outcome(before: Execution) -> ToolResult:
+    """Return what an earlier call is answered that may have had its effect."""
+    if before.ended is None or before.status in (STARTED, INTERRUPTED):
+        return repeated(before.tool)
+    kept = ToolResult(
+        status=ResultStatus(before.status),
+        result=before.result,
+        message=before.message or "This call was made before, and did not run again.",
+        reason_code=before.reason,
+    )
+    return repeated(before.tool, kept)
+
+
 def _refused(call: ToolCall) -> ToolResult:
     return ToolResult(
         status=ResultStatus.UNAVAILABLE,
-        message=(
-            f"Nothing was done: {call.name!r} may only run once that is written down, and just now "
-            "it cannot be. Tell the user so."
-        ),
+        message=say("not_recorded", tool=call.name),
         retryable=True,
-        retry_hint="Try again in a while, if the user still wants it.",
+        retry_hint=say("not_recorded_hint"),
         reason_code="not_recorded",
     )

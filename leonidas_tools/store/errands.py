@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from leonidas_tools.errors import StoreError
 from leonidas_tools.store.database import may_be_the_values
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.store.database import Database
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 Write: TypeAlias = Callable[["AsyncConnection"], Awaitable[object]]
 """Writes something, in the transaction that it is given; made once more where that fails."""

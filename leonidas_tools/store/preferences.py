@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, select, update
 
-from leonidas_tools.errors import StaleVersionError
+from leonidas_tools.errors import StaleVersionError, StoreError
 from leonidas_tools.plain import plain
 from leonidas_tools.redaction import described
 from leonidas_tools.store.preferred import preferred_by
 from leonidas_tools.store.rows import Preferences
 from leonidas_tools.store.tables import preferences
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.database import Database
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _MOST_BYTES = 262_144
 
@@ -47,7 +47,7 @@ class PreferenceTable:
     def on_change(self, listener: Callable[[Preferences], None]) -> Callable[[], None]:
         """Calls back with what each user prefers from now on, when it is changed here.
 
-        What other processes change is read when a session begins.
+        A session reads what other processes change before a call that changes something.
 
         Args:
             listener: Given all that the user prefers; called on the loop that has written it.
@@ -62,6 +62,11 @@ class PreferenceTable:
                 self._listeners.remove(listener)
 
         return unsubscribe
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether the database has lost records, so that there may have been preferences."""
+        return self._database.has_lost
 
     def _changed(self, after: Preferences) -> Preferences:
         for listener in tuple(self._listeners):
@@ -131,7 +136,12 @@ async def _read(connection: AsyncConnection, user: str, *, lock: bool = False) -
     found = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     if found is None:
         return Preferences(user=user)
-    values = json.loads(found.data)
+    try:
+        values = json.loads(found.data)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise StoreError(f"The preferences of {user!r} are damaged: write them again")
     return Preferences(user=user, values=values, version=found.version, updated=found.updated)
 
 

@@ -10,11 +10,38 @@ from pydantic import ValidationError
 from leonidas_tools.approvals.session_policy import Preferred
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.settings.rules import AlwaysSettings
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.store.rows import Preferences
+
+logger = visible_logger(__name__)
 
 ALWAYS, MODE = "always", "mode"
+
+
+_UNKNOWN = Preferred(is_known=False)
+
+
+def preferred_or_strictest(preferences: Preferences, *, may_be_lost: bool) -> Preferred:
+    """Return what a user prefers; what cannot be read makes the session stricter.
+
+    Args:
+        preferences: As they are stored.
+        may_be_lost: Whether the store has lost records: then none is not the same as nothing said.
+    """
+    if preferences.version == 0 and may_be_lost:
+        return _UNKNOWN
+    values = preferences.values
+    try:
+        return preferred_by(values)
+    except ValueError as error:
+        logger.warning("The preferences of %r cannot all be read: %s", preferences.user, error)
+    try:
+        return preferred_by({MODE: values.get(MODE)})
+    except ValueError:
+        return Preferred(mode=Mode.READ_ONLY)
 
 
 def preferred_by(values: Mapping[str, Any]) -> Preferred:
@@ -46,7 +73,9 @@ def kept(rule: Rule) -> dict[str, Any]:
     Args:
         rule: The answer.
     """
-    return {ALWAYS: {rule.name: {"tools": list(rule.tools), "question": rule.lifts}}}
+    entry = {"tools": list(rule.tools), "question": rule.lifts, "fingerprint": rule.fingerprint}
+    servers = {"servers": list(rule.servers)} if rule.servers else {}
+    return {ALWAYS: {rule.name: {**entry, **servers}}}
 
 
 def _rule(name: str, entry: Any) -> Rule:

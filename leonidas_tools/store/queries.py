@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from leonidas_tools.store.database import Database
 
 _COLUMNS = [column for column in executions.c if column.name != "run"]
+_PENDING = "pending_approval"
 _GOOD = ("ok", "no_results", STARTED)
+_MAY_HAVE_RUN = (
+    "ok", "no_results", "failed", "timeout", "unknown_outcome", "cancelled", STARTED, INTERRUPTED,
+)  # fmt: skip
+_MOST_OF_ONE_ID = 1000
 
 
 def _filtered(filters: dict[str, Any]) -> Select[Any]:
@@ -59,11 +64,27 @@ async def find_executions(
         return [_execution(row) for row in found]
 
 
+async def find_same_id(
+    database: Database, *, session: str, call_id: str, tool: str
+) -> list[Execution]:
+    """The calls of a session with this id that may have had an effect, the newest first."""
+    query = (
+        select(*_COLUMNS)
+        .where(executions.c.session == session, executions.c.call_id == call_id)
+        .where(executions.c.tool == tool, executions.c.status.in_(_MAY_HAVE_RUN))
+        .order_by(executions.c.started.desc(), executions.c.id.desc())
+        .limit(_MOST_OF_ONE_ID)
+    )
+    async with database.reading() as connection:
+        return [_execution(row) for row in await connection.execute(query)]
+
+
 async def find_sessions(
     database: Database, *, user: str | None, limit: int | None
 ) -> list[SessionSummary]:
     """The conversations, the latest first."""
-    bad = case((executions.c.status.in_(_GOOD), 0), else_=1)
+    bad = case((executions.c.status.in_((*_GOOD, _PENDING)), 0), else_=1)
+    pending = case((executions.c.status == _PENDING, 1), else_=0)
     last = func.max(executions.c.started)
     query = (
         select(
@@ -73,6 +94,7 @@ async def find_sessions(
             last.label("last"),
             func.count().label("calls"),
             func.sum(bad).label("failures"),
+            func.sum(pending).label("pending_approvals"),
         )
         .group_by(executions.c.session)
         .order_by(last.desc())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.jsonable import utf8_text
 from leonidas_tools.overrides import effect_of
 from leonidas_tools.plain import NotPlainError, plain
 from leonidas_tools.redaction import MASK, redact_text
@@ -26,7 +28,7 @@ _LONGEST_NAME = 128
 _LONGEST_MESSAGE = 1024
 
 LOCAL_USER = "local"
-"""Whose a session is of which nobody has said so: one user of a desktop needs no name."""
+"""What the history says of a session that belongs to no user."""
 
 
 class Recorder:
@@ -97,7 +99,7 @@ class Recorder:
             "id": f"{self.run}-{self._number:09d}",
             "run": self.run,
             "session": name_of(session.id),
-            "user": name_of(user_of(session) or LOCAL_USER),
+            "user": name_of(shown_user(user_of(session))),
             "trace_id": name_of(call.trace_id),
             "call_id": None if call.id is None else name_of(call.id),
             "tool": name_of(call.name if tool is not None else redact_text(call.name)),
@@ -125,9 +127,8 @@ class Recorder:
         self._mark(key, event.data)
         steps = self._steps.setdefault(key, [])
         if len(steps) < _MOST_STEPS:
-            data, _ = plain(dict(event.data), _STEP_BYTES)
-            redaction = self._hiding(key, event.call)
-            steps.append(clean(redaction.to_json([event.at, event.kind.value, data])))
+            data = self._json(dict(event.data), self._hiding(key, event.call), _STEP_BYTES)
+            steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 
     def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
         """What the events of a call say about it: the approval it needed, whether it was cached."""
@@ -149,7 +150,7 @@ class Recorder:
             "status": result.status.value,
             "ending": event.kind.value,
             "result": self._result(result.result, redaction),
-            "message": None if message is None else clean(redaction(message[:_LONGEST_MESSAGE])),
+            "message": None if message is None else clean(redaction(message)[:_LONGEST_MESSAGE]),
             "reason": None if result.reason_code is None else name_of(result.reason_code),
             "ended": event.at,
             "seconds": event.seconds,
@@ -177,7 +178,9 @@ class Recorder:
 
     def _json(self, value: Any, redaction: Redaction, max_bytes: int) -> str:
         try:
-            shown, _ = plain(value, max_bytes)
+            shown, cut = plain(value, max_bytes)
+            if cut:  # what is masked must be masked before
+                shown, _ = plain(value, max_bytes, mask=redaction)
         except NotPlainError:
             return f'"{MASK}"'
         return clean(redaction.to_json(shown))
@@ -188,13 +191,16 @@ def key_of(call: ToolCall) -> Hashable:
     return (call.session, call.number) if call.number else id(call)
 
 
+def shown_user(user: str | None) -> str:
+    """Return the user as the history shows it."""
+    return LOCAL_USER if user is None else user
+
+
 def name_of(text: str) -> str:
     """A name that a model or a user may have made up."""
     return clean(text[:_LONGEST_NAME])
 
 
 def clean(text: str) -> str:
-    """The text as every database takes it: without NUL, and without halves of characters."""
-    if text.isascii():
-        return text.replace("\0", "") if "\0" in text else text
-    return text.encode("utf-8", "replace").decode().replace("\0", "")
+    """Return the text as every database takes it: without NUL, and without lone surrogates."""
+    return utf8_text(text.replace("\0", "") if "\0" in text else text)

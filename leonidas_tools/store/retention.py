@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from sqlalchemy import delete, select
 
 from leonidas_tools.errors import LeonidasError
 from leonidas_tools.store.tables import approvals, executions, results, runs, tasks
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Table
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.store.database import Database
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _FIRST_SECONDS, _PAUSE_SECONDS = 60.0, 3600.0
 _SLICE = 500

@@ -99,6 +99,7 @@ class SessionSummary:
         last: When its last call began.
         calls: How many calls it has.
         failures: How many of them did not do what they were asked.
+        pending_approvals: How many of them asked the user first and did not run.
     """
 
     session: str
@@ -107,6 +108,7 @@ class SessionSummary:
     last: float
     calls: int
     failures: int
+    pending_approvals: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain JSON."""

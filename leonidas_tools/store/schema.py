@@ -9,7 +9,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.schema import CreateColumn
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.store.tables import TABLES, approvals, schema_version, tasks
+from leonidas_tools.store.tables import TABLES, approvals, executions, schema_version, tasks
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
@@ -24,7 +24,14 @@ def _tell_more_of_approvals(connection: Connection) -> None:
     _add_columns(connection, tasks, "user")
 
 
-UPGRADES: Sequence[Upgrade] = (_tell_more_of_approvals,)
+def _find_calls_by_id(connection: Connection) -> None:
+    """Version 3: a repeated call is found by its id."""
+    for index in executions.indexes:
+        if index.name == "executions_by_call_id":
+            index.create(connection, checkfirst=True)
+
+
+UPGRADES: Sequence[Upgrade] = (_tell_more_of_approvals, _find_calls_by_id)
 """The first makes version 2 of version 1."""
 
 _POSTGRES_LOCK = 4_776_320_109

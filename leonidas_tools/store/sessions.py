@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.session_policy import Preferred, SessionPolicy, user_of
-from leonidas_tools.errors import LeonidasError
+from leonidas_tools.errors import LeonidasError, log_level
+from leonidas_tools.metadata import ToolEffect
 from leonidas_tools.results import ResultMemory, Results
 from leonidas_tools.store.kept_results import KeptResults
-from leonidas_tools.store.preferred import kept, preferred_by
+from leonidas_tools.store.preferred import kept, preferred_or_strictest
 from leonidas_tools.store.recorder import LOCAL_USER
 from leonidas_tools.tasks import TaskList
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
     from leonidas_tools.store.store import Store
     from leonidas_tools.store.writer import Writer
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _LOADING_SECONDS = 1.0
 _AGAIN_SECONDS = 5.0
+_FRESH_SECONDS = 1.0
+"""How old preferences may be when a call is decided on; another process may change them."""
+_READ = ToolEffect.READ
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -39,30 +44,34 @@ class _Kept:
     """What is known of one session.
 
     Args:
-        user: Whose preferences it has.
+        user: Whose preferences it has; none where it belongs to no user.
         loading: Reads what was kept of it.
         is_loaded: Whether that was read.
         version: That of the preferences that hold.
         tried: When it was tried to read it, in seconds of the loop.
+        checked: When the preferences were read last, in seconds of the loop.
         waits_until: Until when calls wait for it, in seconds of the loop.
         ends: Lets go of the session.
     """
 
-    user: str
+    user: str | None
     waits_until: float
     loading: asyncio.Task[None] | None = None
     is_loaded: bool = False
     version: int = 0
     tried: float = 0.0
+    checked: float = 0.0
     ends: list[Callable[[], None]] = field(default_factory=list)
 
 
 class KeptSessions:
     """Joins the sessions of calls to the store.
 
-    The first call of a session waits until what its user prefers is read, for a second at most;
-    no other call waits. From then on questions and their answers, task lists and long results are
-    kept as they come up, and a preference that changes holds at once.
+    The first call of a session waits until the preferences of its user are read, for a second at
+    most. Until they are read, the session is in the stricter of `ask` and the mode of the settings.
+    A call that changes something waits again where they were read more than a second ago, since
+    another process may have changed them; a change in this process applies at once. Questions and
+    their answers, task lists and long results are kept as they come up.
 
     Args:
         store: Where things are kept.
@@ -86,8 +95,10 @@ class KeptSessions:
         """Runs the call in a session that is joined to the store."""
         session = call.session
         known = self._sessions.get(session)
-        if known is None or not known.is_loaded or known.user != _owner(session):
+        if known is None or not known.is_loaded or known.user != user_of(session):
             await self._join(session)
+        elif asyncio.get_running_loop().time() > known.checked + _FRESH_SECONDS:
+            await self._refresh(known, session, call)
         return await run(call)
 
     def begin(self, session: ToolSession) -> None:
@@ -100,11 +111,11 @@ class KeptSessions:
         known = self._sessions.get(session)
         if known is None:
             known = self._sessions[session] = self._attached(session, now)
-        if known.user != _owner(session):
-            known.user, known.is_loaded, known.loading = _owner(session), False, None
+        if known.user != user_of(session):
+            known.user, known.is_loaded, known.loading = user_of(session), False, None
             known.version = 0
             known.waits_until = now + _LOADING_SECONDS
-            session.get(SessionPolicy).preferred = Preferred()
+            session.get(SessionPolicy).preferred = Preferred(is_known=False)
         if known.loading is None or (known.loading.done() and now > known.tried + _AGAIN_SECONDS):
             known.tried = now
             known.loading = self._in_background(self._load(session, known))
@@ -130,11 +141,49 @@ class KeptSessions:
             return
         await asyncio.wait([known.loading], timeout=left)
         if not known.loading.done():
-            logger.warning("The store does not answer: the settings hold until it does")
+            logger.warning(
+                "The store does not answer: the mode is the stricter of 'ask' and the settings"
+            )
+
+    async def _refresh(self, known: _Kept, session: ToolSession, call: ToolCall) -> None:
+        """Reads preferences again that another process may have changed."""
+        now = asyncio.get_running_loop().time()
+        if known.loading is None or known.loading.done():
+            if now < known.tried + (_AGAIN_SECONDS if known.tried > known.checked else 0.0):
+                return  # the store did not answer a moment ago
+            known.tried = now
+            known.loading = self._in_background(self._read_again(session, known))
+            known.waits_until = now + _LOADING_SECONDS
+        if call.tool is None or call.tool.metadata.effect is not _READ:
+            await asyncio.wait([known.loading], timeout=max(known.waits_until - now, 0.0))
+
+    async def _read_again(self, session: ToolSession, known: _Kept) -> None:
+        user = known.user
+        if user is None:
+            return
+        try:
+            preferences = await self._store.preferences.read(user)
+        except LeonidasError as error:
+            logger.log(
+                log_level(error), "The preferences of %r cannot be read again: %s", user, error
+            )
+            return
+        if known.user == user:
+            self._hold(session, known, preferences)
+
+    def _hold(self, session: ToolSession, known: _Kept, preferences: Preferences) -> None:
+        """Applies preferences, unless newer ones apply already."""
+        known.checked = asyncio.get_running_loop().time()
+        if preferences.version >= known.version:
+            known.version = preferences.version
+            may_be_lost = self._store.preferences.may_be_lost
+            preferred = preferred_or_strictest(preferences, may_be_lost=may_be_lost)
+            session.get(SessionPolicy).preferred = preferred
 
     def _attached(self, session: ToolSession, now: float) -> _Kept:
         """Has the session tell what is to be kept."""
         policy, list_ = session.get(SessionPolicy), session.get(TaskList)
+        policy.preferred = Preferred(is_known=False)
         policy.keep_always = partial(self._keep_always, ref(session))
         ends: list[Callable[[], None]] = [
             partial(setattr, policy, "keep_always", None),
@@ -146,20 +195,29 @@ class KeptSessions:
             memory = results.store
             results.store = KeptResults(self._store.results, self._writer, memory)
             ends.append(partial(setattr, results, "store", memory))
-        return _Kept(user=_owner(session), waits_until=now + _LOADING_SECONDS, ends=ends)
+        return _Kept(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
     async def _load(self, session: ToolSession, known: _Kept) -> None:
         """Reads what was kept of the session and of its user."""
         user, list_ = known.user, session.get(TaskList)
+        preferences: Preferences | None = None
         try:
-            preferences = await self._store.preferences.read(user)
-            tasks = await self._store.tasks.read(session.id, user=user)
+            if user is not None:
+                preferences = await self._store.preferences.read(user)
+            tasks = await self._store.tasks.read(session.id, user=_owner(user))
         except LeonidasError as error:
-            logger.warning("What %r prefers cannot be read, and the settings hold: %s", user, error)
+            logger.warning(
+                "The preferences of %r cannot be read; the session is in the stricter of 'ask' and "
+                "the mode of the settings: %s", user, error,
+            )  # fmt: skip
             return
         if known.user != user:
             return
-        _hold(session, known, preferences)
+        if preferences is None:  # nobody prefers anything here
+            known.checked = math.inf
+            session.get(SessionPolicy).preferred = Preferred()
+        else:
+            self._hold(session, known, preferences)
         if tasks and not list_.tasks:
             list_.put(tasks)
         known.is_loaded = True
@@ -168,23 +226,29 @@ class KeptSessions:
         """Has what a user prefers hold in the sessions under way."""
         for session, known in list(self._sessions.items()):
             if known.user == preferences.user:
-                _hold(session, known, preferences)
+                self._hold(session, known, preferences)
 
     def _keep_always(self, where: ref[ToolSession], rule: Rule) -> None:
         """Keeps what a user has answered for good, and has it hold at once."""
         session = where()
         if session is None:
             return
-        policy, user = session.get(SessionPolicy), _owner(session)
+        policy, user = session.get(SessionPolicy), user_of(session)
+        if user is None:
+            policy.always.append(rule)
+            logger.warning("'always' holds for this session only: it belongs to no user")
+            return
         before = policy.preferred
-        policy.preferred = Preferred(mode=before.mode, always=(*before.always, rule))
+        policy.preferred = replace(before, always=(*before.always, rule))
         self._in_background(self._patch(user, kept(rule)))
 
     async def _patch(self, user: str, changes: dict[str, Any]) -> None:
         try:
             await self._store.preferences.patch(user, changes)
         except (LeonidasError, ValueError) as error:
-            logger.warning("'always' holds for this session of %r only: %s", user, error)
+            logger.log(
+                log_level(error), "'always' holds for this session of %r only: %s", user, error
+            )
 
     def _on_question(self, question: Question, closing: Closing | None) -> None:
         """Keeps a question, or how it was closed."""
@@ -202,7 +266,9 @@ class KeptSessions:
         """Keeps the task list as it is now."""
         session, list_ = where(), what()
         if session is not None and list_ is not None:
-            write = self._store.tasks.writing(session.id, list_.tasks, user=_owner(session))
+            write = self._store.tasks.writing(
+                session.id, list_.tasks, user=_owner(user_of(session))
+            )
             self._writer.put(write, key=("tasks", session.id))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -212,21 +278,13 @@ class KeptSessions:
         return task
 
 
-def _owner(session: ToolSession) -> str:
-    return user_of(session) or LOCAL_USER
+def _owner(user: str | None) -> str:
+    """Return what a task list is kept under: no two users share it, nor a user and no user.
 
-
-def _hold(session: ToolSession, known: _Kept, preferences: Preferences) -> None:
-    """Has preferences hold, unless newer ones do: those that were read may have changed since."""
-    if preferences.version >= known.version:
-        known.version = preferences.version
-        session.get(SessionPolicy).preferred = _preferred(preferences)
-
-
-def _preferred(preferences: Preferences) -> Preferred:
-    """What a user prefers; what cannot be read of it does not hold."""
-    try:
-        return preferred_by(preferences.values)
-    except ValueError as error:
-        logger.warning("Of what %r prefers not all can be read: %s", preferences.user, error)
-        return Preferred()
+    Example:
+        >>> _owner("ana"), _owner(None), _owner("local")
+        ('ana', 'local', '=local')
+    """
+    if user is None:
+        return LOCAL_USER
+    return f"={user}" if user.lstrip("=") == LOCAL_USER else user

@@ -26,6 +26,7 @@ class StoreStatus:
             written.
         records_dropped: Those that there was no room for, or that the database would not take.
         set_aside: Where a file was moved that could not be read.
+        lost: What became of a file that was removed or replaced while it was open.
     """
 
     where: str
@@ -41,6 +42,7 @@ class StoreStatus:
     records_waiting: int
     records_dropped: int
     set_aside: str | None
+    lost: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The status as plain JSON."""

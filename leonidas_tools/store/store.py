@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Self
 
 from leonidas_tools.calls import known_status
@@ -26,17 +25,18 @@ from leonidas_tools.store.sessions import KeptSessions
 from leonidas_tools.store.status import StoreStatus
 from leonidas_tools.store.tasks import TaskTable
 from leonidas_tools.store.writer import Writer
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from leonidas_tools.calls import ResultStatus, ToolCall, ToolSession
+    from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
     from leonidas_tools.events import ToolEvent
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.store.rows import Execution, ReplayEvent, SessionSummary
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _OPENING_SECONDS = _CLOSING_SECONDS = 5.0
 _DURABLE_SECONDS, _FLUSHING_SECONDS = 2.0, 1.0
@@ -129,6 +129,7 @@ class Store:
             records_waiting=len(self._errands),
             records_dropped=self._errands.dropped,
             set_aside=None if aside is None else str(aside),
+            lost=self._database.lost,
         )
 
     def sink(self, event: ToolEvent) -> None:
@@ -156,6 +157,27 @@ class Store:
             Whether it is.
         """
         return await self._beginnings.written(call, timeout_seconds)
+
+    async def earlier(
+        self, call: ToolCall, *, timeout_seconds: float = _DURABLE_SECONDS
+    ) -> ToolResult | None:
+        """Return the answer to a call that its session has made before, also in another process.
+
+        Args:
+            call: A call under way; its id, tool and arguments are compared.
+            timeout_seconds: How long to wait for the database.
+
+        Returns:
+            `None` for a new call.
+
+        Raises:
+            StoreError: That cannot be read.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await self._beginnings.earlier(call, self._database)
+        except TimeoutError:
+            raise StoreError("The store does not answer") from None
 
     async def executions(  # noqa: PLR0913 - each is one filter
         self,

@@ -58,6 +58,7 @@ executions = Table(
 )
 Index("executions_by_time", executions.c.started)
 Index("executions_by_session", executions.c.session, executions.c.started)
+Index("executions_by_call_id", executions.c.session, executions.c.call_id)
 Index("executions_by_tool", executions.c.tool, executions.c.started)
 _open = executions.c.ended.is_(None)
 Index("executions_open", executions.c.run, sqlite_where=_open, postgresql_where=_open)

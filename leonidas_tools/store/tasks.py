@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, or_, select, update
@@ -106,7 +107,8 @@ class TaskTable:
                 known = ", ".join(repr(task.id) for task in list_) or "none"
                 raise StoreError(f"There is no task {task_id!r} in {session!r}; there is {known}")
             calls = found.calls if call is None or call in found.calls else [*found.calls, call]
-            values: dict[str, Any] = {"calls": json.dumps(list(calls)), "updated": time.time()}
+            packed = _packed(replace(found, calls=calls))
+            values: dict[str, Any] = {"calls": packed, "updated": time.time()}
             values |= {} if title is None else {"title": title}
             values |= {} if status is None else {"status": TaskStatus(status).value}
             where = (tasks.c.session == session, tasks.c.id == task_id)
@@ -123,10 +125,24 @@ async def _read(connection: AsyncConnection, session: str, user: str | None = No
             id=row.id,
             title=row.title,
             status=TaskStatus(row.status),
-            calls=tuple(json.loads(row.calls)),
+            **_unpacked(row.calls),
         )
         for row in await connection.execute(query)
     ]
+
+
+def _packed(task: Task) -> str:
+    """What a task keeps of its calls; a plain list where it names no tools."""
+    calls = list(task.calls)
+    if not task.tools:
+        return json.dumps(calls)
+    return json.dumps({"calls": calls, "tools": list(task.tools), "done": list(task.done)})
+
+
+def _unpacked(text: str) -> dict[str, tuple[str, ...]]:
+    kept = json.loads(text)
+    kept = {"calls": kept} if isinstance(kept, list) else kept
+    return {key: tuple(kept.get(key, ())) for key in ("calls", "tools", "done")}
 
 
 def _row(session: str, task: Task, position: int, user: str | None) -> dict[str, Any]:
@@ -136,7 +152,7 @@ def _row(session: str, task: Task, position: int, user: str | None) -> dict[str,
         "title": task.title,
         "status": TaskStatus(task.status).value,
         "position": position,
-        "calls": json.dumps(list(task.calls)),
+        "calls": _packed(task),
         "updated": time.time(),
         "user": user,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import time
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from leonidas_tools.errors import LeonidasError, StoreError
+from leonidas_tools.errors import LeonidasError, StoreError, log_level
 from leonidas_tools.store.database import may_be_the_values
 from leonidas_tools.store.errands import Errands
-from leonidas_tools.store.runs import HEARTBEAT_SECONDS
+from leonidas_tools.store.runs import HEARTBEAT_SECONDS, RunLock
 from leonidas_tools.store.tables import executions, runs
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.errands import Write
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _BATCH = 64
 """As many rows as SQLAlchemy prepares in a third of a millisecond, which holds the loop."""
@@ -71,9 +71,10 @@ class Writer:
         self.questions = 0
         """How many questions are open: while there are any, this says that the process lives."""
         self._run = run
+        self._lock = RunLock(database.path, run) if database.is_file else None
         self._started = time.time()
         self._seen = 0.0
-        self._seen_in: object = None
+        self._seen_in = 0
         self._is_registered = False
         self._work = asyncio.Event()
         self._urgent = asyncio.Event()
@@ -107,7 +108,7 @@ class Writer:
     def fail(self, error: LeonidasError) -> None:
         """Says why nothing can be written, once until it can be again."""
         if self.error is None:
-            logger.warning("%s; calls go on, and are kept once it is back", error)
+            logger.log(log_level(error), "%s; calls go on, and are kept once it is back", error)
         self.error = str(error)
 
     async def flush(self, timeout_seconds: float) -> bool:
@@ -136,13 +137,19 @@ class Writer:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        if self._is_registered:
-            try:
-                async with asyncio.timeout(timeout_seconds), self._database.writing() as connection:
-                    ended = update(runs).where(runs.c.id == self._run).values(ended=time.time())
-                    await connection.execute(ended)
-            except (StoreError, TimeoutError) as error:
-                logger.debug("The store was not told of the end: %s", error)
+        if self._is_registered and await self._tell_end(timeout_seconds) and self._lock is not None:
+            self._lock.release()
+
+    async def _tell_end(self, timeout_seconds: float) -> bool:
+        """Writes that this opening of the store ends, and says whether that is written."""
+        try:
+            async with asyncio.timeout(timeout_seconds), self._database.writing() as connection:
+                ended = update(runs).where(runs.c.id == self._run).values(ended=time.time())
+                await connection.execute(ended)
+        except (StoreError, TimeoutError) as error:
+            logger.debug("The store was not told of the end: %s", error)
+            return False
+        return True
 
     async def _write_on(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -248,17 +255,22 @@ class Writer:
         return refused
 
     def _is_to_beat(self) -> bool:
-        new_file = self._seen_in is not self._database.set_aside
+        new_file = self._seen_in != self._database.files
         return new_file or time.time() - self._seen >= HEARTBEAT_SECONDS
 
     async def _beat(self, connection: AsyncConnection) -> None:
         """Says that this process lives."""
+        if self._lock is not None:
+            try:
+                self._lock.hold()
+            except OSError as error:
+                logger.debug("No lock says that this process lives: %s", error)
         now = time.time()
         row = {"id": self._run, "host": socket.gethostname(), "process": os.getpid()}
         row |= {"started": self._started, "seen": now}
         await connection.execute(self._insert(runs), row)
         await connection.execute(update(runs).where(runs.c.id == self._run).values(seen=now))
-        self._seen, self._seen_in, self._is_registered = now, self._database.set_aside, True
+        self._seen, self._seen_in, self._is_registered = now, self._database.files, True
 
     def _insert(self, table: Any) -> Any:
         """Inserts what is not there: an answer that got lost must not make it twice."""

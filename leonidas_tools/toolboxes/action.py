@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from leonidas_tools.context import ToolContext
+from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.speech import SpeechState
 from leonidas_tools.state import AgentState
 from leonidas_tools.tool import Tool, tool
 
 _LONGEST_SILENCE_SECONDS = 60.0
 
+Thought = Annotated[str, Field(min_length=1)]
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
 
 @tool(category="action", effect="idempotent")
-async def think(analysis: str, reasoning: str, plan: str) -> dict[str, str]:
+async def think(analysis: Thought, reasoning: Thought, plan: Thought) -> dict[str, str]:
     """Thinks a problem through before acting: use it for anything of more than one step.
 
     Args:
@@ -24,7 +33,13 @@ async def think(analysis: str, reasoning: str, plan: str) -> dict[str, str]:
         reasoning: What follows from that, and what speaks against it.
         plan: The steps to take, in order.
     """
-    return {"analysis": analysis, "reasoning": reasoning, "plan": plan}
+    thought = {"analysis": analysis, "reasoning": reasoning, "plan": plan}
+    for name, text in thought.items():
+        if not text.strip():
+            raise ToolValidationError(
+                f"{name!r} is empty: write what you think.", reason_code="empty_text"
+            )
+    return {**thought, "timestamp": _timestamp(time.time())}
 
 
 @tool(category="action")
@@ -41,7 +56,12 @@ async def change_state(new_state: str, reason: str, ctx: ToolContext) -> dict[st
         state.states = tuple(allowed)
     change = state.change(new_state, reason)
     ctx.undo(state.roll_back)
-    return {"previous_state": change.previous, "new_state": change.new, "reason": change.reason}
+    return {
+        "previous_state": change.previous,
+        "new_state": change.new,
+        "reason": change.reason,
+        "timestamp": _timestamp(change.at),
+    }
 
 
 @tool(category="action", effect="read", lane="silence", timeout_seconds=90, polling=True)

@@ -1,7 +1,8 @@
-"""How the model tells what the user has answered to a question."""
+"""Tools by which the model reports what the user has answered to a question."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from leonidas_tools.approvals.answering import answer
@@ -11,18 +12,28 @@ from leonidas_tools.calls import ToolResult
 from leonidas_tools.context import ToolContext
 from leonidas_tools.invocation import current
 from leonidas_tools.rules.rule import ANSWER, CONFIRM
-from leonidas_tools.tool import tool
+from leonidas_tools.tool import Tool
 
 
-# What it lets run has limits of its own; and what has begun is not to be lost with this answer.
-@tool(
-    name=CONFIRM,
-    category="action",
-    effect="once",
-    on_cancel="finish",
-    retry_attempts=0,
-    tags=["approval"],
-)
+def _answering(name: str) -> Callable[[Callable[..., Any]], Tool[..., Any]]:
+    """Return a decorator for a tool that reports an answer; an approved call keeps its limits."""
+
+    def made(function: Callable[..., Any]) -> Tool[..., Any]:
+        return Tool(
+            function,
+            name=name,
+            category="action",
+            effect="once",
+            on_cancel="finish",  # the approved call continues even if this one is cancelled
+            retry_attempts=0,
+            tags=["approval"],
+            answers_questions=True,
+        )
+
+    return made
+
+
+@_answering(CONFIRM)
 async def confirm_action(
     approval_id: str, decision: Literal["yes", "no"], ctx: ToolContext, reason: str = ""
 ) -> ToolResult:
@@ -39,19 +50,12 @@ async def confirm_action(
     question, result = await confirm(
         ctx.session, approval_id, yes=decision == "yes", reason=reason or None
     )
-    if not current().wanted:  # the model took this call back: it is to hear of it all the same
-        ctx.session.get(Approvals).tell_late(question, result)
+    if not current().wanted:  # the model has cancelled this call and still needs the result
+        ctx.session.get(Approvals).deliver_late(question, result)
     return result
 
 
-@tool(
-    name=ANSWER,
-    category="action",
-    effect="once",
-    on_cancel="finish",
-    retry_attempts=0,
-    tags=["approval"],
-)
+@_answering(ANSWER)
 async def answer_question(
     question_id: str,
     ctx: ToolContext,
@@ -71,5 +75,5 @@ async def answer_question(
     given = None if declined else answers or {}
     question, result = await answer(ctx.session, question_id, given)
     if not current().wanted:
-        ctx.session.get(Approvals).tell_late(question, result)
+        ctx.session.get(Approvals).deliver_late(question, result)
     return result

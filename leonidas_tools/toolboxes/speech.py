@@ -6,17 +6,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from leonidas_tools.calls import ToolResult
 from leonidas_tools.context import ToolContext
 from leonidas_tools.speech import SpeechState
 from leonidas_tools.tool import Tool, tool
 
+_NOT_HEARD = (
+    "It is noted, but nothing in this session can change the sound, so the user hears no "
+    "difference: say so."
+)
 Voice = Literal["Kore", "Puck", "Charon", "Fenrir", "Aoede", "Leda"]
+
+
+def _told(speech: SpeechState, setting: str, **result: Any) -> ToolResult:
+    """The result, with a word to the model where the change cannot be heard."""
+    return ToolResult(result=result, message=None if speech.is_heard(setting) else _NOT_HEARD)
 
 
 @tool(category="speech", effect="idempotent")
 async def set_speech_rate(
     rate: Annotated[float, Field(ge=0.5, le=2.0)], ctx: ToolContext
-) -> dict[str, float]:
+) -> ToolResult:
     """Speaks faster or slower from now on.
 
     Args:
@@ -24,13 +34,13 @@ async def set_speech_rate(
     """
     speech = ctx.session.get(SpeechState)
     previous = speech.current.rate
-    return {"previous_rate": previous, "rate": speech.set(rate=rate).rate}
+    return _told(speech, "rate", previous_rate=previous, rate=speech.set(rate=rate).rate)
 
 
 @tool(category="speech", effect="idempotent")
 async def set_speech_volume(
     volume: Annotated[float, Field(ge=0.0, le=2.0)], ctx: ToolContext
-) -> dict[str, float]:
+) -> ToolResult:
     """Speaks louder or more softly from now on.
 
     Args:
@@ -38,11 +48,12 @@ async def set_speech_volume(
     """
     speech = ctx.session.get(SpeechState)
     previous = speech.current.volume
-    return {"previous_volume": previous, "volume": speech.set(volume=volume).volume}
+    now = speech.set(volume=volume).volume
+    return _told(speech, "volume", previous_volume=previous, volume=now)
 
 
 @tool(category="speech", effect="idempotent")
-async def change_voice(voice: Voice, ctx: ToolContext) -> dict[str, str | None]:
+async def change_voice(voice: Voice, ctx: ToolContext) -> ToolResult:
     """Speaks with another voice from now on.
 
     Args:
@@ -50,20 +61,21 @@ async def change_voice(voice: Voice, ctx: ToolContext) -> dict[str, str | None]:
     """
     speech = ctx.session.get(SpeechState)
     previous = speech.current.voice
-    return {"previous_voice": previous, "voice": speech.set(voice=voice).voice}
+    return _told(speech, "voice", previous_voice=previous, voice=speech.set(voice=voice).voice)
 
 
 @tool(category="speech", effect="idempotent")
 async def pause_speech(
     ctx: ToolContext, seconds: Annotated[float, Field(gt=0, le=30)] = 2.0
-) -> dict[str, float]:
+) -> ToolResult:
     """Pauses what is being said; it goes on afterwards.
 
     Args:
         seconds: How long to pause.
     """
-    ctx.session.get(SpeechState).pause(seconds)
-    return {"paused_seconds": seconds}
+    speech = ctx.session.get(SpeechState)
+    speech.pause(seconds)
+    return _told(speech, "paused_until", paused_seconds=seconds)
 
 
 @tool(category="speech", effect="idempotent")
@@ -76,14 +88,14 @@ async def resume_speech(ctx: ToolContext) -> dict[str, bool]:
 
 
 @tool(category="speech", effect="idempotent")
-async def emphasize_text(text: Annotated[str, Field(min_length=1)], ctx: ToolContext) -> Any:
+async def emphasize_text(text: Annotated[str, Field(min_length=1)], ctx: ToolContext) -> ToolResult:
     """Stresses words the next time they are spoken.
 
     Args:
         text: The words to stress.
     """
-    emphasis = ctx.session.get(SpeechState).set(emphasis=(text,)).emphasis
-    return {"emphasis": list(emphasis)}
+    speech = ctx.session.get(SpeechState)
+    return _told(speech, "emphasis", emphasis=list(speech.set(emphasis=(text,)).emphasis))
 
 
 TOOLS: tuple[Tool[..., Any], ...] = (

@@ -12,12 +12,17 @@ from leonidas_tools.tasks import TaskList
 from leonidas_tools.tool import Tool, tool
 
 _MOST_TASKS = 50
+_MOST_TOOLS = 20
 
 
 @tool(category="action", effect="idempotent", lane="tasks", tags=["plan", "todo"])
 async def write_tasks(
     tasks: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=_MOST_TASKS)],
     ctx: ToolContext,
+    tools: Annotated[
+        list[Annotated[list[str], Field(max_length=_MOST_TOOLS)]], Field(max_length=_MOST_TASKS)
+    ]
+    | None = None,
 ) -> list[dict[str, Any]]:
     """Writes the list of tasks for work of several steps; the user sees it.
 
@@ -25,10 +30,12 @@ async def write_tasks(
 
     Args:
         tasks: What is to be done, in order, a few words for each.
+        tools: For each task in the same order, the names of the tools it takes, once for each call.
+            The status of such a task follows its calls by itself; else call update_task.
     """
     list_ = ctx.session.get(TaskList)
     ctx.undo(list_.put, list_.tasks)
-    written = [task.to_json() for task in list_.write(tasks)]
+    written = [task.to_json() for task in list_.write(tasks, tools)]
     ctx.emit(EventKind.TASK_LIST, {"tasks": written})
     return _short(written)
 

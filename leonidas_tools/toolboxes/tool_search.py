@@ -8,12 +8,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leonidas_tools.calls import ToolResult
+from leonidas_tools.context import ToolContext
+from leonidas_tools.preferred_tools import PreferredTools
 from leonidas_tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tool import tool
 
 
 class ToolSearch:
-    """Finds tools that are not shown to the model, and has them shown.
+    """Finds tools that are not shown to the model, and has them shown in the session that asks.
 
     Args:
         registry: The tools that exist.
@@ -26,7 +28,7 @@ class ToolSearch:
 
     @tool(category="system", effect="read", lane="tool_search")
     async def find_tools(
-        self, query: str, limit: Annotated[int, Field(ge=1, le=20)] = 5
+        self, ctx: ToolContext, query: str, limit: Annotated[int, Field(ge=1, le=20)] = 5
     ) -> ToolResult:
         """Finds more tools: there are many that are not shown. Those found can be called then.
 
@@ -41,7 +43,7 @@ class ToolSearch:
         ][:limit]
         if not found:
             return ToolResult.no_results("No tool fits: try other words, or do without one.")
-        self._registry.prefer(each.name for each in found)
+        ctx.session.get(PreferredTools).prefer(each.name for each in found)
         shown: list[dict[str, Any]] = [
             {
                 "name": self._registry.declared_name(each.name),

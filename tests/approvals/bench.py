@@ -51,9 +51,17 @@ class Bank:
         assert result.status == "pending_approval", result
         return result.result["approval_id"]
 
-    def answer(self, words):
-        """The model puts the question, and the user answers it."""
-        self.transcript.model_spoke()
+    def put(self, approval_id=None):
+        """The model asks a question, that of the id or the oldest; or says something else."""
+        requests = self.approvals.pending()
+        request = next((r for r in requests if r.id == approval_id), None)
+        asked = request or next(iter(requests), None)
+        self.transcript.model_spoke(asked.title if asked else "What can I do?")
+        self.transcript.turn_ended()
+
+    def answer(self, words, approval_id=None):
+        """The model asks a question, and the user answers it."""
+        self.put(approval_id)
         self.transcript.user_said(words)
         self.transcript.turn_ended()
 

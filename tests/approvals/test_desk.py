@@ -12,6 +12,7 @@ from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.approvals.terminal import TerminalChannel
 from leonidas_tools.errors import ToolDeniedError, ToolValidationError
+from leonidas_tools.metadata import fingerprint_of
 from tests.approvals.bench import Bank
 
 
@@ -121,8 +122,9 @@ async def test_always_is_saved_in_the_file_whose_comments_stay(tmp_path):
     session = ToolSession(user="ana")
     tools = AdvancedToolProcessor(tools=[send], config=file, approval=person)
     assert (await tools.execute("send", {"to": "Ana"}, session=session)).ok
+    fingerprint = fingerprint_of(tools.registry.get("send").metadata)
     assert file.read_text() == textwrap.dedent(
-        """\
+        f"""\
         version: 1
         policies:
           # how much it may do
@@ -131,6 +133,7 @@ async def test_always_is_saved_in_the_file_whose_comments_stay(tmp_path):
             send requires_approval:
               tools: send
               question: requires_approval
+              fingerprint: {fingerprint}
               users: ana
         """
     )
@@ -227,13 +230,29 @@ async def test_a_no_and_the_end_of_time_are_told_later_too():
     assert (late.status, late.reason_code) == ("denied", "approval_expired")
 
 
-async def test_what_the_user_was_heard_to_refuse_does_not_proceed():
-    for words, sent in (("No!", []), ("Hm.", [("Ana", 20)])):
-        bank = Bank(policies={"approval": {"deadline": "50ms", "on_expiry": "proceed"}})
-        await bank.ask()
-        bank.answer(words)
-        await bank.late_result(lambda: None)
-        assert bank.sent == sent
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        ("No!", []),
+        ("Hm.", []),
+        ("Okay, nein.", []),
+        ("Send it to Ben instead.", []),
+        (None, [("Ana", 20)]),
+    ],
+)
+async def test_a_call_proceeds_only_where_the_question_is_met_with_silence(words, sent):
+    bank = Bank(policies={"approval": {"deadline": "50ms", "on_expiry": "proceed"}})
+    await bank.ask()
+    bank.put(None) if words is None else bank.answer(words)
+    await bank.late_result(lambda: None)
+    assert bank.sent == sent
+
+
+async def test_a_call_does_not_proceed_on_silence_after_a_question_that_was_never_spoken():
+    bank = Bank(policies={"approval": {"deadline": "50ms", "on_expiry": "proceed"}})
+    await bank.ask()
+    await bank.late_result(lambda: None)
+    assert bank.sent == []
 
 
 async def test_other_arguments_that_do_not_fit_leave_the_question_open():
@@ -319,3 +338,33 @@ async def test_the_terminal_asks_until_there_is_an_answer(lines, answer):
     assert result.ok is (answer is not Answer.DENY)
     assert written[0] == "Shall I do this: send, to Ana, amount 20?\n"
     assert bank.told("tool_approval_answer")[0]["decision"] == answer
+
+
+@pytest.mark.parametrize("answer", [Answer.APPROVE, Answer.DENY, Answer.ALWAYS])
+@pytest.mark.parametrize("arguments", [{"to": "Eve", "amount": 9}, {}, [1], "x"])
+def test_only_an_edit_or_a_fill_carries_arguments(answer, arguments):
+    with pytest.raises(ValueError, match="'edit' and 'fill'"):
+        Decision(answer=answer, arguments=arguments)
+    with pytest.raises(ValueError, match="'edit' and 'fill'"):
+        Decision.from_json({"answer": answer.value, "arguments": arguments})
+
+
+@pytest.mark.parametrize("answer", [Answer.EDIT, Answer.FILL])
+@pytest.mark.parametrize("arguments", [None, [1], "x"])
+def test_an_edit_or_a_fill_carries_a_mapping(answer, arguments):
+    with pytest.raises(ValueError, match="'edit' and 'fill'"):
+        Decision(answer=answer, arguments=arguments)
+
+
+async def test_a_listener_that_raises_keeps_no_other_from_a_late_result():
+    bank = Bank()
+    approval = await bank.ask()
+    heard = []
+
+    def fail(*_):
+        raise RuntimeError
+
+    bank.approvals.on_result(fail)
+    bank.approvals.on_result(lambda call, result: heard.append(result.status))
+    await bank.late_result(lambda: bank.approvals.decide(approval, Decision.deny()))
+    assert heard == ["denied"]

@@ -1,127 +1,240 @@
-"""Yes, no, or neither, in three languages."""
+"""Only a yes is a yes: both errors, measured on a table; what is promised, by properties."""
 
-# ruff: noqa: RUF001 - Chinese punctuation, as it is written
+# ruff: noqa: RUF001 - words of many scripts, as they are written
+
+import csv
+from itertools import product
+from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from leonidas_tools import tool
 from leonidas_tools.approvals.lexicon import judge
+from leonidas_tools.approvals.terminal import TerminalChannel
+from tests.approvals.bench import Bank
 
+ASKED = "Shall I do this: send money, to Ana, amount 20?"
 YES = [
-    "Yes",
-    "yes please",
-    "Yeah, sure",
-    "go ahead",
-    "Okay do it",
-    "no problem",
-    "why not",
-    "Sim",
-    "pode sim",
-    "Não, pode sim",
-    "não pode sim",
-    "claro que sim",
-    "Pode mandar",
-    "tá bom",
-    "faz isso",
-    "好的",
+    "Yes.",
+    "Yes, please.",
+    "Okay, do it.",
+    "Sure, go ahead.",
+    "Sim.",
+    "Pode fazer.",
+    "好的。",
     "可以",
-    "没问题",
-    "是的，发吧",
-    "行",
-    "对",
-    "嗯",
-    "Yes, send it to Ana right away please my friend",
-    "sim, por favor",
-    "Ok.",
-    "不错",
-    "当然可以",
-    "sem problema",
-    "YES!!",
-    "Ｙｅｓ",
-]
-NO = [
-    "No",
-    "no, don't",
-    "nope",
-    "don't do it",
-    "No, stop",
-    "cancel",
-    "not now",
-    "wait",
-    "não",
-    "não, obrigado",
-    "agora não",
-    "cancela",
-    "não pode",
-    "不行",
-    "不要",
-    "别",
-    "取消",
-    "算了",
-    "不可以",
-    "不是",
-    "不好",
-    "等一下",
-    "不同意",
-    "不对",
-    "没有",
-    "nunca",
-    "do not go ahead",
-    "Don’t!",
-    "NO",
-    "não faz isso",
-    "不可以的",
-]
-DOUBTFUL = [
-    "yes but not now",
-    "maybe",
-    "yes if it's cheap",
-    "what?",
-    "okay, how much is it?",
-    "yes, make it thirty",
-    "sim, mas não agora",
-    "sim, mas só dez",
-    "talvez",
-    "好，但是不要现在",
-    "好不好",
-    "可以吗",
-    "I told him yes yesterday",
-    "Send twenty euros to Ana",
-    "",
-    "hmm",
-    "no wait yes",
-    "什么",
-    "the weather is fine in the north of the country today",
-    "don't say yes",
-    "sim não",
-    "yes no",
-    "I guess so yes",
-    "可不可以",
-    "no, go ahead",
-    "No problem, but wait",
-    "yes?",
-    "Is it okay?",
-    "sim?",
-    "如果便宜的话可以",
-    "don't stop, go ahead",
-    "I said no yesterday, okay",
 ]
 
 
-@pytest.mark.parametrize("text", YES)
-def test_a_clear_yes_is_a_yes(text):
-    assert judge(text) == "yes"
+def utterances():
+    """What people say: `expected`, `language`, `part`, `question`, `utterance`."""
+    with Path(__file__).with_name("utterances.tsv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-@pytest.mark.parametrize("text", NO)
-def test_a_clear_no_is_a_no(text):
-    assert judge(text) == "no"
+def figures(part):
+    """How often what is no yes is taken for one, and how often a yes and a no are recognised."""
+    judged = [
+        (row["expected"], judge(row["utterance"], row["question"]).value)
+        for row in utterances()
+        if row["part"] == part
+    ]
+    yes = [said for expected, said in judged if expected == "yes"]
+    no = [said for expected, said in judged if expected == "no"]
+    others = [said for expected, said in judged if expected != "yes"]
+    return {
+        "false yes": (others.count("yes"), len(others)),
+        "true yes": (yes.count("yes"), len(yes)),
+        "clear no": (no.count("no"), len(no)),
+    }
 
 
-@pytest.mark.parametrize("text", DOUBTFUL)
-def test_all_else_is_neither(text):
-    assert judge(text) == "doubtful"
+@pytest.mark.parametrize("part", ["tuning", "held-out"])
+def test_nothing_but_a_yes_is_a_yes_and_a_yes_is_recognised(part):
+    found = figures(part)
+    print(part, found)
+    assert found["false yes"][0] == 0
+    assert found["true yes"][0] >= 0.9 * found["true yes"][1]
+    assert found["clear no"][0] >= 0.9 * found["clear no"][1]
 
 
-@pytest.mark.parametrize("text", [*NO, *DOUBTFUL])
-def test_nothing_but_a_yes_is_a_yes_also_when_it_is_said_twice(text):
-    assert judge(f"{text} {text}") != "yes"
+@pytest.mark.parametrize("language", ["en", "pt", "zh"])
+def test_a_yes_is_recognised_in_each_language(language):
+    said = [
+        judge(row["utterance"], row["question"])
+        for row in utterances()
+        if row["expected"] == "yes" and row["language"].startswith(language)
+    ]
+    assert said.count("yes") >= 0.9 * len(said)
+
+
+def test_the_readme_has_the_figures():
+    parts = [figures(part) for part in ("tuning", "held-out")]
+    false, others, true, yes = (
+        sum(part[name][place] for part in parts)
+        for name in ("false yes", "true yes")
+        for place in (0, 1)
+    )
+    row = (
+        f"of {others} answers that are no yes, {false} are taken for one; "
+        f"of {yes} that are, {true} are recognised"
+    )
+    assert row in Path(__file__).parents[2].joinpath("README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_is_large_and_of_many_languages():
+    rows = utterances()
+    assert len(rows) >= 400
+    assert {"en", "pt-BR", "pt-PT", "zh", "de", "es", "fr", "it", "ja", "ru", "ar"} <= {
+        row["language"] for row in rows
+    }
+    assert len({(row["question"], row["utterance"]) for row in rows}) == len(rows)
+
+
+# --- at the doors ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ("Yes, send it to Ana.", True),
+        ("好的，谢谢", True),
+        ("Yes, to Ben.", False),
+        ("Yes, fifty.", False),
+        ("Okay, nein.", False),
+        ("Sure, reject it.", False),
+        ("Okay, one moment please.", False),
+    ],
+)
+async def test_voice_and_terminal_judge_alike(words, runs):
+    by_voice = Bank()
+    approval = await by_voice.ask()
+    by_voice.answer(words)
+    await by_voice.confirm(approval)
+    lines = iter([f"{words}\n", "no\n"])
+    in_terminal = Bank(approval=TerminalChannel(lambda: next(lines), lambda _: None))
+    await in_terminal.call("send", to="Ana", amount=20)
+    assert by_voice.sent == in_terminal.sent == ([("Ana", 20)] if runs else [])
+
+
+async def test_a_yes_that_names_a_part_of_a_list_is_no_yes_to_all():
+    sent = []
+
+    @tool(requires_approval=True)
+    async def invite(names: list[str]) -> None:
+        """Invites."""
+        sent.append(names)
+
+    bank = Bank(invite)
+    asked = await bank.call("invite", names=["Ana", "Ben"])
+    bank.answer("Yes, Ana.")
+    told = await bank.confirm(asked.result["approval_id"])
+    assert (told.reason_code, sent) == ("doubtful", [])
+
+
+# --- properties --------------------------------------------------------------------------------
+
+words = st.text(
+    st.characters(codec="utf-8", categories=("L", "M", "N", "S")), min_size=1, max_size=12
+)
+
+
+@given(st.sampled_from(YES), words, st.sampled_from(["{yes} {word}", "{word} {yes}"]))
+def test_a_yes_beside_a_word_that_is_not_known_is_no_yes(yes, word, order):
+    if judge(f"Yes, {word}.") != "yes":  # it is no word of consent or politeness itself
+        assert judge(order.format(yes=yes, word=word), ASKED) != "yes"
+
+
+@given(words)
+@example("no")
+def test_a_word_by_itself_is_a_yes_only_where_it_is_known(word):
+    if judge(word) == "yes":
+        assert judge(f"{word}, xyzzy") == "doubtful"
+
+
+def test_what_is_no_yes_is_none_when_it_is_said_twice_or_to_another_question():
+    said = [row["utterance"] for row in utterances() if row["expected"] != "yes"]
+    taken = [
+        (text, question)
+        for each in said
+        for text, question in ((f"{each} {each}", ""), (each, "Shall I pay the bill?"), (each, ""))
+        if judge(text, question) == "yes"
+    ]
+    assert taken == []
+
+
+def test_a_yes_with_a_word_more_is_no_yes():
+    said = [row for row in utterances() if row["expected"] == "yes"]
+    taken = [
+        (row["utterance"], more)
+        for row in said
+        for more in ("xyzzy", "but not", "不要", "нет", "…")
+        for text in (f"{row['utterance']} {more}", f"{more} {row['utterance']}")
+        if judge(text, row["question"]) == "yes"
+    ]
+    assert taken == []
+
+
+NO_YES = """
+no|nope|don't|not|never|stop|cancel|wait|later|não|nunca|cancela|espera|depois|不|不要|取消|等一下
+nein|nicht|non|нет|いいえ|아니요|لا|hayır|nee|nej|nie|όχι|không|jangan|but|if|maybe|mas|se|talvez
+如果|但是|?|？|¿|؟|...|…|👎|🛑|"|/|<noise>|\u202e|\u200b
+""".strip().replace("\n", "|")
+
+
+@pytest.mark.parametrize("no", NO_YES.split("|"))
+def test_a_yes_beside_a_no_a_condition_or_a_sign_is_no_yes_whatever_was_asked(no):
+    for yes, question in product(YES, ("", ASKED, f"Shall I do this: note, text {no}?")):
+        assert judge(f"{yes} {no}", question) != "yes"
+        assert judge(f"{no} {yes}", question) != "yes"
+
+
+def test_the_question_lends_its_words_in_their_order_and_no_others():
+    def said(text, question=ASKED):
+        return judge(text, question).value
+
+    assert {
+        text: said(text)
+        for text in (
+            "Yes, send it to Ana",
+            "Yes, send the money",
+            "Yes, twenty",
+            "Yes, to",
+            "Yes, it",
+            "Send it to Ana",
+            "Yes, amount 2",
+            "Yes, to money",
+        )
+    } == {
+        "Yes, send it to Ana": "yes",
+        "Yes, send the money": "yes",
+        "Yes, twenty": "yes",
+        "Yes, to": "doubtful",
+        "Yes, it": "doubtful",
+        "Send it to Ana": "doubtful",
+        "Yes, amount 2": "doubtful",
+        "Yes, to money": "doubtful",
+    }
+    assert said("Yes, to Ben", "Send 20 to Ana, cc Ben?") == "doubtful"
+    assert said("Yes, to Ben", "Send 20 to Ana or to Ben?") == "doubtful"
+    assert said("Yes, delete files", "Delete no files?") == "doubtful"
+    assert said("Yes, twenty", "Pay twenty five euros?") == "doubtful"
+    assert said("Yes, five euros", "Pay twenty-five euros?") == "doubtful"
+    assert said("Yes, 20", "Pay 20 thousand euros?") == "doubtful"
+    assert said("Confirm the order", "Confirm the order?") == "doubtful"
+    assert said("Yes, pay Ana", "Pay Ana " + "for this " * 30) == "doubtful"
+    assert said("Yes, pay Ana", "Pay Ana for…") == "doubtful"
+
+
+def test_what_comes_after_the_longest_answer_cannot_be_lost():
+    assert judge("yes " + "\ufdfa" * 150 + " no") == "doubtful"  # each becomes 18 characters
+    assert judge("yes " * 50 + "no") == "doubtful"
+
+
+@pytest.mark.parametrize(
+    "part", ["yes ", "no no yes ", "好", "、", "a'", "1,", "é", "…", "\u0301", "\u200b", "the it "]
+)
+def test_an_answer_of_any_length_is_judged_in_time_that_is_bounded(part):
+    assert judge(part * 200_000, part * 200_000) != "yes"

@@ -14,6 +14,7 @@ from tests.live.talking import Talk, outcomes_told
 from tests.live.test_session import Conversation
 
 ASKED = {"to": "Ana"}
+QUESTION = "Shall I do this: send, to Ana?"
 
 
 def tools_that_send(sent, **more):
@@ -74,12 +75,51 @@ async def test_a_question_outlives_an_interruption():
         await session.input_transcription("Yes!")
         await session.interrupt()
         await session.turn_complete()
-        answers.append(await confirm(session, asked.response["result"]["approval_id"]))
+        approval = asked.response["result"]["approval_id"]
+        answers.append(await confirm(session, approval))
+        await session.say(asked.response["result"]["ask"])
+        await session.turn_complete()
+        await session.input_transcription("Yes!")
+        answers.append(await confirm(session, approval, "c3"))
 
     async with LiveSimulator(Scenario(play), speed=math.inf) as simulator:
         await Talk(simulator, tools_that_send(sent)).run()
-    assert answers[0]["status"] == "ok"
+    assert [answer.get("reason_code") for answer in answers] == ["not_asked", None]
     assert sent == ["Ana"]
+
+
+async def test_a_live_yes_counts_only_for_the_question_that_was_asked():
+    sent, codes = [], []
+
+    async def play(session):
+        await session.wait_for_input("audio")
+        first, second = await session.call(
+            _call("send", ASKED, "c1"), _call("send", {"to": "Mallory"}, "c2")
+        )
+        ana, mallory = (each.response["result"]["approval_id"] for each in (first, second))
+
+        async def confirms(approval, call_id):
+            codes.append((await confirm(session, approval, call_id)).get("reason_code"))
+
+        await confirms(ana, "c3")  # the model answers at once, for the user
+        await session.say("Shall I do this: send, to Mallory?")
+        await session.input_transcription("Send it to Ana, yes.")  # the request, heard late
+        await session.turn_complete()
+        await confirms(ana, "c4")
+        await session.input_transcription("Yes.")
+        await confirms(mallory, "c5")
+        await session.say(QUESTION)
+        await session.turn_complete()
+        await session.input_transcription("No! Cancel it.")
+        await session.say("All right.")
+        await session.turn_complete()
+        await session.input_transcription("Okay, thanks.")
+        await confirms(ana, "c6")
+
+    async with LiveSimulator(Scenario(play), speed=math.inf) as simulator:
+        await Talk(simulator, tools_that_send(sent)).run()
+    assert codes == ["no_transcript", "not_asked", "waits", "contradicted"]
+    assert sent == []
 
 
 async def test_a_question_outlives_its_connection_and_a_yes_counts_once():
@@ -166,8 +206,8 @@ async def test_what_is_typed_is_an_answer_and_another_model_is_told_late_results
             if call_id == "c3":
                 desk.decide(request.id, Decision.deny("not today"))
                 continue
-            talk.model.say(ProcessorPart("Shall I?", role="model"))
-            await talk.until(lambda heard: any(part.part.text == "Shall I?" for part in heard))
+            talk.model.say(ProcessorPart(QUESTION, role="model"))
+            await talk.until(lambda heard: any(part.part.text == QUESTION for part in heard))
             talk.speak(ProcessorPart("Yes.", role="user"))
             await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
             told = {"approval_id": request.id, "decision": "yes"}
@@ -198,8 +238,8 @@ async def test_a_yes_whose_answer_nobody_wants_any_more_is_told_all_the_same():
         talk.model.say(call("slow", {}, id="c1"))
         await talk.model.until_answered("c1")
         (request,) = desk.pending()
-        talk.model.say(ProcessorPart("Shall I?", role="model"))
-        await talk.until(lambda heard: any(part.part.text == "Shall I?" for part in heard))
+        talk.model.say(ProcessorPart(request.title, role="model"))
+        await talk.until(lambda heard: any(part.part.text == request.title for part in heard))
         talk.speak(ProcessorPart("Yes.", role="user"))
         await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
         told = {"approval_id": request.id, "decision": "yes"}
@@ -211,3 +251,41 @@ async def test_a_yes_whose_answer_nobody_wants_any_more_is_told_all_the_same():
         await talk.model.until(
             lambda taken: any("done at last" in (p.part.text or "") for p in taken)
         )
+
+
+async def test_the_model_is_told_what_a_person_has_decided_after_a_failure():
+    runs = []
+
+    @tool
+    async def send(to: str) -> str:
+        """Sends."""
+        runs.append(to)
+        if len(runs) == 1:
+            raise ConnectionError
+        return f"sent to {to}"
+
+    tools = AdvancedToolProcessor(tools=[send], builtin_tools=False)
+    loop = asyncio.get_running_loop()
+
+    async def play(session):
+        await session.wait_for_input("audio")
+        await session.input_transcription("Send it to Ana.")
+        (failed,) = await session.call(_call("send", ASKED, "c1"))
+        assert failed.response["status"] == "failed"
+        await session.say("That failed.")
+        await session.turn_complete()
+        loop.call_soon_threadsafe(tools.retry, "c1")  # the simulator has a thread of its own
+        await session.wait_for_input("text", containing="sent to Ana")
+        await session.say("It was sent.")
+        await session.turn_complete()
+
+    async with LiveSimulator(Scenario(play), speed=math.inf) as simulator:
+        await Talk(simulator, tools).run()
+    assert runs == ["Ana", "Ana"]
+    (told,) = outcomes_told(simulator)
+    assert told["response"] == {
+        "status": "ok",
+        "result": "sent to Ana",
+        "message": "The user had 'send' tried again.",
+        "retryable": False,
+    }

@@ -7,6 +7,7 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor, tool
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from tests.approvals.bench import Bank
+from tests.policies.clock import in_no_time
 
 
 async def test_a_call_is_answered_at_once_with_the_question():
@@ -72,7 +73,7 @@ async def test_words_before_the_question_do_not_count():
     bank = Bank()
     bank.answer("Yes, send it.")
     approval = await bank.ask()
-    bank.transcript.user_said("Yes.")  # the model has not spoken: it is still the call's own turn
+    bank.transcript.user_said("Yes.")  # the model has not asked: it is still the call's own turn
     result = await bank.confirm(approval)
     assert (result.status, result.reason_code) == ("pending_approval", "not_answered")
     assert bank.sent == []
@@ -89,26 +90,46 @@ async def test_one_yes_answers_one_question():
     assert bank.sent == [("Ana", 20), ("Ben", 20)]
 
 
-async def test_a_yes_that_is_transcribed_after_the_call_counts():
+@in_no_time
+async def test_a_yes_that_is_transcribed_after_the_call_counts_once_it_has_ended():
     bank = Bank()
     approval = await bank.ask()
-    bank.transcript.model_spoke()
+    bank.put()
     confirming = bank.start("confirm_action", approval_id=approval, decision="yes")
     await _turn()
     bank.transcript.user_said("Ye")
     await _turn()
     bank.transcript.user_said("s, go ahead")
+    await _turn()
+    bank.transcript.user_finished()
     assert (await confirming).status == "ok"
 
 
+@in_no_time
+async def test_a_yes_without_an_end_counts_only_if_the_model_goes_on_after_it():
+    bank = Bank()
+    approval = await bank.ask()
+    bank.put()
+    confirming = bank.start("confirm_action", approval_id=approval, decision="yes")
+    await _turn()
+    bank.transcript.user_said("Yes")
+    result = await confirming
+    assert (result.status, result.reason_code) == ("pending_approval", "not_answered")
+    assert "same call once more" in result.message
+    assert bank.sent == []
+    assert (await bank.confirm(approval)).status == "ok"
+
+
+@in_no_time
 async def test_a_change_of_mind_before_it_runs_counts():
     bank = Bank()
     approval = await bank.ask()
-    bank.transcript.model_spoke()
+    bank.put()
     bank.transcript.user_said("Yes")
     confirming = bank.start("confirm_action", approval_id=approval, decision="yes")
-    await _turn()
+    await asyncio.sleep(1)
     bank.transcript.user_said(" but not now")
+    bank.transcript.user_finished()
     assert (await confirming).reason_code == "doubtful"
     assert bank.sent == []
 

@@ -41,6 +41,19 @@ def test_settings_that_are_right_say_so(check):
     assert (code, output) == (0, "tools.yaml: 0 errors, 0 warnings\n")
 
 
+def test_one_error_is_counted_in_the_singular(check):
+    code, _, errors = check("versoin: 1\n")
+    assert (code, errors.rpartition(": ")[2]) == (1, "1 error, 0 warnings\n")
+
+
+def test_the_file_of_the_environment_variable_is_checked(invoke, tmp_path, monkeypatch):
+    file = tmp_path / "own.yaml"
+    file.write_text("version: 1\n")
+    monkeypatch.setenv("LEONIDAS_CONFIG", str(file))
+    finished = invoke(config.commands(), "check")
+    assert (finished.exit_code, finished.stdout) == (0, f"{file}: 0 errors, 0 warnings\n")
+
+
 def test_every_mistake_is_told_with_its_place(check):
     code, output, errors = check(BROKEN)
     assert code == 1
@@ -66,7 +79,7 @@ def test_what_would_do_nothing_is_told_with_its_place(check):
 def test_a_toolbox_that_is_missing_is_told(check):
     code, output, _ = check("version: 1\ntoolboxes: [no_such_module]\n")
     assert code == 1
-    assert output.startswith("tools.yaml: error: toolboxes: ")
+    assert output.startswith("tools.yaml:2: error: toolboxes.0: ")
     assert "'no_such_module'" in output
 
 
@@ -80,3 +93,12 @@ def test_the_schema_is_a_json_schema(invoke):
     schema = json.loads(invoke(config.commands(), "schema").stdout)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert "mcp_servers" in schema["properties"]
+
+
+def test_a_tool_without_a_description_is_a_warning(check, tmp_path):
+    (tmp_path / "quiet_tools.py").write_text(
+        "from leonidas_tools import tool\n\n\n@tool\ndef hum() -> str:\n    return ''\n"
+    )
+    code, output, _ = check("version: 1\ntoolboxes: [quiet_tools]\n")
+    assert code == 0
+    assert "warning: tools.hum.description: has no description for the model" in output

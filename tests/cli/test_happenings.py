@@ -128,7 +128,7 @@ def test_tools_that_came_and_went_are_named_also_where_a_new_connection_declares
         (
             "approval_request",
             {"tool": "pay", "rule": "much money"},
-            "asked       pay: the rule 'much money' wants a yes of the user",
+            "asked       pay: the rule 'much money' requires approval",
         ),
         (
             "approval_answer",

@@ -27,7 +27,7 @@ def run(invoke, settings):
 
 def test_each_server_is_listed_with_its_state_and_tools(run):
     finished = run("--json")
-    assert finished.exit_code == 0
+    assert finished.exit_code == 1  # one server is down
     time, broken, idle = json.loads(finished.stdout)
     assert time.pop("connect_seconds") > 0
     assert time == {
@@ -42,6 +42,13 @@ def test_each_server_is_listed_with_its_state_and_tools(run):
     assert (broken["state"], broken["tools"]) == ("down", [])
     assert "no-such-command" in broken["last_error"]
     assert (idle["transport"], idle["state"], idle["last_error"]) == ("http", "disabled", None)
+
+
+def test_a_server_that_is_down_is_a_failure_and_one_that_is_off_is_none(invoke, settings, run):
+    assert run().exit_code == 1
+    off = "version: 1\nmcp_servers:\n  idle: {url: 'http://127.0.0.1:9/mcp', enabled: false}\n"
+    settings.write_text(off)
+    assert invoke(mcp.commands(), "list", "--config", settings).exit_code == 0
 
 
 def test_a_table_tells_people_the_same(run):

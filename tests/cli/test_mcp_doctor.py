@@ -183,8 +183,8 @@ FAILING = {
         "start",
         "exited with code 1; it last wrote: ",
         (
-            "the Python that runs it lacks 'no_such_module': install it there, or let `uvx "
-            "PACKAGE` run it"
+            "the Python that runs it lacks 'no_such_module': install it there, write "
+            "${LEONIDAS_PYTHON} for the Python that runs Leonidas, or let `uvx PACKAGE` run it"
         ),
     ),
     "it is for another version of mcp": (

@@ -72,6 +72,15 @@ def test_a_secret_is_better_a_variable_and_one_that_is_not_set_breaks_nothing(ru
     assert "${NO_SUCH_VARIABLE:-}" in settings.read_text()
 
 
+def test_the_python_that_runs_us_needs_no_variable(invoke, settings, monkeypatch):
+    monkeypatch.delenv("LEONIDAS_PYTHON", raising=False)
+    command = ["${LEONIDAS_PYTHON}", "-m", "mcp_server_time"]
+    finished = invoke(mcp.commands(), "add", "clock", "--config", settings, "--", *command)
+    assert (finished.exit_code, finished.stderr) == (0, "")
+    written = yaml.safe_load(settings.read_text())["mcp_servers"]["clock"]
+    assert written == {"command": "${LEONIDAS_PYTHON}", "args": ["-m", "mcp_server_time"]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -97,7 +97,10 @@ def test_the_pages_of_the_reference_are_listed_with_what_they_are_about():
     lines = reference().stdout.splitlines()
     names = [line.split()[0] for line in lines[1:] if not line.startswith("  ")]
     assert names == [page.stem for page in PAGES]
-    assert any(line.startswith(" timeout ") and "No attempt takes longer" in line for line in lines)
+    assert any(
+        line.startswith(" timeout ") and "takes no longer than its timeout" in line
+        for line in lines
+    )
 
 
 def test_a_page_of_the_reference_is_markdown_where_there_is_no_terminal():

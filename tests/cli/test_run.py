@@ -2,6 +2,7 @@ import functools
 import json
 import signal
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,9 @@ def test_the_demo_plays_from_any_folder_with_its_mcp_server(started):
     assert "\n11 calls: 11 answered once, 0 cancelled; all is well\n" in finished.stdout
     assert "tools       +flip_coin\n" in finished.stdout  # while the model talks
     assert finished.stdout.endswith("\n4 calls: 4 answered once, 0 cancelled; all is well\n")
-    assert finished.stderr == "Starting MCP servers: time\n"
+    # A busy machine may hold the event loop, which is logged and not what is tested here.
+    told = [line for line in finished.stderr.splitlines() if "held the event loop" not in line]
+    assert told == ["Starting MCP servers: time"]
 
 
 def test_a_tool_that_asks_first_runs_only_after_the_user_has_said_yes(leonidas, settings):
@@ -92,6 +95,19 @@ def test_what_a_policy_does_is_seen_at_the_beginning_of_its_line(leonidas, tmp_p
     assert "the same result 3 times running" in finished.stdout  # the model is told
     assert "12:00 kitchen: error: the oven does not answer" in finished.stdout  # by read_result
     assert finished.stderr == ""
+
+
+def test_no_scenario_finds_what_another_has_cached(leonidas, settings, tmp_path):
+    with settings.open("a") as file:
+        file.write("tools: {get_weather: {cache_seconds: 600}}\n")
+    call = "{call: {id: it, name: get_weather, args: {city: Porto}}}"
+    scenario = f"name: x\nsteps: [{call}, {{expect: {{id: it, status: ok}}}}, turn_complete]\n"
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(scenario)
+    finished = leonidas("run", "one.yaml", "two.yaml", "--speed", "0", "--config", settings)
+    assert finished.returncode == 0, finished.stderr
+    told = " ".join(finished.stdout.split())
+    assert (told.count("answered get_weather"), told.count("cached get_weather")) == (2, 0)
 
 
 def test_a_session_is_a_json_object_a_line(leonidas, settings):
@@ -250,7 +266,7 @@ def test_ctrl_c_ends_with_the_summary(command, environment, settings, scenario):
         ),
         (
             ["run", "--config", "none.yaml"],
-            "leonidas: none.yaml: there is no such file: create it, or give None for the defaults",
+            "leonidas: none.yaml: there is no such file: correct the path, or create it",
         ),
         (["tools", "show", "get_wether"], "did you mean 'get_weather'?"),
     ],
@@ -268,3 +284,99 @@ def test_help_names_every_command(started):
     assert finished.returncode == 0
     for name in ("run", "tools", "config", "mcp"):
         assert f"\n  {name} " in finished.stdout
+
+
+@pytest.mark.parametrize("typed", ["", "Hello?\n"])
+def test_a_session_that_never_connects_fails_and_shows_why(leonidas, settings, typed):
+    with LiveSimulator(Scenario()) as simulator:
+        variables = simulator.environment()
+        variables["GOOGLE_GEMINI_BASE_URL"] += "/nowhere"
+        finished = leonidas("run", "--config", settings, stdin=typed, **variables)
+    assert finished.returncode == 1
+    assert "refused     " in finished.stdout
+    assert "all is well" not in finished.stdout
+    assert "\n✗ " in finished.stdout
+
+
+def test_a_closed_pipe_ends_the_program_quietly(command, environment, settings, scenario):
+    steps = [{"say": f"Sentence {number}."} for number in range(50)]
+    options = command(environment)
+    options["args"] += ["run", str(scenario(*steps)), "--speed", "0", "--config", str(settings)]
+    with subprocess.Popen(**options, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_scenarios_that_ship_play_with_the_settings_that_ship(leonidas, tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "tools.yaml").write_text("version: 1\n")
+    finished = leonidas("run", "tools_change", "--speed", "0")
+    assert finished.returncode == 0, finished.stdout
+    assert finished.stdout.endswith("; all is well\n")
+
+
+def test_a_scenario_says_what_it_needs(leonidas, settings, tmp_path):
+    file = tmp_path / "needy.yaml"
+    file.write_text("name: Needy\nneeds: a shop\nsteps: [{call: {name: buy}}]\n")
+    finished = leonidas("run", file, "--config", settings)
+    assert finished.returncode == 1
+    assert "\n✗ the scenario needs a shop\n" in finished.stdout
+
+
+def test_each_scenario_after_the_first_has_a_title(leonidas, settings, scenario):
+    file = scenario({"say": "Hello."}, "turn_complete")
+    finished = leonidas("run", file, file, "--speed", "0", "--config", settings)
+    assert finished.stdout.count("\n\n— Small —\n    0.00  session ") == 1
+
+
+def test_ctrl_c_while_a_tool_runs_ends_with_130_and_no_complaint(
+    command, environment, tmp_path, scenario
+):
+    (tmp_path / "slow.py").write_text(
+        "import asyncio\nfrom leonidas_tools import tool\n"
+        "@tool\nasync def slow() -> None:\n    await asyncio.sleep(60)\n"
+    )
+    settings = tmp_path / "slow.yaml"
+    settings.write_text("version: 1\ntoolboxes: [slow]\n")
+    file = scenario({"call": {"id": "1", "name": "slow"}}, "wait_for_answers")
+    options = command(environment)
+    options["args"] += ["run", str(file), "--config", str(settings)]
+    options["preexec_fn"] = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(**options, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "called      slow" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert out.endswith("\n1 calls: 0 answered once, 0 cancelled, 1 unanswered; interrupted\n")
+    assert "✗ '" not in out
+
+
+@pytest.mark.parametrize("how", [["--debug"], []])
+def test_debug_shows_the_traceback_of_a_tool_and_the_model_never_reads_it(leonidas, tmp_path, how):
+    (tmp_path / "faulty.py").write_text(
+        "from leonidas_tools import tool\n@tool\ndef fail() -> None:\n"
+        "    raise OSError('pin 1234')\n"
+    )
+    settings = tmp_path / "faulty.yaml"
+    settings.write_text("version: 1\ntoolboxes: [faulty]\n")
+    variables = {} if how else {"LEONIDAS_DEBUG": "1"}
+    shown = leonidas(*how, "tools", "call", "fail", "--config", settings, **variables)
+    plain = leonidas("tools", "call", "fail", "--config", settings)
+    assert 'faulty.py", line 4, in fail' in shown.stderr
+    assert "OSError: pin 1234" in shown.stderr
+    assert "Traceback" not in plain.stderr
+    assert "1234" not in plain.stderr + plain.stdout + shown.stdout
+
+
+@pytest.mark.parametrize("arguments", [("-h",), ("tools", "-h"), ("run", "-h")])
+def test_help_has_a_short_option(leonidas, arguments):
+    assert leonidas(*arguments).stdout.startswith("Usage: ")
+
+
+def test_the_version_is_that_of_the_package(leonidas):
+    assert leonidas("--version").stdout == f"leonidas {version('leonidas-tools')}\n"

@@ -43,7 +43,9 @@ def test_the_list_can_be_searched(run):
 
 
 def test_an_unknown_category_is_an_error_with_those_there_are(run):
-    with pytest.raises(LeonidasError, match="'pyton' is not a ToolCategory; choose one of"):
+    with pytest.raises(
+        LeonidasError, match=r"There is no category 'pyton': did you mean 'python'\?"
+    ):
         run("list", "--category", "pyton")
 
 
@@ -52,6 +54,24 @@ def test_a_tool_is_shown_with_its_parameters(run):
     assert shown["effect"] == "read"
     assert list(shown["parameters"]["properties"]) == ["sides", "count"]
     assert '"maximum": 100' in run("show", "roll_dice").stdout
+
+
+def test_a_tool_is_shown_as_it_is_in_effect_with_the_line_that_says_so(run, settings):
+    with settings.open("a") as file:
+        file.write("tools:\n  roll_dice:\n    timeout: 2s\n    effect: once\n")
+    shown = json.loads(run("show", "roll_dice", "--json").stdout)
+    assert shown["timeout_seconds"] == 2.0
+    assert shown["effect"] == "once"
+    assert shown["effective"]["timeout"] == {
+        "value": 2.0,
+        "source": "settings",
+        "key": "tools.roll_dice.timeout",
+        "file": str(settings),
+        "line": 5,
+    }
+    text = " ".join(run("show", "roll_dice").stdout.split())
+    assert "tools.roll_dice.timeout" in text
+    assert "tools.yaml:5" in text.replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -100,3 +120,19 @@ def test_progress_is_told_beside_the_answer(run, tmp_path, monkeypatch, settings
     finished = run("call", "dig")
     assert finished.stderr == "dig: Digging, 50%\n"
     assert json.loads(finished.stdout)["result"] == "gold"
+
+
+def test_the_list_marks_tools_that_do_not_say_what_they_change(tmp_path, invoke):
+    (tmp_path / "mine.py").write_text(
+        "from leonidas_tools import tool\n"
+        "@tool\ndef silent() -> str:\n    '''Silent.'''\n    return 'x'\n"
+        "@tool\ndef said() -> str:\n    '''Said.'''\n    return 'x'\n"
+    )
+    config = tmp_path / "tools.yaml"
+    config.write_text("toolboxes: [mine]\ntools: {said: {effect: read}}\n")
+    listed = invoke(tools.commands(), "list", "--category", "python", "--config", config)
+    lines = [line for line in listed.stdout.splitlines() if line.strip()]
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["said", "python", "read", "active"],
+        ["silent", "python", "once", "(undeclared)"],
+    ]

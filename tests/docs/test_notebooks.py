@@ -17,7 +17,10 @@ def test_a_notebook_runs(file, tmp_path):
     client = NotebookClient(
         notebook, timeout=_CELL_SECONDS, resources={"metadata": {"path": str(tmp_path)}}
     )
+    before = {each.name for each in file.parent.iterdir()}
     client.execute()
+    assert {each.name for each in file.parent.iterdir()} == before
+    assert [each.name for each in tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)

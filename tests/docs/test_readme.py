@@ -1,5 +1,7 @@
 """The examples in the documentation do what they say."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,18 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     document.namespace["folder"] = tmp_path
     for example in document.examples():
         example.evaluate()
+
+
+def test_the_examples_pass_a_strict_type_checker(tmp_path):
+    """One run for all pages; a page is one module, and its lines keep their numbers."""
+    for page in [*PAGES, *REFERENCE]:
+        lines: list[str] = []
+        for example in (
+            Sybil(parsers=[PythonCodeBlockParser()], path=str(ROOT)).parse(page).examples()
+        ):
+            lines += [""] * (example.line - len(lines))
+            lines += example.parsed.splitlines()
+        (tmp_path / f"{page.stem.lower()}_page.py").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "mypy", "--strict", *map(str, sorted(tmp_path.glob("*.py")))]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

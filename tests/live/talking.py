@@ -106,12 +106,16 @@ class Talk:
         With 0 connections the user hangs up when all is said.
         """
         async with asyncio.timeout(seconds), processor.context():
-            async for part in self.agent(self._says(connections)):
-                self.heard.append(part)
-                async with self._news:
-                    self._news.notify_all()
+            await self.held(connections)
         assert other_tasks() == set()
         return self
+
+    async def held(self, connections=1):
+        """Holds the conversation within a context that is there."""
+        async for part in self.agent(self._says(connections)):
+            self.heard.append(part)
+            async with self._news:
+                self._news.notify_all()
 
     async def hears(self, matches, count=1):
         """Waits until the listener has heard so many parts that fit."""

@@ -207,6 +207,93 @@ async def test_a_read_that_is_made_again_after_its_outcome_was_given_runs_anew(e
     assert outcomes_told(simulator) == []
 
 
+class Counter:
+    """A tool with a side effect, which counts what it has done."""
+
+    def __init__(self):
+        self.runs = 0
+
+    def tools(self):
+        @tool(effect="once")
+        def book(seat: int) -> int:
+            """Books a seat."""
+            self.runs += 1
+            return self.runs
+
+        return AdvancedToolProcessor(tools=[book], builtin_tools=False)
+
+
+def booking(results, call_id, *, handle_after, say=None):
+    """A connection on which the model books seat 4, first of all or after the user has spoken."""
+
+    async def connection(session):
+        await session.session_resumption(f"before-{call_id}")
+        if say is not None:
+            # What the client has to tell comes first, and it learns that it has arrived.
+            await session.wait_for_input("audio", count=80)
+            await say(session)
+        (answer,) = await session.call(FunctionCall("book", {"seat": 4.0}, id=call_id))
+        results.append(answer.response["result"])
+        if handle_after:
+            await session.session_resumption(f"after-{call_id}")
+            await session.wait_for_input("audio")
+        await session.drop()
+
+    return connection
+
+
+async def keeps_talking(talk):
+    number = 0
+    while len(talk.simulator.connections) < 4:
+        yield frame(number)
+        number += 1
+        await asyncio.sleep(0.01)
+
+
+async def transcribed(session):
+    await session.input_transcription("Book it again.")
+
+
+async def interrupts(session):
+    await session.say("Hm.")
+    await session.interrupt(cancel=False)
+
+
+async def activity(session):
+    await session.send({"voiceActivity": {"type": "ACTIVITY_START"}})
+
+
+async def last(session):
+    await session.wait_for_input("audio")
+
+
+@pytest.mark.parametrize("handles", [(True, True), (True, False), (False, True), (False, False)])
+async def test_a_call_made_again_on_each_new_connection_has_its_side_effect_once(handles):
+    results, counter = [], Counter()
+    scripts = [
+        booking(results, "a", handle_after=handles[0]),
+        booking(results, "b", handle_after=handles[1]),
+        booking(results, "c", handle_after=handles[0]),
+        last,
+    ]
+    await held(scripts, counter.tools(), user=keeps_talking)
+    assert (results, counter.runs) == ([1, 1, 1], 1)
+
+
+@pytest.mark.parametrize("say", [transcribed, interrupts, activity])
+@pytest.mark.parametrize("handle_after", [True, False])
+async def test_the_same_call_is_a_new_one_once_the_user_has_spoken(say, handle_after):
+    results, counter = [], Counter()
+    scripts = [
+        booking(results, "a", handle_after=handle_after),
+        booking(results, "b", handle_after=handle_after, say=say),
+        booking(results, "c", handle_after=handle_after),
+        last,
+    ]
+    await held(scripts, counter.tools(), user=keeps_talking)
+    assert (results, counter.runs) == ([1, 2, 2], 2)
+
+
 @pytest.mark.parametrize("in_model_turn_first", [True, False])
 async def test_a_call_that_has_its_id_in_one_of_its_two_forms_only_is_heard_once(
     in_model_turn_first,

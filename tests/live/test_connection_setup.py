@@ -56,6 +56,7 @@ def test_options_may_be_given_as_a_mapping_and_keep_what_they_say():
     live = GeminiLiveProcessor("gemini-3.8-live", api_key="x", http_options=options)
     given = live.client._api_client._http_options.async_client_args
     assert version_of(live) == "v1alpha"
+    assert given.pop("logger").name == "leonidas_tools.live.gemini.wire"
     assert given == {"ping_interval": 20, "ping_timeout": 7, "max_size": None, "close_timeout": 1}
 
 

@@ -106,6 +106,31 @@ async def test_a_call_that_is_made_again_after_a_resume_runs_once():
     assert outcomes_told(simulator) == []
 
 
+async def test_what_the_user_said_before_an_outcome_was_told_makes_no_new_call_of_a_repeat():
+    desk = Desk()
+
+    async def first(session):
+        await session.session_resumption("handle")
+        await session.send_calls(FunctionCall("book", {"seat": 4}, id="before"))
+        await session.wait_for_input("audio", count=5)
+        await session.drop()
+
+    async def second(session):
+        await session.input_transcription("Are you still there?")
+        desk.open()
+        await session.wait_for_input("text")
+        (answer,) = await session.call(FunctionCall("book", {"seat": 4}, id="after"))
+        assert answer.response["result"] == "seat 4"
+
+    async def user(_):
+        for number in range(40):
+            yield frame(number)
+            await asyncio.sleep(0.02)
+
+    await held([first, second], desk.tools(), user=user)
+    assert desk.booked == [4]
+
+
 async def test_a_tool_may_ask_to_run_again_after_a_resume():
     desk = Desk()
     desk.open()
@@ -122,7 +147,10 @@ async def test_a_tool_may_ask_to_run_again_after_a_resume():
     assert desk.booked == [4, 4]
 
 
-async def test_the_same_call_is_another_one_once_the_model_surely_has_the_first_outcome():
+@pytest.mark.parametrize(("spoken", "booked"), [(True, [4, 4]), (False, [4])])
+async def test_the_same_call_on_the_next_connection_is_another_one_once_the_user_has_spoken(
+    spoken, booked
+):
     desk = Desk()
     desk.open()
 
@@ -133,6 +161,8 @@ async def test_the_same_call_is_another_one_once_the_model_surely_has_the_first_
         await session.drop()
 
     async def second(session):
+        if spoken:
+            await session.input_transcription("Book it once more.")
         await session.call(FunctionCall("book", {"seat": 4}, id="after"))
 
     async def user(_):
@@ -141,7 +171,7 @@ async def test_the_same_call_is_another_one_once_the_model_surely_has_the_first_
             await asyncio.sleep(0.02)
 
     await held([first, second], desk.tools(), user=user)
-    assert desk.booked == [4, 4]
+    assert desk.booked == booked
 
 
 async def test_a_message_of_a_kind_that_nobody_knows_is_passed_over():

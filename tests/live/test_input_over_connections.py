@@ -6,6 +6,8 @@ import logging
 import pytest
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
@@ -219,6 +221,32 @@ async def test_what_was_said_before_the_session_is_its_history_on_a_model_that_t
         ("realtimeInput", "What is my name?"),
         ("realtimeInput", "Say it again."),
     ]
+
+
+@given(steps=st.lists(st.sampled_from(["put", "text", "take", "lost", "confirm"]), max_size=60))
+def test_input_that_is_given_back_waits_in_its_place(steps):
+    inputs, message = HeldInput(30), 0
+    for number, step in enumerate(steps):
+        if step == "put":
+            inputs.put(frame(number), bounded=False)
+        elif step == "text":
+            inputs.put(typed(str(number)), bounded=False)
+        elif step == "take" and len(inputs):
+            message += 1
+            if not number % 2 or inputs.take_text(message, 0.0) is None:
+                inputs.take(message, 0.0)
+        elif step == "lost":
+            inputs.give_back(media_only=False)
+        elif step == "confirm":
+            inputs.confirm(message)
+    inputs.give_back(media_only=False)
+    waiting = [inputs.take(message + 1, 0.0) for _ in range(len(inputs))]
+    places = [number_in(part) for part in waiting]
+    assert places == sorted(places)
+
+
+def number_in(part):
+    return int(part.text) if part.part.text else int.from_bytes(part.part.inline_data.data[:4])
 
 
 async def test_a_deadline_that_passes_while_messages_are_chosen_is_not_missed():

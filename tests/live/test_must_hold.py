@@ -17,7 +17,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import Client, types
 
 from leonidas_tools import AdvancedToolProcessor, tool
-from leonidas_tools.approvals.transcript import Heard
+from leonidas_tools.approvals.transcript import TranscriptPiece
 from leonidas_tools.live.call_book import CallBook
 from leonidas_tools.live.live_call import LiveCall
 from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
@@ -210,7 +210,7 @@ async def test_an_hour_of_conversation_keeps_one_connection_and_no_memory():
     # What three minutes on end have in common: a connection that is being renewed is in one.
     early, late = alive[18] & alive[19] & alive[20], alive[58] & alive[59] & alive[60]
     grown = late - early
-    grown.pop(Heard, 0)  # of the last 1000 things that were said, which is bounded
+    grown.pop(TranscriptPiece, 0)  # of the last 1000 things that were said, which is bounded
     # Of the last 4096 calls it is remembered that they were made: that alone still grows.
     assert grown.pop(LiveCall, 0) <= 160
     assert sum(grown.values()) <= 40, grown.most_common(5)

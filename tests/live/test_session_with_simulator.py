@@ -11,7 +11,14 @@ from genai_processors.content_api import ProcessorPart
 from genai_processors.core.live_model import LiveProcessor
 from google.genai import errors, types
 
-from leonidas_tools import AdvancedToolProcessor, LiveToolSession, ToolContext, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    GeminiLiveProcessor,
+    LiveToolSession,
+    ToolContext,
+    tool,
+)
+from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.simulator import (
     Call,
     Close,
@@ -380,3 +387,37 @@ async def test_the_demo_passes_without_a_pause():
     assert [record.id for record in simulator.calls if not record.answered_once] == []
     assert "2025-01-02" in talk.said
     assert tools.monitor.ledger.to_json()["protocol_errors"] == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([Expect(id="sum", status="failed")], "the status is 'ok', not 'failed'"),
+        ([Call.one("missing")], "declared no function 'missing'"),
+    ],
+)
+async def test_a_failed_step_ends_the_session_with_its_own_error_alone(steps, said):
+    runs = []
+
+    @tool
+    def count() -> int:
+        """Count."""
+        runs.append(1)
+        return len(runs)
+
+    tools = AdvancedToolProcessor(tools=[count])
+    script = [Call.one("count", id="sum"), WaitForAnswers(), *steps]
+    gemini = LiveSimulator(Scenario(script))
+
+    async def recipe():
+        async with gemini:
+            live = GeminiLiveProcessor(
+                "gemini-3.8-live", tools=tools, api_key="x", http_options=gemini.http_options()
+            )
+            async for _ in LiveToolSession(live, tools)("Count."):
+                pass
+
+    with pytest.raises(SimulatorError, match=said) as raised:
+        await recipe()
+    assert raised.value.__suppress_context__
+    assert (len(runs), len(gemini.connections)) == (1, 1)

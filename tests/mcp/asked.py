@@ -106,7 +106,9 @@ class Lab:
 
     def hear(self, words):
         """The model puts the question, and the user answers it."""
-        self.transcript.model_spoke()
+        asked = self.desk.pending()
+        self.transcript.model_spoke(asked[0].title if asked else "What can I do?")
+        self.transcript.turn_ended()
         self.transcript.user_said(words)
         self.transcript.turn_ended()
 

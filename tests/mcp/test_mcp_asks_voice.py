@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 
+import pytest
 from genai_processors import processor
 
 from leonidas_tools.approvals.request import Decision
@@ -52,6 +53,31 @@ async def test_an_answer_counts_only_if_the_user_has_spoken_since(lab):
     assert said(await bench.call("orders")) == []
     bench.hear("Large.")
     assert (await bench.call("answer_question", **told)).status == "ok"
+
+
+@pytest.mark.parametrize("words", ["What was that?", "Ana.", "Yes, but not now.", "Okay, nein."])
+@pytest.mark.parametrize("answers", [{"agreed": True}, {}, {"name": "yes", "agreed": False}])
+async def test_an_answer_that_agrees_counts_only_if_the_user_was_heard_to_agree(
+    lab, words, answers
+):
+    bench = await lab()
+    question = (await bench.call("agree")).result["question_id"]
+    told = {"question_id": question, "answers": answers}
+    bench.hear(words)
+    result = await bench.call("answer_question", **told)
+    assert (result.status, result.reason_code) == ("pending_approval", "doubtful")
+    assert "not clearly said yes" in result.message
+    bench.hear("Yes.")
+    assert said(await bench.call("answer_question", **told))["action"] == "accept"
+
+
+async def test_an_answer_that_agrees_to_nothing_needs_no_yes(lab):
+    bench = await lab()
+    question = (await bench.call("agree")).result["question_id"]
+    bench.hear("My name is Ana, and leave the orders alone.")
+    answers = {"name": "Ana", "agreed": False}
+    result = await bench.call("answer_question", question_id=question, answers=answers)
+    assert said(result) == {"action": "accept", **answers}
 
 
 async def test_what_does_not_fit_leaves_the_question_open(lab):

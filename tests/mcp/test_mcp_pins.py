@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from leonidas_tools.cli.app import program
 from leonidas_tools.mcp.pins import Described, Pins, PinsError, identity_of
 from leonidas_tools.mcp.places import data_file
-from leonidas_tools.mcp.visible import revealed, visible
 from leonidas_tools.settings.models import MCPServerSettings
+from leonidas_tools.visible import revealed, without_unseen
 from tests.mcp.bench import described
 from tests.mcp.forking import fork_command
 
@@ -251,7 +251,7 @@ async def test_pins_that_cannot_be_read_trust_nothing_until_they_are_taken_away(
     ],
 )
 def test_a_model_reads_what_a_person_sees(text, seen, shown):
-    assert (visible(text), revealed(text)) == (seen or text, shown or text)
+    assert (without_unseen(text), revealed(text)) == (seen or text, shown or text)
 
 
 async def test_hidden_text_is_taken_out_of_what_is_declared_and_refused_in_names(bench):

@@ -441,3 +441,24 @@ async def test_a_client_in_the_same_process_is_served_too():
     server = ToolServer(AdvancedToolProcessor(tools=[add]))
     async with server, Client(server.mcp) as client:
         assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
+
+
+@tool(effect="read", description="Lists caf\udce9")
+async def list_files(ctx: ToolContext, fail: bool = False) -> list:
+    ctx.progress("caf\udce9", **{"\ud800": 1})
+    if fail:
+        raise ToolError("There is no caf\udce9")
+    return ["caf\udce9", {"\ud800": 1}]
+
+
+@MODES
+async def test_lone_surrogates_are_replaced_in_all_that_a_client_is_sent(serve, mode):
+    serving = await serve(list_files)
+    client = await serving.client(mode)
+    (listed,) = (await client.list_tools()).tools
+    assert listed.description == "Lists caf\ufffd"
+    async with asyncio.timeout(SECONDS):
+        answer = await client.call_tool("list_files", {})
+        failed = await client.call_tool("list_files", {"fail": True})
+    assert answer.structured_content == {"result": ["caf\ufffd", {"\ufffd": 1}]}
+    assert answer_of(failed)["message"] == "There is no caf\ufffd"

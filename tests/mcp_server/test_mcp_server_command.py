@@ -127,6 +127,34 @@ async def test_garbage_and_messages_without_end_are_ignored(start):
     assert b"more than 4194304 bytes" in err
 
 
+UNREADABLE = {
+    "a lone surrogate": '"\\ud800"',
+    "a long number": "9" * 5000,
+    "deep": "[" * 800 + "]" * 800,
+}
+
+
+async def test_a_request_that_cannot_be_read_is_answered_and_its_text_is_not_logged(start):
+    process = await start()
+    await hello(process)
+    for number, arguments in enumerate(UNREADABLE.values(), 2):
+        request = (
+            '{"params": {"arguments": {"pin": "hunter2", "x": %s}, "name": "noisy"},'
+            ' "jsonrpc": "2.0", "id": %d, "method": "tools/call"}\n'
+        )
+        process.stdin.write((request % (arguments, number)).encode())
+        answer = json.loads(await line_with(process.stdout, "jsonrpc"))
+        assert (answer["id"], answer["error"]["code"]) == (number, -32700)
+    process.stdin.write(
+        b'{"id": 9, "method": "x", "params": %s%s}\n' % (b"[" * 99999, b"]" * 99999)
+    )
+    assert json.loads(await line_with(process.stdout, "jsonrpc"))["id"] is None
+    process.stdin.close()
+    out, err = await process.communicate()
+    assert (process.returncode, out) == (0, b"")
+    assert b"hunter2" not in err
+
+
 @pytest.mark.parametrize("end", ["the input ends", "it is told to end"])
 async def test_at_the_end_what_reads_is_stopped_and_what_happens_once_is_finished(
     start, tmp_path, end
@@ -191,3 +219,21 @@ def test_wrong_options_are_named(config, options, said):
     with pytest.raises(ConfigurationError) as wrong:
         serve(config, **options)
     assert said in wrong.value.message
+
+
+async def test_a_lone_surrogate_in_a_result_does_not_end_the_program(config, start):
+    module = config.with_name("odd_files.py")
+    module.write_text(
+        "from leonidas_tools import tool\n\n\n"
+        "@tool(effect='read')\n"
+        "def odd_files() -> list:\n"
+        "    return ['caf\\udce9', {'\\ud800': 1}]\n"
+    )
+    config.write_text("version: 1\ntoolboxes: [odd_files]\n")
+    process = await start()
+    await hello(process)
+    for number in (2, 3):
+        await ask(process, number, "tools/call", name="odd_files", arguments={})
+        answer = json.loads(await line_with(process.stdout, f'"id":{number}'))
+        result = answer["result"]["structuredContent"]
+        assert result == {"result": ["caf\ufffd", {"\ufffd": 1}]}

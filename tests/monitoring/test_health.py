@@ -156,6 +156,7 @@ def test_the_report_is_plain_json():
         "abandoned_threads": 2,
         "alerts": ["Alert 'slow' is firing."],
         "settings_error": "broken",
+        "errors": [{"level": "pipeline", "message": "broken"}],
         "loop_lag_seconds": 0.01,
         "breakers": {},
         "at": report.at,

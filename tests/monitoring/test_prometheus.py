@@ -1,6 +1,8 @@
+import contextlib
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 import urllib.request
@@ -12,7 +14,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from leonidas_tools.calls import ToolSession
-from leonidas_tools.monitoring import Monitor
+from leonidas_tools.monitoring import Monitor, prometheus
 from leonidas_tools.settings.models import AlertRule
 
 
@@ -138,6 +140,57 @@ def test_the_page_is_served_while_the_server_runs_and_not_after(told):
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((place.hostname, place.port), timeout=10)
     assert set(threading.enumerate()) <= threads
+
+
+BEGINNINGS = {
+    "nothing": b"",
+    "half a line": b"GET /metr",
+    "half a head": b"GET /metrics HTTP/1.1\r\nHost: a\r\nX-A: ",
+    "a body": b"POST /metrics HTTP/1.1\r\nContent-Length: 999999\r\n\r\nx",
+}
+
+
+@contextlib.contextmanager
+def idle(address, said, count):
+    place = urlsplit(address)
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(_said(place, said)) for _ in range(count)]
+
+
+def _said(place, said):
+    connection = socket.create_connection((place.hostname, place.port), timeout=30)
+    connection.sendall(said)
+    return connection
+
+
+@pytest.mark.parametrize("said", BEGINNINGS.values(), ids=BEGINNINGS)
+def test_connections_that_say_nothing_keep_nobody_out_and_hold_few_threads(told, said):
+    with filled(told).prometheus().serve() as address, idle(address, said, 300):
+        assert fetch(address)[1]
+        held = [each for each in threading.enumerate() if "process_request" in each.name]
+        assert len(held) <= 2 * prometheus._MOST_CONNECTIONS
+
+
+def test_a_request_that_does_not_come_ends_the_connection(told, monkeypatch):
+    monkeypatch.setattr(prometheus, "_REQUEST_SECONDS", 0.0)
+    with (
+        filled(told).prometheus().serve() as address,
+        idle(address, BEGINNINGS["half a head"], 1) as (connection,),
+        contextlib.suppress(ConnectionError),
+    ):
+        assert connection.recv(1) == b""
+
+
+def test_a_connection_that_breaks_off_says_nothing(told, capfd):
+    with filled(told).prometheus().serve() as address:
+        place = urlsplit(address)
+        for said in (b"GET /\x1b[2J HTTP/1.1\r\n", b"\xff\n\n", b"GET / HTTP/9.9\r\n\r\n"):
+            connection = _said(place, said)
+            reset = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            connection.close()
+        assert fetch(address)[1]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_port_that_is_taken_is_an_error_at_once(told):

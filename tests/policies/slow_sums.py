@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from leonidas_tools import Tool, tool
 
@@ -25,11 +26,6 @@ def fails() -> None:
 
 
 @tool(cpu_bound=True, effect="read", retry_attempts=0)
-def exits() -> None:
-    os._exit(3)
-
-
-@tool(cpu_bound=True, effect="read", retry_attempts=0)
 def stops() -> None:
     raise StopIteration
 
@@ -44,3 +40,14 @@ def computes_for_ever(file: str) -> None:
 @tool(cpu_bound=True, effect="read", retry_attempts=0)
 def returns_what_cannot_be_sent() -> object:
     return lambda: None
+
+
+class Adder:
+    def __init__(self, b: Any) -> None:
+        self.b = b
+
+    def add(self, a: int) -> int:
+        return int(a + self.b)
+
+    def __call__(self, a: int) -> int:
+        return self.add(a)

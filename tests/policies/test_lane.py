@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -333,3 +335,71 @@ def _inside(steps: Steps) -> set[str]:
     begun = [entry[1:] for entry in steps.log if entry[0] == "+"]
     ended = {entry[1:] for entry in steps.log if entry[0] in "-!"}
     return {name for name in begun if name not in ended}
+
+
+# --- a wait that a declared effect would spare -------------------------------------------------
+
+
+async def rests() -> None:
+    await asyncio.sleep(1)
+
+
+def spared(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "which does not say what" in r.getMessage()]
+
+
+@in_no_time
+async def _together(*tools: Tool[..., Any], names: Sequence[str], **more: Any) -> None:
+    made = Bench(*tools, **more)
+    await asyncio.gather(*(made.run(name) for name in names))
+
+
+def test_a_long_wait_for_a_tool_without_an_effect_names_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one, other = Tool(rests, name="one"), Tool(rests, name="other")
+    _together(one, other, names=["one", "one", "one", "other", "one"])
+    said = (
+        "A call of 'one' has waited {} seconds for one of {!r}, which does not say what it "
+        "changes and so runs alone in its lane. If {} nothing, declare that with "
+        'effect="read" (in the settings: effect: read), and such calls run side by side'
+    )
+    assert spared(caplog) == [
+        said.format("1.0", "one", "'one' changes"),
+        said.format("4.0", "other", "'other' and 'one' change"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "settings"),
+    [
+        ({"effect": "once"}, {}, {}),
+        ({}, {"effect": "once"}, {}),
+        ({}, {}, {"tools": {"first": {"effect": "once"}}}),
+        ({}, {"lane": "another"}, {}),
+        ({"effect": "read"}, {"effect": "read"}, {}),
+    ],
+)
+def test_a_wait_that_is_meant_is_not_spoken_of(
+    first: dict[str, Any],
+    second: dict[str, Any],
+    settings: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tools = [Tool(rests, name="first", **first), Tool(rests, name="second", **second)]
+    _together(*tools, names=["first", "second"], **settings)
+    assert spared(caplog) == []
+
+
+def test_a_read_that_waits_behind_it_names_it_too(caplog: pytest.LogCaptureFixture) -> None:
+    tools = [Tool(rests, name="silent"), Tool(rests, name="reads", effect="read")]
+    _together(*tools, names=["silent", "reads"])
+    assert len(spared(caplog)) == 1
+
+
+def test_a_short_wait_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def blinks() -> None:
+        await asyncio.sleep(0.2)
+
+    _together(Tool(blinks), names=["blinks", "blinks"])
+    assert spared(caplog) == []

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from typing import Any
 
 import pytest
 
-from leonidas_tools import RetryableError, Tool, ToolContext, tool
+from leonidas_tools import RetryableError, Tool, ToolContext, ToolResult, tool
 from leonidas_tools.events import EventKind
 from leonidas_tools.state import AgentState
+from tests.policies.clock import in_no_time, now
 from tests.policies.runs import Told, begin, settled, tools_of
 
 SAID = "Of what was done before it failed, 1 could not be undone: tell so."
@@ -109,3 +112,74 @@ async def test_a_cancelled_multi_step_tool_is_rolled_back_too() -> None:
     call.cancel()
     await settled()
     assert tools.session.get(AgentState).current == "idle"
+
+
+@in_no_time
+async def test_a_side_effect_that_is_undone_as_a_whole_has_timed_out_and_is_said_to_be_undone() -> (
+    None
+):
+    async def cancels_booking() -> None:
+        await asyncio.sleep(3)  # longer than a stopped tool may go on
+
+    async def book() -> None:
+        await asyncio.Event().wait()
+
+    tools = tools_of(Tool(book, undo=cancels_booking, timeout_seconds=5))
+    assert (await tools.execute("book")).to_response() == {
+        "status": "timeout",
+        "message": (
+            "The tool 'book' did not finish within 5 seconds. What it had done was undone."
+        ),
+        "retryable": True,
+        "reason_code": "attempt_timeout",
+    }
+
+
+@in_no_time
+async def test_of_steps_that_are_undone_the_one_that_ran_may_have_taken_effect() -> None:
+    async def book(ctx: ToolContext) -> None:
+        ctx.undo(lambda: None)
+        await asyncio.Event().wait()
+
+    result = await tools_of(Tool(book, timeout_seconds=5)).execute("book")
+    assert (result.status, result.retryable) == ("unknown_outcome", False)
+    assert result.message == (
+        "The tool 'book' did not finish within 5 seconds. Every step it had noted was undone, but "
+        "it is not known whether the step it was at took effect: do not call it again, check first."
+    )
+
+
+@in_no_time
+async def test_an_undo_that_hangs_delays_the_answer_for_its_own_time_only() -> None:
+    async def hangs() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    async def book(ctx: ToolContext) -> None:
+        ctx.undo(hangs)
+        await asyncio.Event().wait()
+
+    tools = tools_of(Tool(book, timeout_seconds=5))
+    result = await tools.execute("book")
+    assert result.status == "unknown_outcome"
+    assert result.message is not None
+    assert result.message.endswith("check first.")
+    assert "was undone" not in result.message
+    assert now() <= 11
+
+
+def test_what_a_thread_may_still_do_is_not_said_to_be_undone() -> None:
+    go_on = threading.Event()
+
+    def book() -> None:
+        go_on.wait(10)
+
+    async def run() -> ToolResult:
+        async with tools_of(Tool(book, undo=lambda: None, timeout_seconds=0.05)) as tools:
+            try:
+                return await tools.execute("book")
+            finally:
+                go_on.set()
+
+    assert asyncio.run(run()).status == "unknown_outcome"

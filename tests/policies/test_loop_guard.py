@@ -20,16 +20,33 @@ from leonidas_tools.turns import Turns
 from tests.policies.runs import Told, tools_of
 
 
+class Kitchen:
+    """Tools, and the one session that calls them."""
+
+    def __init__(self, tools: AdvancedToolProcessor) -> None:
+        self.tools = tools
+        self.session = ToolSession("kitchen")
+
+    async def execute(
+        self, name: str, arguments: Any = None, *, session: ToolSession | None = None
+    ) -> ToolResult:
+        return await self.tools.execute(name, arguments, session=session or self.session)
+
+
+def kitchen_of(*tools: Any, **settings: Any) -> Kitchen:
+    return Kitchen(tools_of(*tools, **settings))
+
+
 def look(place: str) -> str:
     return f"nothing in {place}"
 
 
-async def statuses(tools: AdvancedToolProcessor, *calls: tuple[str, dict[str, Any]]) -> list[str]:
+async def statuses(tools: Kitchen, *calls: tuple[str, dict[str, Any]]) -> list[str]:
     return [(await tools.execute(name, arguments)).status.value for name, arguments in calls]
 
 
 async def test_the_third_repeat_is_warned_about_and_the_fifth_refused(caplog) -> None:
-    tools = tools_of(look)
+    tools = kitchen_of(look)
     results = [await tools.execute("look", {"place": "box"}) for _ in range(6)]
     assert [r.status.value for r in results] == ["ok"] * 4 + ["loop"] * 2
     assert [r.message for r in results[:2]] == [None, None]
@@ -47,16 +64,57 @@ async def test_the_third_repeat_is_warned_about_and_the_fifth_refused(caplog) ->
     assert "box" not in caplog.text
 
 
-async def test_a_refused_call_is_told_of_like_any_other() -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments", "status"),
+    [
+        ("look", {"place": "box"}, "ok"),
+        ("lok", {"place": "box"}, "not_found"),
+        ("look", {"wrong": 1}, "invalid_argument"),
+        ("look", "{broken", "invalid_argument"),
+        ("off", {}, "disabled"),
+    ],
+)
+async def test_a_program_that_calls_without_a_session_may_poll(
+    name: str, arguments: Any, status: str, caplog
+) -> None:
+    tools = tools_of(look, Tool(look, name="off", status="disabled"))
+    results = [await tools.execute(name, arguments) for _ in range(20)]
+    assert {(result.status.value, result.message) for result in results} == {
+        (status, results[0].message)
+    }
+    assert not caplog.records
+
+
+async def test_a_stream_without_a_session_of_its_own_is_guarded() -> None:
     tools = tools_of(look)
-    told = Told(tools)
+    answered = [asyncio.Event() for _ in range(5)]
+
+    async def calls():
+        for n in range(5):
+            part = content_api.ProcessorPart.from_function_call(name="look", args={"place": "x"})
+            part.function_call.id = str(n)
+            yield part
+            await answered[n].wait()
+
+    told = []
+    async with processor.context():
+        async for part in tools(calls()):
+            if part.function_response is not None:
+                told.append(part.function_response.response["status"])
+                answered[int(part.function_response.id)].set()
+    assert told == ["ok"] * 4 + ["loop"]
+
+
+async def test_a_refused_call_is_told_of_like_any_other() -> None:
+    tools = kitchen_of(look)
+    told = Told(tools.tools)
     for _ in range(5):
         await tools.execute("look", {"place": "box"})
     assert told.kinds() == ["tool_start", "tool_complete"] * 4 + ["tool_start", "tool_error"]
 
 
 async def test_another_call_in_between_is_allowed_and_begins_a_new_count() -> None:
-    tools = tools_of(look)
+    tools = kitchen_of(look)
     box, bag = ("look", {"place": "box"}), ("look", {"place": "bag"})
     assert await statuses(tools, *[box] * 5, bag, *[box] * 4) == ["ok"] * 4 + ["loop"] + ["ok"] * 5
 
@@ -65,7 +123,7 @@ async def test_the_order_of_arguments_does_not_matter() -> None:
     def find(what: str, where: str) -> str:
         return "no"
 
-    tools = tools_of(find)
+    tools = kitchen_of(find)
     one, other = {"what": "a", "where": "b"}, {"where": "b", "what": "a"}
     calls = [("find", one if n % 2 else other) for n in range(5)]
     assert (await statuses(tools, *calls))[-1] == "loop"
@@ -73,14 +131,14 @@ async def test_the_order_of_arguments_does_not_matter() -> None:
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5])
 async def test_a_cycle_of_calls_is_a_loop(length: int) -> None:
-    tools = tools_of(look)
+    tools = kitchen_of(look)
     cycle = [("look", {"place": f"box {n}"}) for n in range(length)]
     got = await statuses(tools, *cycle * 6)
     assert got == ["ok"] * (5 * length - 1) + ["loop"] * (length + 1)
 
 
 async def test_a_longer_cycle_is_none() -> None:
-    tools = tools_of(look)
+    tools = kitchen_of(look)
     cycle = [("look", {"place": f"box {n}"}) for n in range(6)]
     assert set(await statuses(tools, *cycle * 10)) == {"ok"}
 
@@ -91,7 +149,7 @@ async def test_changing_results_are_no_loop() -> None:
     def measure() -> int:
         return next(numbers)
 
-    tools = tools_of(measure)
+    tools = kitchen_of(measure)
     assert await statuses(tools, *[("measure", {})] * 20) == ["ok"] * 20
 
 
@@ -100,18 +158,18 @@ async def test_a_tool_for_polling_is_never_warned_about() -> None:
     def is_done() -> bool:
         return False
 
-    tools = tools_of(is_done)
+    tools = kitchen_of(is_done)
     results = [await tools.execute("is_done") for _ in range(20)]
     assert {(r.status.value, r.message) for r in results} == {("ok", None)}
 
 
 async def test_the_settings_can_say_that_a_tool_is_for_polling() -> None:
-    tools = tools_of(look, tools={"look": {"polling": True}})
+    tools = kitchen_of(look, tools={"look": {"polling": True}})
     assert set(await statuses(tools, *[("look", {"place": "box"})] * 9)) == {"ok"}
 
 
 async def test_unknown_tools_count_too() -> None:
-    tools = tools_of(look)
+    tools = kitchen_of(look)
     results = [await tools.execute("lok", {"place": "box"}) for _ in range(5)]
     assert [r.status.value for r in results] == ["not_found"] * 4 + ["loop"]
     assert results[2].message is not None
@@ -128,13 +186,13 @@ async def test_unknown_tools_count_too() -> None:
     ],
 )
 async def test_refusals_count_too(arguments: Any, settings: dict[str, Any], status: str) -> None:
-    tools = tools_of(look, tools={"look": settings})
+    tools = kitchen_of(look, tools={"look": settings})
     got = [(await tools.execute("look", arguments)).status.value for _ in range(5)]
     assert got == [status] * 4 + ["loop"]
 
 
 async def test_a_tool_that_is_switched_off_loops_in_a_stream_as_well() -> None:
-    tools = tools_of(look, tools={"look": {"enabled": False}})
+    tools = kitchen_of(look, tools={"look": {"enabled": False}})
 
     async def calls():
         for n in range(5):
@@ -143,7 +201,7 @@ async def test_a_tool_that_is_switched_off_loops_in_a_stream_as_well() -> None:
             yield part
 
     async with processor.context():
-        parts = [part async for part in tools(calls()) if part.function_response is not None]
+        parts = [part async for part in tools.tools(calls()) if part.function_response is not None]
     got = [part.function_response.response["status"] for part in parts]
     assert got == ["disabled"] * 4 + ["loop"]
 
@@ -154,13 +212,13 @@ async def at_once(place: str) -> str:
 
 @pytest.mark.parametrize("function", [look, at_once])
 async def test_calls_at_the_same_time_are_no_loop(function: Any) -> None:
-    tools = tools_of(Tool(function, name="look"))
+    tools = kitchen_of(Tool(function, name="look"))
     results = await asyncio.gather(*(tools.execute("look", {"place": "box"}) for _ in range(100)))
     assert {(r.status.value, r.message) for r in results} == {("ok", None)}
 
 
 async def test_pairs_of_calls_at_the_same_time_are_a_loop_when_they_come_again_and_again() -> None:
-    tools = tools_of(look)
+    tools = kitchen_of(look)
     got = []
     for _ in range(6):
         pair = [tools.execute("look", {"place": place}) for place in ("box", "bag")]
@@ -169,7 +227,7 @@ async def test_pairs_of_calls_at_the_same_time_are_a_loop_when_they_come_again_a
 
 
 async def test_when_the_user_speaks_the_count_begins_anew() -> None:
-    tools, session = tools_of(look), ToolSession()
+    tools, session = kitchen_of(look), ToolSession()
     got = []
     for _ in range(3):
         session.get(Turns).next()
@@ -179,14 +237,14 @@ async def test_when_the_user_speaks_the_count_begins_anew() -> None:
 
 
 async def test_sessions_do_not_loop_together() -> None:
-    tools = tools_of(look)
+    tools = kitchen_of(look)
     for session in [ToolSession() for _ in range(10)]:
         result = await tools.execute("look", {"place": "box"}, session=session)
         assert (result.status.value, result.message) == ("ok", None)
 
 
 async def test_a_session_can_have_limits_of_its_own() -> None:
-    tools, session = tools_of(look), ToolSession()
+    tools, session = kitchen_of(look), ToolSession()
     history = session.get(LoopHistory)
     history.limits = LoopLimits(warn_at=0, refuse_at=2)
     got = [await tools.execute("look", {"place": "box"}, session=session) for _ in range(2)]
@@ -198,7 +256,7 @@ async def test_a_session_can_have_limits_of_its_own() -> None:
 @pytest.mark.parametrize("in_session", [True, False])
 async def test_nothing_watches_where_it_is_switched_off(in_session: bool) -> None:
     off = {"warn_at": 0, "refuse_at": 0}
-    tools = tools_of(look) if in_session else tools_of(look, policies={"loop": off})
+    tools = kitchen_of(look) if in_session else kitchen_of(look, policies={"loop": off})
     if in_session:
         tools.session.get(LoopHistory).limits = LoopLimits(**off)
     results = [await tools.execute("look", {"place": "box"}) for _ in range(50)]
@@ -213,7 +271,7 @@ async def test_a_call_that_was_cancelled_is_no_repeat() -> None:
         entered.set()
         await asyncio.Event().wait()
 
-    tools = tools_of(tool(effect="read")(wait))
+    tools = kitchen_of(tool(effect="read")(wait))
     for _ in range(8):
         entered.clear()
         call = asyncio.create_task(tools.execute("wait"))
@@ -232,7 +290,7 @@ async def test_what_cannot_be_compared_is_no_repeat() -> None:
 
         __hash__ = None  # type: ignore[assignment]  # nothing needs one
 
-    tools = tools_of(look)
+    tools = kitchen_of(look)
     odd = [("look", {"place": Odd()}) for _ in range(9)]
     assert await statuses(tools, *odd) == ["invalid_argument"] * 9
 

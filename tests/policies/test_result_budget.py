@@ -84,10 +84,11 @@ async def test_keys_survive_and_short_values_stay_whole(overflow: str) -> None:
 
 
 async def test_chinese_weighs_more_than_english() -> None:
-    english = (await got("b" * 9999, max_result_tokens=100, overflow="tail")).result
-    chinese = (await got("语" * 9999, max_result_tokens=100, overflow="tail")).result
-    assert english.count("b") == 352
-    assert chinese.count("语") == 58  # one and a half tokens each, and the mark
+    english = ToolResult(result="b" * 9999, speech="-")
+    chinese = ToolResult(result="语" * 9999, speech="-")
+    kept = [await got(each, max_result_tokens=100, overflow="tail") for each in (english, chinese)]
+    assert kept[0].result.count("b") == 349
+    assert kept[1].result.count("语") == 58  # one and a half tokens each, and the mark
 
 
 async def test_the_settings_have_the_last_word() -> None:
@@ -341,3 +342,60 @@ def test_what_is_spoken_is_short_and_of_one_line(text: str) -> None:
 
 def test_a_very_long_word_is_cut() -> None:
     assert speakable("a" * 5000) == "a" * 299 + "…"
+
+
+WORDS = "All of this was said by the tool, word after word. " * 10
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ToolResult(result="short", speech=WORDS),
+        ToolResult(result=LINES, speech=WORDS),
+        ToolResult(result=LINES, message=WORDS, retry_hint=WORDS, speech=WORDS),
+        ToolResult(message=WORDS),
+        ToolResult.failed(WORDS, retry_hint=WORDS),
+        ToolResult.failed("No.", valid_options=[f"option {n}" for n in range(500)]),
+        ToolResult(result=list(range(900)), speech="\u822a\u73ed" * 200),
+        LINES,
+    ],
+)
+@pytest.mark.parametrize("tokens", [20, 40, 100])
+@pytest.mark.parametrize("overflow", ["head", "tail", "both"])
+async def test_what_stands_beside_the_value_counts_too(
+    value: Any, tokens: int, overflow: str
+) -> None:
+    result = await got(value, max_result_tokens=tokens, overflow=overflow)
+    own = f" The result was cut: it is longer than {tokens} tokens."
+    message = (result.message or "").removesuffix(own.strip()).strip()
+    beside = [message, result.retry_hint, list(result.valid_options or ()), result.speech]
+    total = sum(length(each) for each in [result.result, *beside] if each)
+    assert total <= 4 * tokens + 2
+
+
+async def test_words_that_fit_stay_and_the_value_gets_the_rest() -> None:
+    said = ToolResult(result="short", message="Done.", speech="It is done.", valid_options=["a"])
+    assert await got(said, max_result_tokens=20) == said
+    result = await got(ToolResult(result=LINES, speech="Two thousand."), max_result_tokens=100)
+    assert result.speech == "Two thousand."
+    assert 300 <= length(result.result) <= 400 - len("Two thousand.")
+
+
+async def test_long_words_are_cut_between_words_and_the_message_goes_first() -> None:
+    said = ToolResult.failed(WORDS, retry_hint=WORDS)
+    result = await got(said, max_result_tokens=20)
+    assert result.message == "All of this was said by the tool, word after word. All of this was…"
+    assert result.retry_hint is None
+
+
+async def test_options_stay_whole() -> None:
+    said = ToolResult.failed("No.", valid_options=[f"option {n}" for n in range(500)])
+    result = await got(said, max_result_tokens=20)
+    assert result.valid_options == [f"option {n}" for n in range(len(result.valid_options or ()))]
+    assert result.valid_options
+
+
+async def test_words_made_for_a_text_that_fits_take_nothing_from_it() -> None:
+    text = "a sentence. " * 30
+    result = await got(text, max_result_tokens=(len(text) + 8) // 4)
+    assert (result.result, result.speech) == (text, None)

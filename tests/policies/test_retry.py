@@ -7,9 +7,23 @@ from typing import Any
 
 import pytest
 
-from leonidas_tools import RetryableError, Tool, ToolError, ToolResult
-from leonidas_tools.errors import DependencyError, ToolTimeoutError, ToolValidationError
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    ResultStatus,
+    RetryableError,
+    Tool,
+    ToolError,
+    ToolResult,
+    tool,
+)
+from leonidas_tools.errors import (
+    ConfigurationError,
+    DependencyError,
+    ToolTimeoutError,
+    ToolValidationError,
+)
 from leonidas_tools.policies.retry import Retry
+from leonidas_tools.settings.load import load
 from tests.policies.bench import Bench, quiet
 from tests.policies.clock import in_no_time, now
 
@@ -199,3 +213,55 @@ async def test_a_call_cancelled_between_two_attempts_is_not_tried_again() -> Non
     await asyncio.sleep(60)
     assert len(flaky.ran_at) == 1
     assert bench.ends == [("flaky", "tool_cancel")]
+
+
+def tried(settings, status):
+    """How often a read that always fails is tried."""
+    runs = []
+
+    @tool(effect="read")
+    async def read() -> ToolResult:
+        runs.append(1)
+        return ToolResult(status=ResultStatus(status), retryable=True)
+
+    async def play_it():
+        tools = AdvancedToolProcessor(
+            [read], config={"tools": {"read": {"retry_attempts": 3, **settings}}}
+        )
+        await tools.execute("read")
+
+    asyncio.run(play_it())
+    return len(runs)
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "status", "count"),
+    [
+        (["unavailable"], "unavailable", 4),
+        (["unavailable"], "failed", 1),
+        (["failed", "timeout"], "unavailable", 1),
+        (["timeout"], "timeout", 4),
+        ([], "failed", 1),
+        (None, "failed", 4),
+    ],
+)
+def test_the_kinds_of_failure_that_are_tried_again_are_a_setting(retry_on, status, count):
+    assert tried({"retry_delay": 0, "retry_on": retry_on}, status) == count
+
+
+def test_the_backoff_and_the_longest_delay_are_settings():
+    retry = Retry(attempts=9, delay_seconds=1.0, backoff=3.0, longest_delay_seconds=5.0)
+    longest = [max(retry._delay(n) for _ in range(200)) for n in (1, 2, 3)]
+    assert [
+        bound / 2 <= found <= bound for found, bound in zip(longest, (1, 3, 5), strict=True)
+    ] == [True] * 3
+    settings = load({"tools": {"a": {"retry_backoff": 3, "retry_longest_delay": "5s"}}})
+    assert settings.tools["a"].retry_longest_delay == 5.0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"retry_on": ["denied"]}, {"retry_backoff": 0.5}, {"retry_longest_delay": 0}]
+)
+def test_a_retry_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        load({"tools": {"a": wrong}})

@@ -1,6 +1,7 @@
 """The agent's own tools, as a session calls them."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from genai_processors import processor
@@ -36,7 +37,27 @@ def test_they_are_the_agents_own_and_of_their_categories():
 
 async def test_think_gives_back_what_was_thought():
     thought = {"analysis": "a", "reasoning": "r", "plan": "p"}
-    assert (await called(ToolSession(), "think", **thought))["result"] == thought
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    told = (await called(ToolSession(), "think", **thought))["result"]
+    assert before < datetime.fromisoformat(told.pop("timestamp")) <= datetime.now(UTC)
+    assert told == thought
+
+
+@pytest.mark.parametrize("name", ["analysis", "reasoning", "plan"])
+@pytest.mark.parametrize("text", ["", " ", "\n\t ", "\u3000", "\u00a0"])
+async def test_think_refuses_an_empty_text(name, text):
+    thought = {"analysis": "a", "reasoning": "r", "plan": "p"} | {name: text}
+    envelope = await called(ToolSession(), "think", **thought)
+    assert envelope["status"] == "invalid_argument"
+    assert name in envelope["message"]
+
+
+async def test_the_timestamp_of_a_thought_hides_no_loop():
+    session = ToolSession()
+    tools = AdvancedToolProcessor()
+    thought = {"analysis": "a", "reasoning": "r", "plan": "p"}
+    ended = [(await tools.execute("think", thought, session=session)).status for _ in range(5)]
+    assert ended == ["ok"] * 4 + ["loop"]
 
 
 @pytest.mark.parametrize("missing", ["analysis", "reasoning", "plan"])
@@ -51,6 +72,7 @@ async def test_think_needs_all_three(missing):
 async def test_change_state_returns_both_states_of_a_real_state_manager():
     session = ToolSession()
     envelope = await called(session, "change_state", new_state="listening", reason="they speak")
+    assert datetime.fromisoformat(envelope["result"].pop("timestamp")).tzinfo is UTC
     assert envelope["result"] == {
         "previous_state": "idle", "new_state": "listening", "reason": "they speak",
     }  # fmt: skip
@@ -172,6 +194,31 @@ async def test_speech_tools_change_what_the_audio_side_reads():
     assert [settings.rate for settings in heard] == [1.5] * 4
     assert speech.roll_back().emphasis == ()
     assert speech.roll_back().voice is None
+
+
+SPEECH_CALLS = {
+    "rate": ("set_speech_rate", {"rate": 1.5}),
+    "volume": ("set_speech_volume", {"volume": 0.5}),
+    "voice": ("change_voice", {"voice": "Kore"}),
+    "paused_until": ("pause_speech", {"seconds": 1}),
+    "emphasis": ("emphasize_text", {"text": "now"}),
+}
+
+
+@pytest.mark.parametrize("setting", SPEECH_CALLS)
+async def test_a_change_that_cannot_be_heard_is_told_to_the_model(setting):
+    name, arguments = SPEECH_CALLS[setting]
+    session = ToolSession()
+    speech = session.get(SpeechState)
+    others = [each for each in SPEECH_CALLS if each != setting]
+    speech.on_change(lambda settings: None, heard=others)
+    envelope = await called(session, name, **arguments)
+    assert (envelope["status"], envelope["result"] is None) == ("ok", False)
+    assert "nothing in this session can change the sound" in envelope["message"]
+    end = speech.on_change(lambda settings: None, heard=[setting])
+    assert "message" not in await called(session, name, **arguments)
+    end()
+    assert "message" in await called(session, name, **arguments)
 
 
 async def test_speech_is_paused_and_resumed():

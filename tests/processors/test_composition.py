@@ -212,6 +212,123 @@ async def test_beside_an_upstream_part_processor_a_category_still_answers():
     assert [part.text for part in heard.passed] == ["SHOUT"]
 
 
+@processor.part_processor_function
+async def copying(part: ProcessorPart):
+    yield ProcessorPart(part)
+
+
+@processor.part_processor_function(match_fn=lambda part: part.function_call is not None)
+async def passing_calls(part: ProcessorPart):
+    yield part
+
+
+def beside_others():
+    """Categories beside part processors of upstream that get the calls as well."""
+    for other in (
+        passing_parts,
+        copying,
+        passing_calls,
+        passing_parts // copying,
+        passing_parts // processor.PASSTHROUGH_ALWAYS,
+        passing_parts + copying,
+        processor.create_filter(lambda _: True),
+        processor.parallel([passing_parts, copying]),
+    ):
+        yield lambda python, other=other: python // other
+        yield lambda python, other=other: python // other // other
+        yield lambda python, other=other: SpeechControlProcessor() // (python // other)
+        yield lambda python, other=other: (SpeechControlProcessor() // other) // python
+        yield lambda python, other=other: python // other // processor.PASSTHROUGH_FALLBACK
+        yield lambda python, other=other: processor.PASSTHROUGH_ALWAYS + (python // other)
+
+
+@pytest.mark.parametrize("beside", [*beside_others()])
+async def test_beside_what_passes_every_part_a_call_is_answered_once(beside):
+    runs = []
+
+    @tool(name="add")
+    async def count(a: int, b: int) -> int:
+        runs.append(a)
+        return a + b
+
+    registry = registry_of()
+    registry.unregister("add")
+    registry.register(count)
+    monitoring = MonitoringProcessor()
+    chain = (
+        ToolRegistryProcessor(registry)
+        + ConfigurationProcessor()
+        + beside(PythonFunctionProcessor())
+        + monitoring
+    )
+    raw = beside(PythonFunctionProcessor([count])).to_processor() + PythonFunctionProcessor([count])
+    for stage in (chain, raw):
+        runs.clear()
+        heard = await play(stage, [add_part("c1"), audio(1), cancellation("x"), audio(2)])
+        assert heard.answers == [("c1", "add", ADDED)]
+        assert runs == [1]
+        assert not [part for part in heard.passed if part.function_call]
+        assert set(heard.frames) == {1, 2}
+    assert monitoring.monitor.ledger.to_json()["ended"] == 1
+
+
+async def test_beside_another_processor_a_cancelled_call_is_not_answered():
+    begun = asyncio.Event()
+
+    @tool(effect="read")
+    async def waiting() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    chain = ToolRegistryProcessor(registry_of(waiting)) + (
+        PythonFunctionProcessor() // passing_parts
+    )
+    async with Script(chain + MonitoringProcessor()) as script:
+        script.say(call("waiting", id="1"))
+        await begun.wait()
+        script.say(cancellation("1"), add_part("2"))
+        heard = await script.until_answered("2")
+    assert [answer[0] for answer in heard.answers] == ["2"]
+
+
+@pytest.mark.parametrize("list_of", [lambda a, b: [a, b], lambda a, b: [b, a]])
+async def test_a_call_that_goes_two_ways_is_answered_by_the_stage_that_takes_it(list_of):
+    two_ways = processor.parallel(list_of(passing_parts, PythonFunctionProcessor()))
+    twice = processor.parallel(list_of(PythonFunctionProcessor(), PythonFunctionProcessor()))
+    for stage in (two_ways, twice, (passing_parts + PythonFunctionProcessor()) // copying):
+        chain = (
+            ToolRegistryProcessor(registry_of())
+            + ConfigurationProcessor()
+            + stage
+            + MonitoringProcessor()
+        )
+        assert (await play(chain, [add_part("c1")])).answers == [("c1", "add", ADDED)]
+
+
+@pytest.mark.parametrize(
+    ("compose", "advice"),
+    [
+        (lambda: passing_parts // PythonFunctionProcessor(), "category // other"),
+        (lambda: processor.PASSTHROUGH_ALWAYS // PythonFunctionProcessor(), "category // other"),
+        (lambda: (passing_parts // copying) // PythonFunctionProcessor(), "category // other"),
+        (
+            lambda: passing_parts // (PythonFunctionProcessor() // SpeechControlProcessor()),
+            "category // other",
+        ),
+        (lambda: PythonFunctionProcessor() // passing, r"with `\+`"),
+        (lambda: PythonFunctionProcessor() // AdvancedToolProcessor(), r"with `\+`"),
+        (lambda: PythonFunctionProcessor() // add, r"with `\+`"),
+        (lambda: PythonFunctionProcessor() // None, r"with `\+`"),
+        (lambda: PythonFunctionProcessor() + add, "give a processor"),
+        (lambda: AdvancedToolProcessor() + None, "give a processor"),
+        (lambda: AdvancedToolProcessor() // AdvancedToolProcessor(), "unsupported operand"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_composed(compose, advice):
+    with pytest.raises(TypeError, match=advice):
+        compose()
+
+
 def test_what_a_category_brings_is_of_its_category():
     assert [t.metadata.category for t in SpeechControlProcessor([add]).tools] == [
         ToolCategory.SPEECH

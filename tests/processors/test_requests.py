@@ -5,9 +5,16 @@ import json
 import pytest
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools import ResultStatus, tool_request
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    ConfigurationProcessor,
+    MonitoringProcessor,
+    ResultStatus,
+    ToolRegistryProcessor,
+    tool_request,
+)
 from tests.faults.play import audio, call, play
-from tests.processors.chains import add, add_part, envelopes, statuses
+from tests.processors.chains import add, add_part, categories, envelopes, registry_of, statuses
 
 
 async def asked(chain, *requests):
@@ -141,20 +148,46 @@ def json_request(text):
     return ProcessorPart(text, mimetype="application/json", metadata={"tool_request": True})
 
 
-async def test_a_request_may_come_as_json(chain_of):
-    (body,) = await asked(chain_of(), json_request('{"request": "get_tool", "name": "add"}'))
-    assert body["result"]["name"] == "add"
+@pytest.fixture(params=["ready-made", "by hand"])
+def reading_json(request):
+    """A chain that may be asked in JSON."""
+    if request.param == "ready-made":
+        return AdvancedToolProcessor(registry=registry_of(), json_requests=True)
+    first = ToolRegistryProcessor(registry_of(), json_requests=True)
+    return first + ConfigurationProcessor() + categories() + MonitoringProcessor()
+
+
+async def test_a_request_in_json_is_answered_where_that_is_allowed(reading_json):
+    names = [
+        "list_tools", "get_configuration", "get_metrics", "get_history", "get_health", "get_alerts",
+    ]  # fmt: skip
+    texts = ['{"request": "get_tool", "name": "add"}', *(f'{{"request": "{n}"}}' for n in names)]
+    bodies = await asked(reading_json, *map(json_request, texts))
+    assert [(body["request"], body["status"]) for body in bodies] == [
+        (name, "ok") for name in ("get_tool", *names)
+    ]
+    assert bodies[0]["result"]["name"] == "add"
+
+
+async def test_a_request_in_json_is_a_part_like_any_other_where_it_is_not_allowed(chain_of):
+    part = json_request('{"request": "get_tool", "name": "add"}')
+    heard = await play(chain_of(), [part])
+    assert heard.parts == [part]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "5", "null", '{"name": "add"}', '{"request": null}', '{"request": {}}']
-)
-async def test_json_that_is_no_request_is_answered(chain_of, text):
-    (body,) = await asked(chain_of(), json_request(text))
+    "text",
+    [
+        "", "{", "[]", "5", "null", '{"name": "add"}', '{"request": null}', '{"request": {}}',
+        "[" * 4000, '{"request": "list_tools", "query": "' + "x" * 5000 + '"}',
+    ],
+)  # fmt: skip
+async def test_json_that_is_no_request_is_answered(reading_json, text):
+    (body,) = await asked(reading_json, json_request(text))
     assert body["status"] == "not_found"
 
 
-async def test_a_request_mark_on_a_part_without_text_is_answered(chain_of):
+async def test_a_request_mark_on_a_part_without_text_is_answered(reading_json):
     part = ProcessorPart(b"\0", mimetype="audio/pcm", metadata={"tool_request": True})
-    (body,) = await asked(chain_of(), part)
+    (body,) = await asked(reading_json, part)
     assert body["status"] == "not_found"

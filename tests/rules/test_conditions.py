@@ -3,8 +3,10 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from leonidas_tools.rules.conditions import Condition, steps_of, values_at
+from leonidas_tools.rules.conditions import Condition, is_described, steps_of, values_at
 
 ORDER = {
     "amount": 20,
@@ -80,3 +82,172 @@ def test_conditions_are_equal_that_hold_of_the_same():
     conditions = [Condition(equals=1), Condition(equals=True), Condition(equals="1")]
     assert [a == b for a in conditions for b in conditions if a is not b] == [False] * 6
     assert Condition(equals=1) != 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "values"),
+    [
+        ({"to": "ana@home"}, "to[*]", ["ana@home"]),
+        ({"to": "a@b, c@d"}, "to[*]", ["a@b, c@d", "a@b", "c@d"]),
+        ({"to": "Mallory <m@x>;a@b"}, "to[*]", ["Mallory <m@x>;a@b", "Mallory", "m@x", "a@b"]),
+        ({"to": 5}, "to[*]", [5]),
+        ({"to": False}, "to[*]", [False]),
+        ({"to": None}, "to[*]", []),
+        ({"to": []}, "to[*]", []),
+        ({"to": {"address": "m@x"}}, "to[*]", ["m@x"]),
+        ({"to": {"address": "m@x"}}, "to[*].address", []),
+        ({"to": [{"address": "m@x"}, "a@b", {}]}, "to.address", ["m@x"]),
+        ({"a.b": {"c.d": 1}}, "['a.b']['c.d']", [1]),
+        ({"files": ["a", "b"]}, "files.name", []),
+    ],
+)
+def test_a_path_for_several_values_leads_to_a_single_one_too(arguments, path, values):
+    assert list(values_at(arguments, steps_of(path))) == values
+
+
+LONG = "a" * 28 + "!"
+HUGE = "a" * 1_000_001
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "holds"),
+    [
+        ("(a+)+$", LONG, False),
+        ("^(a|a)*$", LONG * 1000, False),
+        (r"(\w+\s?)+$", LONG * 1000, False),
+        ("^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 100_000, False),
+        (r"(a*)*\1b", "a" * 100 + "!", None),
+        ("(?=(a+)+$)b", "a" * 900, False),
+        ("(?=(a+)+$)b", "a" * 1001, None),
+        ("mallory", HUGE, None),
+        ("mallory", "x" * 900_000 + "mallory", True),
+        ("mallory", "mal\u200blory@x", None),
+        ("mallory", "\uff4dallory", None),
+        ("mallory", "mal\x1b[8mlory", None),
+        ("mallory", "\u202emallory", True),
+        ("^rm$", "rm\n", None),
+        (r"^\d+$", "\uff11\uff12", None),
+        (r"^\d+$", "\u0663\u0663", None),
+        (r"^\d+$", 12, True),
+        ("@(?!home)", "ana@home", False),
+        ("@(?!home)", "ana@work", True),
+        ("(?i)MALLORY", "mallory", True),
+        ("mallory", "half \ud800 a character", None),
+        ("^root$", ["a", "root"], None),
+        ("^root$", {"a": [["root"]]}, None),
+        ("^root$", ["a", "b"], False),
+        ("^true$", True, True),
+    ],
+)
+def test_an_expression_is_searched_for_in_bounded_time_and_in_what_a_person_reads(
+    pattern, value, holds
+):
+    assert Condition(matches=pattern).holds(value) is holds
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", "(a{1000}){1000}", r"a\Z", "(?>a)", "*", "(?P<x>a)(?P=x)"]
+)
+def test_an_expression_that_cannot_be_searched_for_safely_is_refused(pattern):
+    with pytest.raises(ValueError, match="is not a regular expression that can be searched for"):
+        Condition(matches=pattern)
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "holds"),
+    [
+        ({"equals": 20}, "20", None),
+        ({"equals": "20"}, 20, None),
+        ({"equals": 20}, "\uff12\uff10", None),
+        ({"equals": "m@x.com"}, "M@X.com ", None),
+        ({"equals": "m@x.com"}, "m@x\u200b.com", None),
+        ({"equals": "m@x.com"}, ["a@b", "m@x.com"], None),
+        ({"equals": "m@x.com"}, {"to": [["m@x.com"]]}, None),
+        ({"equals": "m@x.com"}, "n@x.com", False),
+        ({"equals": [1]}, [True], False),
+        ({"equals": [1]}, [1.0], True),
+        ({"equals": {"a": 1}}, {"a": True}, False),
+        ({"equals": True}, "true", None),
+        ({"equals": False}, 0, False),
+        ({"equals": None}, "null", False),
+        ({"above": 100}, math.inf, True),
+        ({"above": 100}, "inf", True),
+        ({"above": 100}, "NaN", None),
+        ({"above": 100}, -math.inf, False),
+        ({"above": 100}, -1000, False),
+        ({"above": 100}, "1000", True),
+        ({"above": 100}, "\uff11000", True),
+        ({"above": 100}, "1,000", None),
+        ({"above": 100}, "1e400", True),
+        ({"above": 100}, None, None),
+        ({"above": 100}, [1000], None),
+        ({"below": 100}, 10**400, None),
+        ({"count_above": 10}, "a, b", None),
+    ],
+)
+def test_a_value_that_reads_like_another_is_in_doubt(said, value, holds):
+    assert Condition(**said).holds(value) is holds
+
+
+MAIL = {
+    "type": "object",
+    "properties": {
+        "to": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]},
+        "cc": {"type": "array", "items": {"$ref": "#/$defs/person"}},
+        "amount": {"type": "number"},
+        "headers": {"type": "object"},
+        "extra": {},
+        "pair": {"prefixItems": [{"type": "string"}], "items": False},
+        "open": {
+            "type": "object",
+            "properties": {"a": {}},
+            "additionalProperties": {"type": "string"},
+        },
+        "far": {"$ref": "https://example.com/schema"},
+    },
+    "$defs": {"person": {"type": "object", "properties": {"name": {"type": "string"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "described"),
+    [
+        ("to", True),
+        ("to[*]", True),
+        ("to[0]", True),
+        ("to[*].name", False),
+        ("to.name", False),
+        ("recipient", False),
+        ("cc[*].name", True),
+        ("cc.name", True),
+        ("cc[*].nmae", False),
+        ("cc.nmae", False),
+        ("cc.name.first", False),
+        ("amount", True),
+        ("amount[*]", True),
+        ("amount.value", False),
+        ("headers['x.y'].z", True),
+        ("extra.any.thing", True),
+        ("pair[0]", True),
+        ("open.other", True),
+        ("open.a.b", True),
+        ("open.other.more", False),
+        ("far.any", True),
+        ("*", True),
+    ],
+)
+def test_a_path_that_no_argument_can_have_is_known(path, described):
+    assert is_described(MAIL, steps_of(path)) is described
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.sampled_from(
+        [{"matches": "^a|b$"}, {"matches": "(?<!a)b"}, {"equals": "a"}, {"above": 1}, {"below": 1}]
+    ),
+)
+def test_a_condition_answers_whatever_the_value_is(value, said):
+    assert Condition(**said).holds(value) in {True, False, None}

@@ -24,7 +24,13 @@ def book(city: str, ctx: ToolContext) -> str:
     return city
 
 
-TOOLS: dict[str, Tool[..., Any]] = {"search": search, "book": book}
+@tool
+def play(ctx: ToolContext) -> Any:
+    """Plays."""
+    return ctx.parameters.get("station")
+
+
+TOOLS: dict[str, Tool[..., Any]] = {"search": search, "book": book, "play": play}
 SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
 
 
@@ -56,6 +62,33 @@ SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
             "error",
             "tools.search.custom_parameters.qeury",
             "did you mean 'query'?",
+        ),
+        (
+            {"tools": {"play": {"custom_parameters": {"staton": "x"}}}},
+            "warning",
+            "tools.play.custom_parameters.staton",
+            "did you mean 'station'?",
+        ),
+        (
+            {"tools": {"book": {"custom_parameters": {"ciyt": "x"}}}},
+            "warning",
+            "tools.book.custom_parameters.ciyt",
+            "did you mean 'city'?",
+        ),
+        (
+            {
+                "environment": "prodution",
+                "defaults": {"environment_specific": {"production": {"timeout": 1}}},
+            },
+            "warning",
+            "environment",
+            "matches no section under environment_specific; did you mean 'production'?",
+        ),
+        (
+            {"environment": "staging"},
+            "warning",
+            "environment",
+            "there is none",
         ),
         (
             {"tools": {"book": {"scheduling": "silent"}}},
@@ -105,6 +138,8 @@ def test_what_would_do_nothing_is_found(settings, severity, key, message):
         {},
         {"tools": {"search": {"custom_parameters": {"query": "x"}, "retry_attempts": 2}}},
         {"tools": {"book": {"custom_parameters": {"anything": 1}}}},
+        {"tools": {"play": {"custom_parameters": {"station": "x", "volume": 3}}}},
+        {"defaults": {"environment_specific": {"production": {"timeout": 1}}}},
         {"tools": {"book": {"scheduling": "silent", "behavior": "non_blocking"}}},
         {"tools": {"book": {"scheduling": {"late": "silent"}, "on_cancel": "undo"}}},
         {"tools": {"search": {"filler_after": "median", "filler": "One moment.", "timeout": 9}}},

@@ -56,7 +56,7 @@ def test_a_duration_is_a_number_of_seconds_or_text_with_a_unit(written, seconds)
 
 @pytest.mark.parametrize(
     "written",
-    [0, -1, "0s", True, "soon", "1d", "-1s", "1:30", float("inf"), float("nan"), "9" * 400],
+    [-1, True, "soon", "1d", "-1s", "1:30", float("inf"), float("nan"), "9" * 400],
 )
 @pytest.mark.parametrize("key", ["timeout", "deadline", "retry_delay", "cache_seconds"])
 def test_what_is_not_a_duration_is_refused(key, written):
@@ -147,7 +147,7 @@ def test_silence_is_filled_after_a_while_or_the_usual_time(written, after):
     assert ToolConfiguration(filler_after=written).filler_after == after
 
 
-@pytest.mark.parametrize("off", [False, "off", " OFF ", "false", "no"])
+@pytest.mark.parametrize("off", [False, 0, "0", "off", " OFF ", "false", "no"])
 @pytest.mark.parametrize(
     "key",
     [
@@ -180,7 +180,7 @@ def test_a_repeated_call_runs_again_where_anybody_says_so_last(own, said):
         ("retry_attempts", -1),
         ("retry_attempts", 21),
         ("retry_attempts", 1.5),
-        ("concurrency", 0),
+        ("concurrency", -1),
         ("max_result_bytes", 0),
         ("enabled", "perhaps"),
         ("lane", ""),
@@ -196,11 +196,8 @@ def test_a_repeated_call_runs_again_where_anybody_says_so_last(own, said):
         ("on_cancel", "ignore"),
         ("on_cancel", True),
         ("timeout", False),
-        ("retry_delay", "off"),
-        ("cache_seconds", 0),
         ("cache_seconds", True),
         ("calls_per_turn", "on"),
-        ("filler_after", 0),
         ("filler_after", "mean"),
         ("filler_after", True),
         ("filler_after", float("inf")),

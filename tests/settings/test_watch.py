@@ -387,3 +387,19 @@ def test_a_wrong_file_is_refused_from_the_start(path):
     path.write_text("tools: 5\n")
     with pytest.raises(ConfigurationError):
         WatchedSettings(path)
+
+
+async def test_a_fifo_in_the_place_of_the_file_changes_nothing_and_is_told_once(path, warned):
+    async with WatchedSettings(path) as watched:
+        changes = Changes(watched)
+        path.unlink()
+        os.mkfifo(path)
+        assert await warned.next() == (
+            f"The settings stay as they were: {path}: cannot be read: it is a FIFO, not a regular "
+            "file"
+        )
+        os.utime(path)
+        await asyncio.to_thread(rename_over, path, text(2))  # while somebody may still read
+        await changes.until(2)
+        assert changes.seen == [2]
+        assert warned.messages.empty()

@@ -15,6 +15,7 @@ from leonidas_tools import (
     ToolSession,
     tool,
 )
+from leonidas_tools.metadata import fingerprint_of
 from leonidas_tools.store import Approval, Store
 from leonidas_tools.tasks import TaskList
 
@@ -254,9 +255,9 @@ async def test_always_of_a_user_holds_in_later_sessions_until_it_is_taken_back(w
         later = ToolSession(user="ana")
         assert (await tools.execute("pay", {"amount": 7}, session=later)).result == "paid 7"
         kept = (await tools.store.preferences.read("ana")).values
-        assert kept == {
-            "always": {"pay requires_approval": {"tools": ["pay"], "question": "requires_approval"}}
-        }
+        fingerprint = fingerprint_of(tools.registry.get("pay").metadata)
+        entry = {"tools": ["pay"], "question": "requires_approval", "fingerprint": fingerprint}
+        assert kept == {"always": {"pay requires_approval": entry}}
         await tools.store.preferences.patch("ana", {"always": None})
         asked = await tools.execute("pay", {"amount": 8}, session=later)
         assert asked.status == "pending_approval"
@@ -338,7 +339,7 @@ async def test_a_file_that_is_held_stops_no_question_and_no_result(file, caplog)
     assert caplog.text.count("Not everything is kept: more happens than the store can write") == 1
 
 
-async def test_a_store_that_cannot_be_opened_leaves_sessions_to_the_settings(tmp_path, caplog):
+async def test_a_store_that_cannot_be_opened_leaves_sessions_in_the_stricter_mode(tmp_path, caplog):
     (tmp_path / "file").write_text("no folder")
     async with chain(str(tmp_path / "file" / "kept.db")) as tools:
         session = ToolSession("kitchen", user="ana")
@@ -346,7 +347,7 @@ async def test_a_store_that_cannot_be_opened_leaves_sessions_to_the_settings(tmp
         assert (await tools.execute("pay", {"amount": 1}, session=session)).status == (
             "pending_approval"
         )
-    assert "What 'ana' prefers cannot be read, and the settings hold" in caplog.text
+    assert "The preferences of 'ana' cannot be read" in caplog.text
 
 
 async def test_what_the_database_refuses_takes_nothing_else_along(file, caplog):

@@ -203,6 +203,7 @@ def test_a_session_is_replayed(run, kept):
         "   2.000  start     book  {}",
         '   3.000  failed    book in 1.0 s  {"status": "failed"}',
     ]
+    assert "Audio and what was said are not kept" in finished.stderr
     assert run("replay", "nowhere").exit_code == 1
 
 
@@ -242,11 +243,15 @@ def test_more_rows_than_there_can_be_are_wrong_usage(run, kept):
         assert run(*command, "--limit", 10**20).exit_code == 2
 
 
-def test_where_nothing_is_kept_no_file_is_made(run, file):
+def test_where_nothing_is_kept_no_file_is_made(run, file, tmp_path):
     finished = run("--json")
     assert (finished.exit_code, finished.stdout) == (0, "")
-    assert "Nothing is kept in" in finished.stderr
+    said = f"Nothing is kept in {file}: there is no such file; "
+    assert finished.stderr == f"{said}correct --store\n"
     assert not file.exists()
+    settings = tmp_path / "tools.yaml"
+    settings.write_text(f"version: 1\nstore:\n  url: {file}\n")
+    assert run("--config", settings).stderr == f"{said}set store.enabled\n"
 
 
 def test_the_settings_say_where_the_store_is(run, kept, file, tmp_path):

@@ -188,6 +188,15 @@ async def test_calls_can_be_filtered(store, tell):
     assert [call.trace_id for call in await store.executions(limit=1)] == ["hall-1"]
 
 
+async def test_a_call_that_asked_first_is_counted_by_itself_and_is_no_failure(store, tell):
+    kitchen = tell(store)
+    kitchen.run(status="pending_approval")
+    kitchen.run(status="failed")
+    kitchen.run()
+    (session,) = await store.sessions()
+    assert (session.calls, session.failures, session.pending_approvals) == (3, 1, 1)
+
+
 async def test_sessions_are_summed_up(store, tell):
     kitchen, hall = tell(store), tell(store, "hall", now=1_700_001_000.0)
     kitchen.run()

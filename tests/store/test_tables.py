@@ -172,3 +172,13 @@ async def test_a_result_belongs_to_its_session_and_expires(store):
         await store.results.read(expired)
     assert await store.prune() == 1
     assert (await store.results.read(handle, session="kitchen")).content == b"1"
+
+
+async def test_the_tools_of_a_task_are_kept(tmp_path):
+    from leonidas_tools.store.tasks import _packed, _unpacked
+
+    plain, named = Task(id="1", title="a", calls=("x",)), Task(id="2", title="b", tools=("t",))
+    assert _packed(plain) == '["x"]'
+    for task in (plain, named):
+        kept = _unpacked(_packed(task))
+        assert kept == {"calls": task.calls, "tools": task.tools, "done": task.done}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession
+from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolError, ToolSession
 from leonidas_tools.events import EventKind, ToolEvent
 from leonidas_tools.tasks import Task, TaskList, TaskStatus
 from leonidas_tools.toolboxes import tasks as toolbox
@@ -199,3 +199,69 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
+
+
+# --- tasks that name their calls ---------------------------------------------------------------
+
+
+async def find(fails: bool = False) -> str:
+    if fails:
+        raise ToolError("No.")
+    return "found"
+
+
+async def book(fails: bool = False) -> str:
+    return await find(fails)
+
+
+def moves(told: Told) -> list[tuple[str, str]]:
+    return [(event["task"]["id"], event["task"]["status"]) for event in told.of("task_update")]
+
+
+async def trip() -> tuple[AdvancedToolProcessor, Told]:
+    tools = planning(find, book)
+    named = {"tasks": ["fly", "sleep"], "tools": [["find", "book"], ["book"]]}
+    await tools.execute("write_tasks", named)
+    return tools, Told(tools)
+
+
+async def test_a_task_that_names_its_calls_follows_them_by_itself() -> None:
+    tools, told = await trip()
+    for name in ("look", "find", "book", "book"):
+        await tools.execute(name)
+    assert moves(told) == [
+        ("1", "in_progress"),
+        ("1", "completed"),
+        ("2", "in_progress"),
+        ("2", "completed"),
+    ]
+    tasks = tools.session.get(TaskList).tasks
+    assert [len(task.calls) for task in tasks] == [2, 1]
+    kinds = [e.kind.value for e in told.events if e.call.name == "find"]
+    assert kinds == ["tool_start", "task_update", "tool_complete"]
+
+
+async def test_a_call_that_fails_fails_its_task_and_a_repeat_brings_it_back() -> None:
+    tools, told = await trip()
+    await tools.execute("find", {"fails": True}, call_id="7")
+    assert moves(told) == [("1", "in_progress"), ("1", "failed")]
+    await tools.execute("find")
+    await tools.execute("book")
+    assert moves(told)[2:] == [("1", "in_progress"), ("1", "completed")]
+
+
+async def test_wrong_arguments_leave_the_task_in_progress() -> None:
+    tools, told = await trip()
+    await tools.execute("find", {"fails": "perhaps"})
+    assert moves(told) == [("1", "in_progress")]
+
+
+async def test_two_tasks_that_take_the_same_tool_get_a_call_each() -> None:
+    tools = planning(find)
+    await tools.execute("write_tasks", {"tasks": ["a", "b"], "tools": [["find"], ["find"]]})
+    told = Told(tools)
+    await asyncio.gather(tools.execute("find"), tools.execute("find"))
+    assert {task.status for task in tools.session.get(TaskList).tasks} == {"completed"}
+    assert sorted(moves(told)) == sorted(
+        (id_, status) for id_ in "12" for status in ("in_progress", "completed")
+    )

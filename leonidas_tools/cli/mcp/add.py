@@ -39,10 +39,13 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Add a server to the settings file.
 
-    leonidas mcp add time -- uvx mcp-server-time
+    leonidas mcp add time -- '${LEONIDAS_PYTHON}' -m mcp_server_time
 
     leonidas mcp add notes https://notes.example/mcp --header 'Authorization: Bearer ${TOKEN}'
     """
+    from leonidas_tools.cli import terminal
+
+    _check_name(name)
     server = _server(target)
     given = {
         "env": _pairs(env, "=", "--env NAME=value"),
@@ -54,13 +57,14 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
     server |= {key: value for key, value in given.items() if value}
     file = file_to_change(config)
     for note in [*write_servers(file, {name: server}), *secret_notes(name, server)]:
-        typer.echo(note, err=True)
+        terminal.say(note, err=True)
     then = f"leonidas mcp {'login' if login else 'test'} {shlex.quote(name)}"
-    typer.echo(f"{file}: {name} was added; see whether it answers: {then}")
+    terminal.say(f"{file}: {name} was added; see whether it answers: {then}")
 
 
 def remove(name: Name, config: Config = None) -> None:
     """Remove a server from the settings file, and forget its tokens, its pins and its tools."""
+    from leonidas_tools.cli import terminal
     from leonidas_tools.mcp.places import forget
     from leonidas_tools.settings.write import update_file
 
@@ -70,7 +74,14 @@ def remove(name: Name, config: Config = None) -> None:
         raise ConfigurationError(f"There is no MCP server {name!r}", file=file)
     update_file(file, {section: {name: None} for section in sections})
     forget(name)
-    typer.echo(f"{file}: {name} was removed")
+    terminal.say(f"{file}: {name} was removed")
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that is a path: it would be part of the names of tools and files."""
+    if "/" in name or "\\" in name:
+        said = "a name has no '/' and no '\\'; use letters, digits, '_', '-' and '.'"
+        raise ConfigurationError(f"{name!r} is no name for a server: {said}")
 
 
 def _server(target: list[str]) -> dict[str, Any]:

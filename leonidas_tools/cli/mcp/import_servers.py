@@ -23,6 +23,7 @@ def import_servers(file: File, config: Config = None) -> None:
 
     What could not be taken over is said, a line each.
     """
+    from leonidas_tools.cli import terminal
     from leonidas_tools.settings.foreign_servers import read_foreign
 
     found = read_foreign(file)
@@ -37,10 +38,10 @@ def import_servers(file: File, config: Config = None) -> None:
     taken = {name: server for name, server in found.servers.items() if name not in refused}
     notes = [*found.notes, *(write_servers(settings, taken) if taken else [])]
     for note in notes:
-        typer.echo(note, err=True)
+        terminal.say(note, err=True)
     for name, why in refused.items():
         shown = name if name.isprintable() else repr(name)
-        typer.echo(f"{shown}: left out: {why}", err=True)
-    typer.echo(f"{settings}: {', '.join(taken) or 'nothing'} taken over from {file}")
+        terminal.say(f"{shown}: left out: {why}", err=True)
+    terminal.say(f"{settings}: {', '.join(taken) or 'nothing'} taken over from {file}")
     if refused:
         raise typer.Exit(1)

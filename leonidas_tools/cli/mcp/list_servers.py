@@ -9,26 +9,40 @@ import typer
 
 from leonidas_tools.cli.places import Config, default_config
 
+_GOOD = frozenset({"ready", "standby", "disabled"})
+"""The states of a server that works, or is switched off."""
+
 
 def list_servers(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
-    """Start every MCP server of the settings; show its state, tools and last error."""
-    from rich.text import Text
+    """Start every MCP server of the settings; show its state, tools and last error.
 
+    Ends with 1 if a server that is on cannot be used.
+    """
     from leonidas_tools.cli import terminal
 
     servers = asyncio.run(_status(config or default_config()))
     if as_json:
         terminal.write_json(servers)
-        return
+    else:
+        _show(servers)
+    if any(server["state"] not in _GOOD for server in servers):
+        raise typer.Exit(1)
+
+
+def _show(servers: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
+    from leonidas_tools.cli import terminal
+
     console = terminal.output()
     rows = terminal.table(
         console, "server", "transport", "state", "protocol", "connected in", "tools", "last error"
     )
     for server in servers:
-        good = server["state"] in {"ready", "standby"}
+        good = server["state"] in _GOOD
         seconds = server["connect_seconds"]
         rows.add_row(
             server["name"],

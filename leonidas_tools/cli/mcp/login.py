@@ -2,26 +2,26 @@
 
 import asyncio
 
-import typer
-
 from leonidas_tools.cli.mcp.options import Name, server_settings
 from leonidas_tools.cli.places import Config
 
 
 def login(name: Name, config: Config = None) -> None:
     """Log in to a server with the browser; the tokens are kept for later sessions."""
+    from leonidas_tools.cli import terminal
     from leonidas_tools.mcp.login import log_in
 
     outcome = asyncio.run(log_in(name, server_settings(config, name), _open_page))
-    typer.echo(f"{name}: {_WORDS[outcome]}")
+    terminal.say(f"{name}: {_WORDS[outcome]}")
 
 
 def logout(name: Name, config: Config = None) -> None:
     """Forget the tokens of a server, here and, where that is offered, there."""
+    from leonidas_tools.cli import terminal
     from leonidas_tools.mcp.login import log_out
 
     existed = asyncio.run(log_out(name, server_settings(config, name)))
-    typer.echo(f"{name}: {'logged out' if existed else 'nobody was logged in'}")
+    terminal.say(f"{name}: {'logged out' if existed else 'nobody was logged in'}")
 
 
 _WORDS = {
@@ -34,6 +34,8 @@ _WORDS = {
 async def _open_page(url: str) -> None:
     import webbrowser
 
+    from leonidas_tools.cli import terminal
+
     # Said in any case: the browser may be on another machine, or nobody may see it open.
-    typer.echo(f"Log in with the browser: {url}", err=True)
+    terminal.say(f"Log in with the browser: {url}", err=True)
     await asyncio.to_thread(webbrowser.open, url)

@@ -137,18 +137,24 @@ def _place(text: str) -> _Place:
 
 
 async def _until_told(serving: "Coroutine[Any, Any, None]") -> None:
-    """Serves until it ends by itself, or a signal asks for that; a second one does not wait."""
+    """Serve until the server ends or a signal asks for it; a second signal does not wait.
+
+    Raises:
+        typer.Exit: Ctrl-C ended it.
+    """
     task = asyncio.ensure_future(serving)
     loop = asyncio.get_running_loop()
-    told = []
+    told: list[signal.Signals] = []
 
-    def stop() -> None:
-        told.append(True)
+    def stop(by: signal.Signals) -> None:
+        told.append(by)
         task.cancel()
 
     for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop)
+        loop.add_signal_handler(each, stop, each)
     with suppress(asyncio.CancelledError):
         await task
+    if signal.SIGINT in told:
+        raise typer.Exit(128 + signal.SIGINT)
     if not told and task.cancelled():
         raise asyncio.CancelledError

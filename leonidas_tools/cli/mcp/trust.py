@@ -85,19 +85,20 @@ def _waiting(server: str, pins: "Pins", named: list[str]) -> "_Waiting":
 def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> None:
     from leonidas_tools.cli import terminal
     from leonidas_tools.mcp.quarantine import diff_of, fields_of
-    from leonidas_tools.mcp.visible import revealed
+    from leonidas_tools.visible import revealed
 
     if as_json:
         terminal.write_json([_told(name, *each) for name, each in waiting.items()])
         return
     for name, (pin, said) in waiting.items():
-        typer.echo(f"{name!r} has changed: {', '.join(fields_of(pin))}")
-        typer.echo(diff_of(pin))
+        terminal.say(f"{name!r} has changed: {', '.join(fields_of(pin))}")
+        for line in diff_of(pin).split("\n"):
+            terminal.say(line)
         if not asks:  # the whole fingerprint: two texts that begin alike are soon found
             words = shlex.join(["leonidas", "mcp", "trust", server, revealed(name)])
-            typer.echo(f"to trust it: {words} --fingerprint {said.fingerprint}")
+            terminal.say(f"to trust it: {words} --fingerprint {said.fingerprint}")
     if not waiting:
-        typer.echo(f"no tool of {server!r} is waiting to be trusted")
+        terminal.say(f"no tool of {server!r} is waiting to be trusted")
 
 
 def _told(name: str, pin: "Pin", said: "Described") -> dict[str, object]:
@@ -112,13 +113,15 @@ def _told(name: str, pin: "Pin", said: "Described") -> dict[str, object]:
 
 
 def _trust(server: str, pins: "Pins", shown: dict[str, str]) -> None:
+    from leonidas_tools.cli import terminal
+
     try:
         trusted = pins.trust(shown)
     except OSError as error:
         why = error.strerror or error
         raise ConfigurationError(f"the pins of {server!r} cannot be written: {why}") from error
     for name in trusted:
-        typer.echo(f"trusted: {name!r}")
+        terminal.say(f"trusted: {name!r}")
     if others := ", ".join(repr(name) for name in shown if name not in trusted):
         raise ConfigurationError(
             f"{others} of {server!r}: what was shown is not what waits by now; look again: "

@@ -108,9 +108,15 @@ def secret_notes(name: str, server: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _is_set(variable: str) -> bool:
+    from leonidas_tools.settings.load import INTERPRETER_VARIABLE
+
+    return variable in os.environ or variable == INTERPRETER_VARIABLE
+
+
 def _unset(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        yield from (name for name in _VARIABLE.findall(value) if name not in os.environ)
+        yield from (name for name in _VARIABLE.findall(value) if not _is_set(name))
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _unset(item)
@@ -121,7 +127,7 @@ def _unset(value: Any) -> Iterator[str]:
 
 def _loadable(value: Any) -> Any:
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda m: m[0] if m[1] in os.environ else f"${{{m[1]}:-}}", value)
+        return _VARIABLE.sub(lambda m: m[0] if _is_set(m[1]) else f"${{{m[1]}:-}}", value)
     if isinstance(value, Mapping):
         return {key: _loadable(item) for key, item in value.items()}
     return [_loadable(item) for item in value] if isinstance(value, list) else value

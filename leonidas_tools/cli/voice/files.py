@@ -17,6 +17,7 @@ from leonidas_tools.cli.voice.interface import (
 )
 from leonidas_tools.cli.voice.jitter import JitterBuffer
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files import open_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -139,14 +140,15 @@ async def _ticks() -> AsyncGenerator[None]:
 
 def _read(path: Path) -> bytes:
     try:
-        with wave.open(str(path), "rb") as file:
+        with open_file(path) as opened, wave.open(opened) as file:
             form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
             if form != (1, BYTES_PER_SAMPLE, MICROPHONE_HERTZ):
                 raise ConfigurationError(
                     f"{path}: {_told(*form)}, where 16-bit mono at {MICROPHONE_HERTZ} Hz is needed:"
                     " convert it"
                 )
-            return file.readframes(file.getnframes())
+            frames: bytes = file.readframes(file.getnframes())
+            return frames
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}: name a WAV file") from None
     except (wave.Error, EOFError) as error:

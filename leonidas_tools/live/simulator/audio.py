@@ -8,6 +8,8 @@ import wave
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from leonidas_tools.files import open_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -53,7 +55,7 @@ def read_wav(file: Path) -> bytes:
         ValueError: The file cannot be read, or its samples are not 16-bit PCM.
     """
     try:
-        with wave.open(str(file), "rb") as sound:
+        with open_file(file) as opened, wave.open(opened) as sound:
             rate, channels, width = (
                 sound.getframerate(),
                 sound.getnchannels(),

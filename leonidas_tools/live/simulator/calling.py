@@ -68,7 +68,7 @@ class Calling(Exchange):
         hint = f"the closest is {close[0]!r}" if close else f"it declared {sorted(self._declared)}"
         raise StepFailedError(
             f"the client declared no function {call.name!r}; {hint}. "
-            "Say `undeclared: true` to call it all the same"
+            "Add the tool to the session, or write `undeclared: true` in the step to call it anyway"
         )
 
     async def cancel(self, *ids: str) -> None:

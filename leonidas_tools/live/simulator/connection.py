@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -21,6 +20,7 @@ from leonidas_tools.live.simulator.referee import Breach, Referee
 from leonidas_tools.live.simulator.session import SimulatedSession
 from leonidas_tools.live.simulator.user_input import inputs_in
 from leonidas_tools.live.simulator.wire import Message, fields, objects, parse
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.live.simulator.hearing import HearingConnection
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leonidas_tools.live.simulator.resumption import Session
     from leonidas_tools.live.simulator.scenario import Play
 
-_logger = logging.getLogger(__name__)
+_logger = visible_logger(__name__)
 
 _LEAVING_SECONDS: Final = 1.0
 
@@ -73,7 +73,8 @@ class Connection:
             await self._refuse(refused)
         except ScenarioOverError as over:
             self._turned_away = True
-            await self._fail(str(over), str(over))
+            self._finish("failed", str(over))
+            await self._line.close(protocol.POLICY, str(over))
         return None
 
     async def _end(
@@ -100,6 +101,9 @@ class Connection:
         message = await self._receive()
         if message is None:
             return None
+        if failure := self._record.failure:
+            # Final, so that a client does not redial a scenario that cannot go on.
+            raise RefusedError(protocol.POLICY, f"scenario failed: {failure}")
         kind, body = message
         if kind != "setup":
             await self._report(Breach(reason="the first message is the setup", data={kind: body}))

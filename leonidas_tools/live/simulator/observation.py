@@ -133,7 +133,8 @@ class Observation:
         if wrong:
             self._reported = True
             lines = "\n".join(f"- {each}" for each in wrong)
-            raise SimulatorError(f"The session with the simulator went wrong:\n{lines}")
+            # By itself: the client's own errors only follow from it.
+            raise SimulatorError(f"The session with the simulator went wrong:\n{lines}") from None
 
     async def finished(self, connections: int | None = None) -> Outcome:
         """Waits until the scenario has ended; put `asyncio.timeout` around it.

@@ -62,6 +62,11 @@ class Record:
         del self.websockets[number]
         self.changed()
 
+    @property
+    def failure(self) -> str | None:
+        """Why the scenario has failed, if it has."""
+        return next((each.message for each in self.outcomes if each.status == "failed"), None)
+
     def is_open(self, number: int) -> bool:
         """Whether neither side has begun to close a connection."""
         websocket = self.websockets.get(number)

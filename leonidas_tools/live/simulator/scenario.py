@@ -27,6 +27,7 @@ class Scenario:
         name: What to call it.
         description: What it shows.
         generation: Which models' server plays it, such as `3.1`; by default a plain one.
+        needs: What must be there to play it, in words; shown where it fails.
 
     Example:
         >>> from leonidas_tools.live.simulator import Call, WaitForAnswers
@@ -41,6 +42,7 @@ class Scenario:
     name: str = "scenario"
     description: str = ""
     generation: str | None = None
+    needs: str = ""
 
     @property
     def scripts(self) -> Sequence[Sequence[Step] | Play]:

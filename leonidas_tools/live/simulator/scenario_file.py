@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from leonidas_tools.live.simulator.step import Step
 
 T = TypeVar("T")
-_KEYS = ("name", "description", "generation", "steps", "connections")
+_KEYS = ("name", "description", "generation", "needs", "steps", "connections")
 
 
 def load_scenario(file: Path) -> Scenario:
@@ -70,6 +70,7 @@ def _about(source: YamlSource, data: Mapping[str, Any]) -> dict[str, Any]:
         "name": str(data.get("name", source.file.stem)),
         "description": str(data.get("description", "")),
         "generation": name,
+        "needs": str(data.get("needs", "")),
     }
 
 
@@ -159,6 +160,8 @@ def _validate(source: YamlSource, kind: type[T], values: Any, key: Key) -> T:
         place = _known_part(values, first["loc"])
         missing = first["type"] in {"missing", "missing_argument"}
         text = f"{first['loc'][-1]!r} is missing" if missing else first["msg"]
+        if first["type"] == "string_type":  # YAML reads a bare `yes` or `12` as another type
+            text = f"{first['input']!r} should be text: put it in quotes"
         source.refuse(text, *key, *place)
 
 
@@ -182,8 +185,9 @@ def _refuse_unknown(
         if name in names:
             continue
         close = get_close_matches(str(name), names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
-        source.refuse(f"There is no {name!r} here; {hint}", *key, str(name))
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        allowed = ", ".join(names)
+        source.refuse(f"{name!r} is not known here; {hint}Choose from {allowed}", *key, str(name))
 
 
 def _check_ids(source: YamlSource, steps: tuple[Step, ...], key: Key) -> None:

@@ -8,6 +8,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from google.genai.errors import APIError
+from websockets.exceptions import ConnectionClosed
+
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.simulator import addressing
 from leonidas_tools.live.simulator.certificate import LoopbackCertificate
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from leonidas_tools.live.simulator.quirks import Quirks
     from leonidas_tools.live.simulator.received import Refusal
 
+_LOST = (APIError, ConnectionClosed)
+
 
 class LiveSimulator(Control):
     """A Gemini Live server on loopback that plays a scenario and records what it sees.
@@ -37,6 +42,9 @@ class LiveSimulator(Control):
     It runs in its own thread with its own event loop, so that an agent that blocks its loop does
     not block the server. Use it with `with` or `async with`; leaving raises what `check` raises
     if the simulator is strict.
+
+    It is for tests and demonstrations: it listens on loopback only, and does not bound how many
+    connections it takes, or how long one says nothing.
 
     Args:
         scenario: What to play: a scenario, an async function, or the path of a YAML file.
@@ -189,7 +197,9 @@ class LiveSimulator(Control):
         self._check_at_exit(error)
 
     def _check_at_exit(self, error: BaseException | None) -> None:
-        if error is None and self._conduct.strict and not self._reported:
+        # A connection that was closed for what went wrong here is not worth showing beside it.
+        shown = error is None or isinstance(error, _LOST)
+        if shown and self._conduct.strict and not self._reported:
             self.check()
 
     # What a client needs.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import yaml
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files import read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ class YamlSource:
             ConfigurationError: It cannot be read, or is not YAML.
         """
         try:
-            text = file.read_text(encoding="utf-8-sig")
+            text = read_file(file).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ConfigurationError(f"The scenario cannot be read: {reason}", file=file) from None

@@ -29,6 +29,8 @@ _LEAD_SECONDS = 0.1
 _SHORTEST_WAIT_SECONDS = 0.001
 _STRESSED_RATE = 0.8
 _STRESSED_VOLUME = 1.5
+_HEARD_WITHOUT_VOICE = ("paused_until",)
+_HEARD = ("rate", "volume", "emphasis", *_HEARD_WITHOUT_VOICE)
 
 
 class Output:
@@ -42,6 +44,7 @@ class Output:
 
     def __init__(self, make_voice: MakeVoice | None, *, paced: bool) -> None:
         self._make_voice = make_voice
+        self._changes: tuple[str, ...] = _HEARD if make_voice else _HEARD_WITHOUT_VOICE
         self._paced = paced
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -61,7 +64,7 @@ class Output:
         if speech is not self._speech:
             self._unsubscribe()
             self._speech = speech
-            self._unsubscribe = speech.on_change(self._wake)
+            self._unsubscribe = speech.on_change(self._wake, heard=self._changes)
 
     def close(self) -> None:
         """Hears of no changes any more."""

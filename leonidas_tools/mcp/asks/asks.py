@@ -99,6 +99,7 @@ class ServerAsks:
         from leonidas_tools.mcp.asks.logs import ServerLog
         from leonidas_tools.mcp.asks.roots import Roots
         from leonidas_tools.mcp.asks.sampling_requests import SamplingRequests
+        from leonidas_tools.mcp.pins import identity_of
 
         name, settings = self._name, self._settings
         options: dict[str, Any] = {}
@@ -106,7 +107,7 @@ class ServerAsks:
             options["elicitation_callback"] = Elicitation(name, self.calls)
         if settings.sampling.enabled:
             options["sampling_callback"] = SamplingRequests(
-                name, settings.sampling, self._sampling, self.calls
+                name, identity_of(settings), settings.sampling, self._sampling, self.calls
             )
         if settings.roots:
             options["list_roots_callback"] = Roots(lambda: self._settings.roots)

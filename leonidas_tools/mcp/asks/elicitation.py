@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.asks.rate import Rate
 from leonidas_tools.mcp.asks.wording import asks, clean, opens, options_of, properties_of
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import Decision
     from leonidas_tools.mcp.asks.calls import Calls
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _MOST_PER_MINUTE = 10
 _LONGEST_SCHEMA = 16_384

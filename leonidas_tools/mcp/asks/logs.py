@@ -14,13 +14,14 @@ from pydantic import ValidationError
 from leonidas_tools.mcp.asks.rate import Rate
 from leonidas_tools.mcp.redaction import Redaction
 from leonidas_tools.redaction import redact
+from leonidas_tools.visible import visible, visible_logger
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
 
     from leonidas_tools.settings.models import MCPServerSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _NAME = "leonidas_tools.mcp.server"
 _MOST_PER_MINUTE = 600
@@ -67,7 +68,7 @@ class ServerLog:
     def __init__(self, server: str, settings: MCPServerSettings) -> None:
         self._server = server
         self._redact = Redaction(settings)
-        self._logger = logging.getLogger(f"{_NAME}.{server}")
+        self._logger = visible_logger(f"{_NAME}.{visible(server)}")
         self._least = _LEVELS.get(settings.log_level, logging.WARNING)
         self._rate = Rate(_MOST_PER_MINUTE)
         self._dropped = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import logging
 from typing import TYPE_CHECKING, Any
 
 import mcp_types
@@ -18,7 +17,8 @@ from leonidas_tools.mcp.asks.sampling import SamplingRequest, SamplingTurn
 from leonidas_tools.mcp.asks.wording import clean, samples
 from leonidas_tools.redaction import described
 from leonidas_tools.rules.subject import Subject
-from leonidas_tools.tool import ToolEffect
+from leonidas_tools.tool import ToolCategory, ToolEffect, ToolMetadata, ToolOrigin
+from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.asks.sampling import SamplingModel
     from leonidas_tools.settings.mcp_settings import SamplingSettings
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _REFUSED = -1
 """The code that the specification has for a person's no."""
@@ -52,15 +52,30 @@ class SamplingRequests:
 
     Args:
         server: The server's name.
+        identity: Stands for the command or the address behind the name.
         settings: What it may ask.
         model: Answers.
         calls: The server's calls under way.
     """
 
     def __init__(
-        self, server: str, settings: SamplingSettings, model: SamplingModel, calls: Calls
+        self,
+        server: str,
+        identity: str,
+        settings: SamplingSettings,
+        model: SamplingModel,
+        calls: Calls,
     ) -> None:
         self._server = server
+        # An "always" is for this server, not for another one of its name.
+        self._metadata = ToolMetadata(
+            name=f"{server}__sampling",
+            description="",
+            parameters={},
+            category=ToolCategory.MCP,
+            effect=ToolEffect.READ,
+            origin=ToolOrigin(server=server, tool="sampling", identity=identity),
+        )
         self._settings = settings
         self._model = model
         self._calls = calls
@@ -118,12 +133,13 @@ class SamplingRequests:
             },
             answered=asyncio.get_running_loop().create_future(),
             subject=Subject(
-                names=(f"{self._server}__sampling",),
+                names=(self._metadata.name,),
                 category="mcp",
                 tags=frozenset({"mcp", self._server}),
                 effect=ToolEffect.READ,
                 server=self._server,
                 requires_approval=True,
+                metadata=self._metadata,
             ),
         )
         decision, _ = await call.ask(inquiry)

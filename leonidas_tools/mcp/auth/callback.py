@@ -20,6 +20,8 @@ _HOST = "127.0.0.1"
 _PATH = "/callback"
 _REQUEST_SECONDS = 10.0
 _SHOWN_CHARACTERS = 60
+_LONGEST_HEAD_BYTES = 16_384
+_MOST_OPEN = 64
 _PAGE = """<!doctype html><meta charset="utf-8"><title>Leonidas</title><p>{text}</p>"""
 
 
@@ -36,6 +38,7 @@ class Callback:
     def __init__(self, *ports: int) -> None:
         self._ports = ports
         self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.StreamWriter, None] = {}
         self._state = ""
         self._result: asyncio.Future[AuthorizationCodeResult] | None = None
 
@@ -43,7 +46,9 @@ class Callback:
         self._result = asyncio.get_running_loop().create_future()
         for port in self._ports:
             with contextlib.suppress(OSError):
-                self._server = await asyncio.start_server(self._serve, _HOST, port)
+                self._server = await asyncio.start_server(
+                    self._serve, _HOST, port, limit=_LONGEST_HEAD_BYTES, backlog=_MOST_OPEN // 4
+                )
                 return self
         raise LoginError(
             f"the port {self._ports[-1]} that the browser is to come back to is taken; free it, or "
@@ -93,22 +98,39 @@ class Callback:
             raise LoginError(f"nobody has logged in within {timeout_seconds:g} s") from None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Bound to the loop's server: what is wrong with one request must not be logged as ours.
-        with contextlib.suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(_REQUEST_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-            status, text = self._answer(head.split(b" ")[1].decode("ascii"))
-            page = _PAGE.format(text=html.escape(text)).encode()
-            writer.write(
-                f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
-                f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\n"
-                "Connection: close\r\n\r\n".encode()
-                + page
-            )
-            await writer.drain()
+        self._open[writer] = None
+        while len(self._open) > _MOST_OPEN:  # who says nothing keeps the browser out no longer
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.transport.abort()
+        try:
+            # What is wrong with one request must not be logged as ours.
+            with contextlib.suppress(
+                OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, IndexError
+            ):
+                async with asyncio.timeout(_REQUEST_SECONDS):
+                    await self._reply(reader, writer)
+        finally:
+            self._open.pop(writer, None)
+            writer.transport.abort()
+
+    async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one request, and closes the connection."""
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return
+        status, text = self._answer(head.split(b" ")[1].decode("ascii"))
+        page = _PAGE.format(text=html.escape(text)).encode()
+        writer.write(
+            f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
+            f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\n"
+            "Connection: close\r\n\r\n".encode()
+            + page
+        )
+        await writer.drain()
         writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        await writer.wait_closed()
 
     def _answer(self, target: str) -> tuple[str, str]:
         """The status and the text of the page; keeps what the browser brought."""

@@ -15,8 +15,8 @@ import httpx2
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.doctor.finding import Finding
 from leonidas_tools.mcp.reasons import why
-from leonidas_tools.mcp.redaction import place
 from leonidas_tools.mcp.tls import tls_context, tls_reason
+from leonidas_tools.redaction.addresses import shown_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,7 +48,9 @@ async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[Finding]:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     proxy = getproxies().get(parts.scheme)
     if proxy and not proxy_bypass(host):
-        yield Finding(step="proxy", outcome="ok", message=f"{place(proxy)}, as the system says")
+        yield Finding(
+            step="proxy", outcome="ok", message=f"{shown_place(proxy)}, as the system says"
+        )
         return
     for look in (_name, _port):
         finding = await look(host, port)
@@ -76,7 +78,7 @@ async def elsewhere(settings: MCPServerSettings) -> str | None:
         for path in _OTHER_PATHS:
             url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
             if path != parts.path and await _speaks_mcp(client, url):
-                return place(url)
+                return shown_place(url)
     return None
 
 

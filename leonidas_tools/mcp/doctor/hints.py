@@ -20,7 +20,10 @@ _KNOWN = [
     ),
     (
         r"No module named ['\"]?([\w.]+)",
-        "the Python that runs it lacks {0!r}: install it there, or let `uvx PACKAGE` run it",
+        (
+            "the Python that runs it lacks {0!r}: install it there, write ${{LEONIDAS_PYTHON}} for "
+            "the Python that runs Leonidas, or let `uvx PACKAGE` run it"
+        ),
     ),
     (
         r"E404|404 Not Found - GET|is not in (?:this|the npm) registry",

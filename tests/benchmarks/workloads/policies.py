@@ -12,6 +12,7 @@ from typing import Any
 
 from leonidas_tools import AdvancedToolProcessor, Tool
 from leonidas_tools.policies.hooks import Before
+from leonidas_tools.policies.loop_guard import LoopHistory
 from tests.benchmarks.workload import (
     Clock,
     Figures,
@@ -107,13 +108,20 @@ def tools_under(name: str) -> AdvancedToolProcessor:
     settings = dict(_SETTINGS[name])
     settings["defaults"] = {"effect": "read", **settings.get("defaults", {})}
     if name != "all_policies":
-        return AdvancedToolProcessor([look_up], settings, builtin_tools=False)
-    return AdvancedToolProcessor(
+        return _as_a_model(AdvancedToolProcessor([look_up], settings, builtin_tools=False))
+    tools = AdvancedToolProcessor(
         [Tool(look_up, dependencies=["module:json"]), Tool(look_up, name="look_up_elsewhere")],
         settings,
         builtin_tools=False,
         policies=[Before(lambda call: None)],
     )
+    return _as_a_model(tools)
+
+
+def _as_a_model(tools: AdvancedToolProcessor) -> AdvancedToolProcessor:
+    """The tools, whose loop guard counts the calls without a session too."""
+    tools.session.get(LoopHistory).limits = None
+    return tools
 
 
 WORKLOAD = Workload(

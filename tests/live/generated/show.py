@@ -166,6 +166,25 @@ class Show:
         self.repeated |= set(chosen)
         return [self._call(number_of(name)) for name in chosen]
 
+    def answered_calls(self, session, count):
+        """Calls with a side effect that earlier connections of this session have answered."""
+        if session.resumed_from is None:
+            return []
+        before = {c.number for c in self.simulator.connections if c.session == session.session}
+        made_here = {c.name for c in self.simulator.calls if c.connection == session.number}
+        names = [
+            call.name
+            for call in self.simulator.calls
+            if call.connection in before - {session.number}
+            and self.plan[number_of(call.name)].effect == "once"
+            and not self.is_cancelled(call.name)
+            and call.name in self.answered()
+            and call.name not in made_here
+        ]
+        chosen = list(dict.fromkeys(names))[:count]
+        self.repeated |= set(chosen)
+        return [self._call(number_of(name)) for name in chosen]
+
     def _call(self, number):
         if self.unique_ids:
             call_id = f"call-{number}-{len(self.simulator.calls)}-{len(self.repeated)}"

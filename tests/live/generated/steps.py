@@ -95,6 +95,18 @@ class Repeat:
 
 
 @dataclass(frozen=True)
+class Again:
+    """The model makes calls again that were answered, before the user has said anything."""
+
+    count: int
+
+    async def play(self, show, session):
+        if calls := show.answered_calls(session, self.count):
+            await session.send_calls(*calls)
+            await session.wait_for_answers()
+
+
+@dataclass(frozen=True)
 class Answers:
     async def play(self, show, session):
         await session.wait_for_answers()
@@ -229,6 +241,8 @@ async def _read_all(session):
 
 ask = st.builds(Ask, st.integers(1, 4), st.sampled_from(["call", "model_turn", "both", "twice"]))
 repeat = st.builds(Repeat, st.integers(1, 3))
+again = st.builds(Again, st.integers(1, 3))
+handles = st.sampled_from([Handle(), Answers()])
 small = st.one_of(
     ask,
     ask,
@@ -264,6 +278,8 @@ def scripts(draw):
     steps = [Speak(ends=True)] if draw(st.sampled_from([True, True, True, False])) else []
     for number in range(draw(st.sampled_from([1, 2, 3, 4, 2, 2]))):
         if number:
-            steps += [draw(end), *draw(st.lists(repeat, max_size=1))]
+            steps += [draw(end), *draw(st.lists(again | repeat, max_size=2))]
+            if draw(st.sampled_from([False, False, True])):  # lost once more, before anything else
+                steps += [draw(handles), draw(end), *draw(st.lists(again, max_size=1))]
         steps += [draw(ask), *draw(st.lists(small, min_size=1, max_size=6))]
     return tuple(steps)

@@ -30,6 +30,15 @@ class Sure(BaseModel):
     pass
 
 
+class Terms(BaseModel):
+    name: str = ""
+    agreed: bool = True
+
+
+def terms():
+    return Elicit("Delete all orders?", Terms)
+
+
 def which():
     return Elicit("Which size?", Order)
 
@@ -82,6 +91,12 @@ async def send(
 async def login(answer: Annotated[ElicitationResult[Login], Resolve(log_in)]) -> str:
     """Asks for a password."""
     return answer.action
+
+
+@server.tool()
+async def agree(answer: Annotated[ElicitationResult[Terms], Resolve(terms)]) -> dict:
+    """Asks for a name and for a yes."""
+    return told(answer)
 
 
 @server.tool()

@@ -1,0 +1,476 @@
+"""Put values into spoken words, and check that the model has spoken a question in full.
+
+A question approves a call only if a listener can learn every value from it. `ValueSpeaker` refuses
+values of which that is not true; `SpokenCheck` compares the model's transcript with the question.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.redaction import MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONGEST_SAID = 80
+"""The most characters of one value that are spoken."""
+MOST_ITEMS_SAID = 10
+_LONGEST_SHORTENED = 20_000
+"""The most characters of a value that may be shortened to its beginning and end."""
+_MOST_ITEMS_SHORTENED = 200
+_LONGEST_QUESTION = 400
+_ENDS = 3
+"""How many items are spoken at each end of a long list."""
+_PLAIN_FLOAT = re.compile(r"-?\d+\.(?:\d{1,2}|\d{4,15})|-?0\.\d{1,15}")
+_LONGEST_SPEECH = 20_000
+_CURRENCIES = {"€": "euro", "$": "dollar", "£": "pound", "¥": "yuan", "₹": "rupee", "₽": "rouble"}
+
+
+def _table(text: str) -> dict[str, None]:
+    """Return the words of a table, in order."""
+    return dict.fromkeys(text.split())
+
+
+_MONEY = _table("""
+    euro euros eur dollar dollars usd pound pounds gbp yuan rmb cny yen jpy rupee rupees real
+    reais brl franc francs chf rouble roubles dinheiro money 元 块 钱
+    """)
+_ASKING = _table("""
+    shall should may can could would will i we you me do does did want like to the a an of for
+    from in on at with and so now just please really is are be that this it ok okay right correct
+    confirm go ahead proceed yes or no agree allow then posso devo podemos quer queres gostaria
+    deseja que eu para pra o os as ao à de do da dos em na no com e por favor isto isso é certo
+    confirma confirmas sim ou agora então mesmo fazer
+    要 我 们 这 樣 样 做 吗 嗎 把 给 給 到 向 请 問 问 好 可 以 确 確
+
+    认 認 是 否 的 了 您 你 想 现 現 在 行 对 對
+    """)
+"""Words that ask for consent and do not describe the action."""
+_MIXED = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
+_LIKE_LATIN = frozenset("абвгеһіјкмнопрсԁѕтухѵԛԝӏьαβγεζηικνορτυχωϲϳ")
+_SCRIPTS = {"ru": "CYRILLIC", "uk": "CYRILLIC", "bg": "CYRILLIC", "sr": "CYRILLIC",
+            "el": "GREEK", "hy": "ARMENIAN"}  # fmt: skip
+_BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800\u034f")
+_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_SOFT = frozenset(".,!?:'\"()…“”‘’«»、。，！？：；（）《》「」·¿¡")  # noqa: RUF001 - as they are written
+_SENTENCE = re.compile(r"[?!。？！\n]|\.(?=\s|$)")  # noqa: RUF001 - Chinese punctuation
+_TOKEN = re.compile(
+    r"(?P<number>\d+(?:[.,]\d+)*)|(?P<wide>[\u3040-\u30ff\u3400-\u9fff])"
+    r"|(?P<word>[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:'[^\W\d_]+)*)|(?P<sign>\S)"
+)
+
+
+class UnsayableError(ValueError):
+    """Raised for a value that cannot be spoken so that a listener learns all of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValueSpeaker:
+    """Puts values into spoken words.
+
+    Long texts, nested structures, invisible characters and look-alike letters cannot be recognised
+    by ear, so they are refused.
+
+    Args:
+        language: The language of the session.
+        names: The names of the tool's arguments. A text that contains one as if a further argument
+            followed is refused.
+        shortens: Whether a long value may be spoken as its beginning, its end and the size of the
+            gap.
+
+    Example:
+        >>> ValueSpeaker().say(["Ana", 20])
+        'Ana, 20'
+        >>> ValueSpeaker(shortens=True).say(list(range(20)))
+        '0, 1, 2, 14 items left out, 17, 18, 19'
+        >>> ValueSpeaker().say("a" * 81)
+        Traceback (most recent call last):
+        leonidas_tools.approvals.spoken.UnsayableError
+    """
+
+    language: str = "en"
+    names: Sequence[str] = ()
+    shortens: bool = False
+
+    def say(self, value: Any) -> str:
+        """Return a value in spoken words.
+
+        Raises:
+            UnsayableError: A listener would not learn all of it.
+        """
+        if isinstance(value, list | tuple):
+            return self._say_list(value)
+        if isinstance(value, Mapping):
+            return self._say_mapping(value)
+        if isinstance(value, float) and not _PLAIN_FLOAT.fullmatch(str(value)):
+            raise UnsayableError  # "1.125" may be heard as one thousand one hundred and twenty-five
+        if value is None or isinstance(value, bool | int | float):
+            text = json.dumps(value)
+            if len(text) > LONGEST_SAID:
+                raise UnsayableError
+            return text
+        if not isinstance(value, str):
+            raise UnsayableError
+        return self._say_text(value)
+
+    def _say_list(self, value: Sequence[Any]) -> str:
+        if not value:
+            return "empty"
+        if any(isinstance(each, str) and "," in each for each in value):
+            raise UnsayableError  # one item could be heard as two
+        if any(isinstance(each, list | tuple | Mapping) for each in value):
+            return self._say_mapping(value)
+        if len(value) <= MOST_ITEMS_SAID:
+            return ", ".join(map(self.say, value))
+        if not self.shortens or len(value) > _MOST_ITEMS_SHORTENED:
+            raise UnsayableError
+        for each in value:
+            self.say(each)  # raises if an item that is left out could not be spoken
+        left = f"{len(value) - 2 * _ENDS} items left out"
+        ends = [[*map(self.say, each)] for each in (value[:_ENDS], value[-_ENDS:])]
+        return ", ".join([*ends[0], left, *ends[1]])
+
+    def _say_mapping(self, value: Mapping[Any, Any] | Sequence[Any]) -> str:
+        if not self.shortens:
+            raise UnsayableError
+        return self._shortened(_json(value))
+
+    def _say_text(self, text: str) -> str:
+        if not text:
+            return "empty"
+        if len(text) > (_LONGEST_SHORTENED if self.shortens else LONGEST_SAID):
+            raise UnsayableError  # before each character is looked at
+        if text == MASK:
+            return "hidden"
+        if (
+            MASK in text
+            or not _is_plain(text, self.language)
+            or any(_pretends(text, each) for each in self.names)
+        ):
+            raise UnsayableError
+        return text if len(text) <= LONGEST_SAID else self._shortened(text)
+
+    def _shortened(self, text: str) -> str:
+        if not self.shortens or len(text) > _LONGEST_SHORTENED:
+            raise UnsayableError
+        if not _is_plain(text, self.language):
+            raise UnsayableError
+        if len(text) <= LONGEST_SAID:
+            return text
+        half = LONGEST_SAID // 2
+        left = len(text) - 2 * half
+        return f"{text[:half]}, {left} characters left out, {text[-half:]}"
+
+
+def is_short(question: str) -> bool:
+    """Whether a question is short enough to be spoken and understood."""
+    return len(question) <= _LONGEST_QUESTION
+
+
+def is_plain(question: str, language: str) -> bool:
+    """Whether nothing in a question is invisible, or looks or sounds like something else."""
+    return _is_plain(" ".join(question.split()), language)
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        raise UnsayableError from None
+
+
+def _is_plain(text: str, language: str) -> bool:
+    """Whether nothing in a text is invisible, or looks or sounds like something else."""
+    if text != text.strip() or "  " in text or unicodedata.normalize("NFC", text) != text:
+        return False
+    if not all(map(_is_visible, text)):
+        return False
+    return not any(_looks_like_another(word, language) for word in re.findall(r"[^\W\d_]+", text))
+
+
+def _is_visible(character: str) -> bool:
+    category = unicodedata.category(character)
+    if category in _HIDDEN or character in _BLANK or (category == "Zs" and character != " "):
+        return False
+    if unicodedata.name(character, "").startswith("VARIATION SELECTOR"):
+        return False
+    # Forms such as fullwidth letters or superscripts sound like the plain ones.
+    return category[0] not in "LN" or unicodedata.normalize("NFKC", character) == character
+
+
+def _pretends(text: str, name: str) -> bool:
+    said = re.escape(name.replace("_", " ")).replace(r"\ ", "[ _]")
+    return re.search(rf"[,;:?!.]\s*{said}\b", text, re.IGNORECASE) is not None
+
+
+def _looks_like_another(word: str, language: str) -> bool:
+    if word.isascii():
+        return False
+    if unicodedata.normalize("NFC", word) != word:
+        return True
+    scripts = {unicodedata.name(each, "").partition(" ")[0] for each in word}
+    found = scripts & set(_MIXED)
+    if len(found) > 1:
+        return True
+    own = _SCRIPTS.get(language.partition("-")[0].lower())
+    return bool(found - {"LATIN", own}) and set(word.lower()) <= _LIKE_LATIN
+
+
+class SpokenCheck:
+    """Checks that the model has asked a question.
+
+    Args:
+        question: The question, as given to the model.
+        tool: The tool's name; if empty, only the words of the question count.
+        arguments: The spoken form of each argument, by name.
+    """
+
+    def __init__(self, question: str, tool: str, arguments: Mapping[str, str]) -> None:
+        self._question = _words(question)
+        self._tool = _words(tool.replace("_", " ").replace("-", " "))
+        self._arguments = [
+            (_words(name.replace("_", " ")), _words(text)) for name, text in arguments.items()
+        ]
+
+    def is_asked_in(self, speech: str) -> bool:
+        """Whether one turn of the model asks the question, and says nothing else after it.
+
+        The turn contains the question word for word, or a paraphrase: one sentence with the tool,
+        all values, and no words beyond those of the question and of asking for consent.
+
+        Example:
+            >>> wanted = SpokenCheck("Shall I do this: send, to Ana, amount 20?", "send",
+            ...                 {"to": "Ana", "amount": "20"})
+            >>> [wanted.is_asked_in(said) for said in (
+            ...     "Sure. Shall I do this: send, to Ana, amount twenty?", "Send €20 to Ana?",
+            ...     "Send 20 euros to Ben?", "Send 200 euros to Ana?", "Send 20 to Ana Maria?")]
+            [True, True, False, False, False]
+        """
+        if len(speech) > _LONGEST_SPEECH:
+            return False
+        sentences = [said for each in _SENTENCE.split(speech) if (said := _words(each))]
+        said = [token for each in sentences for token in each]
+        harmless = {*_ASKING, *_MONEY}
+        place = _last(self._question, said)
+        if place is not None and harmless.issuperset(said[place + len(self._question) :]):
+            return True
+        for sentence in reversed(sentences):
+            if self._is_paraphrased_in(sentence):
+                return True
+            if not harmless.issuperset(sentence):
+                return False
+        return False
+
+    def _is_paraphrased_in(self, said: list[str]) -> bool:
+        if not self._tool or not all(_is_said(token, said) for token in self._tool):
+            return False
+        parts = [self._tool, *(part for argument in self._arguments for part in argument)]
+        if not {*_ASKING, *_MONEY}.union(*parts).issuperset(said):
+            return False
+        # Only the order tells two values of one kind apart.
+        places = {True: 0, False: 0}
+        for name, value in self._arguments:
+            kind = all(map(_is_number, value))
+            found = _first(value, said, places[kind])
+            if found is None or self._is_misnamed(name, value, said):
+                return False
+            places[kind] = found + len(value)
+        return True
+
+    def _is_misnamed(self, name: list[str], value: list[str], said: list[str]) -> bool:
+        """Whether another argument's value directly follows this argument's name."""
+        others = [each for _, each in self._arguments if each and each != value]
+        place = _first(name, said, 0) if name else None
+        while place is not None:
+            after = place + len(name)
+            if any(said[after : after + len(each)] == each for each in others):
+                return True
+            place = _first(name, said, place + 1)
+        return False
+
+
+def _first(wanted: list[str], said: list[str], start: int) -> int | None:
+    """Return the first index, from `start`, at which the words occur in sequence."""
+    size = len(wanted)
+    places = range(start, len(said) - size + 1)
+    return next((i for i in places if said[i : i + size] == wanted), None)
+
+
+def _last(wanted: list[str], said: list[str]) -> int | None:
+    size = len(wanted)
+    places = range(len(said) - size, -1, -1)
+    return next((i for i in places if said[i : i + size] == wanted), None)
+
+
+def _is_said(token: str, said: Sequence[str]) -> bool:
+    return token in said or (token in _MONEY and any(each in _MONEY for each in said))
+
+
+def _is_number(token: str) -> bool:
+    return token.startswith("#")
+
+
+def _words(text: str) -> list[str]:
+    """Return the words, numbers and signs of a text; every number becomes `#` and its digits."""
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")  # noqa: RUF001 - as it is written
+    found: list[str] = []
+    for match in _TOKEN.finditer(plain):
+        token = match[0]
+        if match.lastgroup == "number":
+            found += _digits(token)
+        elif match.lastgroup == "sign":
+            if token in _CURRENCIES:
+                found.append(_CURRENCIES[token])
+            elif token not in _SOFT and not _joins_words(plain, match.start()):
+                found.append(token)
+        else:
+            found.append(token)
+    return _with_numbers(found)
+
+
+def _joins_words(text: str, place: int) -> bool:
+    """Whether a hyphen joins two words, where it is not audible."""
+    around = text[max(place - 1, 0) : place], text[place + 1 : place + 2]
+    return text[place] == "-" and all(each.isalpha() for each in around)
+
+
+def _digits(text: str) -> list[str]:
+    """Parse a number in digits: groups of three are thousands, other separators decimal points."""
+    if re.fullmatch(r"[1-9]\d{0,2}(?:([.,])\d{3})(?:\1\d{3})*", text):
+        return [_number(Decimal(re.sub(r"\D", "", text)))]
+    whole = re.fullmatch(r"([1-9]\d{0,2}(?:[.,]\d{3})+)[.,](\d{1,2})", text)
+    if whole is not None:
+        return [_number(Decimal(f"{re.sub(r'[^0-9]', '', whole[1])}.{whole[2]}"))]
+    if re.fullmatch(r"(?:0|[1-9]\d*)(?:[.,]\d+)?", text):
+        return [_number(Decimal(text.replace(",", ".")))]
+    return re.findall(r"\d+", text) if re.search("[.,]", text) else [text]
+
+
+def _number(value: Decimal) -> str:
+    try:
+        return f"#{value.normalize():f}"
+    except InvalidOperation:
+        return f"#{value}"
+
+
+_SMALL_EN = (
+    *_table("""
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+sixteen seventeen eighteen nineteen
+"""),
+)
+_TENS_EN = (
+    *_table("""
+twenty thirty forty fifty sixty seventy eighty ninety
+"""),
+)
+_SMALL_PT = (
+    *_table("""
+zero um dois três quatro cinco seis sete oito nove dez onze doze treze catorze quinze dezesseis
+dezessete dezoito dezenove
+"""),
+)
+_TENS_PT = (
+    *_table("""
+vinte trinta quarenta cinquenta sessenta setenta oitenta noventa
+"""),
+)
+_HUNDREDS_PT = (
+    *_table("""
+cem duzentos trezentos quatrocentos quinhentos seiscentos setecentos oitocentos novecentos
+"""),
+)
+_OTHER_PT = {"uma": 1, "duas": 2, "tres": 3, "quatorze": 14, "dezasseis": 16, "dezassete": 17,
+             "dezanove": 19, "cento": 100, "duzentas": 200, "quinhentas": 500}  # fmt: skip
+_SCALES = {"hundred": 100, "thousand": 1000, "mil": 1000, "million": 10**6, "milhão": 10**6,
+           "milhões": 10**6, "billion": 10**9}  # fmt: skip
+_ZH = {**{c: i for i, c in enumerate("零一二三四五六七八九")}, "两": 2, "兩": 2, "〇": 0}  # noqa: RUF001 - the Chinese zero
+_ZH_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8}
+
+
+@functools.cache
+def _number_words() -> dict[str, int]:
+    return {
+        **{word: i for i, word in enumerate(_SMALL_EN)},
+        **{word: 20 + 10 * i for i, word in enumerate(_TENS_EN)},
+        **{word: i for i, word in enumerate(_SMALL_PT)},
+        **{word: 20 + 10 * i for i, word in enumerate(_TENS_PT)},
+        **{word: 100 + 100 * i for i, word in enumerate(_HUNDREDS_PT)},
+        **_OTHER_PT,
+    }
+
+
+def _with_numbers(tokens: list[str]) -> list[str]:
+    """Replace numbers in words by digits; ambiguous words stay as they are."""
+    words, found, i = _number_words(), [], 0
+    while i < len(tokens):
+        end = i
+        while end < len(tokens) and (
+            tokens[end] in words
+            or (end > i and tokens[end] in _SCALES)
+            or (tokens[end] == "mil" and end == i)
+            or (end > i and tokens[end] in {"and", "e"} and end + 1 < len(tokens)
+                and (tokens[end + 1] in words))
+        ):  # fmt: skip
+            end += 1
+        if end > i:
+            found.append(_spelled(tokens[i:end], words))
+            i = end
+            continue
+        while end < len(tokens) and (tokens[end] in _ZH or tokens[end] in _ZH_SCALES):
+            end += 1
+        if end > i:
+            found.append(_spelled_zh(tokens[i:end]))
+            i = end
+            continue
+        scale = _SCALES.get(tokens[i])
+        if scale and found and _is_number(found[-1]):  # "20 thousand"
+            found[-1] = _number(Decimal(found[-1][1:]) * scale)
+        else:
+            found.append(tokens[i])
+        i += 1
+    return found
+
+
+def _spelled(tokens: Sequence[str], words: Mapping[str, int]) -> str:
+    """Parse a number in English or Portuguese words; other words become one unmatched token."""
+    total = current = 0
+    room = 10**12
+    for token in tokens:
+        if token in {"and", "e"}:
+            continue
+        value = _SCALES.get(token)
+        if value is None:
+            value = words[token]
+            if value >= room and current:
+                return "?" + " ".join(tokens)
+            current += value
+            room = 100 if value >= 100 else 10 if value >= 20 else 0  # noqa: PLR2004 - places
+        elif value == 100:  # noqa: PLR2004 - a hundred
+            current, room = max(current, 1) * 100, 100
+        else:
+            total, current, room = total + max(current, 1) * value, 0, 10**12
+    return _number(Decimal(total + current))
+
+
+def _spelled_zh(tokens: Sequence[str]) -> str:
+    if all(token in _ZH for token in tokens):
+        return _number(Decimal("".join(str(_ZH[token]) for token in tokens)))
+    total = section = digit = 0
+    for token in tokens:
+        scale = _ZH_SCALES.get(token)
+        if scale is None:
+            digit = _ZH[token]
+        elif scale >= 10**4:
+            total, section, digit = (total + section + digit) * scale, 0, 0
+        else:
+            section, digit = section + (digit or 1) * scale, 0
+    return _number(Decimal(total + section + digit))

@@ -1,0 +1,78 @@
+"""Read files that a user names: regular files of bounded size, and never a wait for a writer."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import IO, TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_BYTES: Final = 4 * 1024 * 1024
+"""How much of a file is read where nothing else is said."""
+
+_PIECE_BYTES: Final = 256 * 1024
+# Opening a FIFO waits for its writer, and opening a terminal may make it ours.
+_FLAGS: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_KINDS: Final = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a regular file for reading.
+
+    Args:
+        path: The file; symbolic links are followed.
+
+    Raises:
+        OSError: The file cannot be opened, or is not a regular file.
+    """
+    # Looked at twice: opening some devices does something, and the file may be replaced meanwhile.
+    _require_regular(path.stat(), path)
+    handle = os.open(path, _FLAGS)
+    try:
+        _require_regular(os.fstat(handle), path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        path: The file; symbolic links are followed.
+        max_bytes: A larger file is refused. Counted while it is read: some files, such as those
+            under `/proc`, do not say how large they are.
+
+    Raises:
+        OSError: The file cannot be read, is not a regular file, or is too large.
+    """
+    content = bytearray()
+    with open_file(path) as file:
+        while piece := os.read(file.fileno(), _PIECE_BYTES):
+            content += piece
+            if len(content) > max_bytes:
+                raise OSError(errno.EFBIG, f"it is larger than {max_bytes} bytes", str(path))
+    return bytes(content)
+
+
+def _require_regular(found: os.stat_result, path: Path) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((name for test, name in _KINDS if test(found.st_mode)), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))

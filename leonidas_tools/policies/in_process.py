@@ -1,0 +1,40 @@
+"""A `cpu_bound` tool runs in a process that was ready before its time began."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls import Run, ToolCall, ToolResult
+from leonidas_tools.errors import ToolError
+from leonidas_tools.processes import Target, target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leonidas_tools.processes import Processes
+
+
+class InProcess:
+    """Waits for a worker process, and lends it to one attempt.
+
+    Args:
+        processes: Where it comes from.
+        function: What is to run in it.
+    """
+
+    __slots__ = ("_target", "function", "processes")
+
+    def __init__(self, *, processes: Processes, function: Callable[..., Any]) -> None:
+        self.processes = processes
+        self.function = function
+        self._target: Target | None = None
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Runs the call while a process is reserved for it."""
+        try:
+            if self._target is None:  # its module may not have been complete when it was compiled
+                self._target = target_of(self.function)
+            async with self.processes.lease(self._target):
+                return await run(call)
+        except ToolError as error:
+            return ToolResult.from_error(error)

@@ -1,0 +1,369 @@
+"""Find known secrets in all the forms in which a tool may return them."""
+
+from __future__ import annotations
+
+import base64
+import bisect
+import functools
+import html
+import itertools
+import json
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote, quote_plus
+
+from leonidas_tools.redaction.text import MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+SHORTEST_SECRET = 3
+"""Shorter values, such as `1` or `on`, keep nothing secret and occur in any text."""
+PIECE = 8
+"""The least length at which a piece of a secret is masked."""
+_LEAST_NUMBER = 100
+_SHORTEST_ENCODED = 6
+_LONGEST_WORD_OF_DIGITS = 5
+_SHORTEST_LINE = 16
+_MOST_EXTENSIONS = 16
+"""How many positions in a secret are compared with one piece: a secret may repeat itself."""
+
+# A text with public parts (a path, an address, an email) is masked as a whole only.
+_PUBLIC_IN_PART = re.compile(
+    r"[/\\~.]|[A-Za-z]:[/\\]|\w+://[^@?#]*\Z|[^@\s]+@[\w-]+(?:\.[\w-]+)+\Z"
+)
+_TOKEN = re.compile(r"[^\s\"'<>()\[\]{},;…\\=&:?|]{8,}")
+_SEPARATOR = re.compile(r"[\s\"'<>()\[\]{},;…\\=&:?|.]")
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+Span: TypeAlias = tuple[int, int]
+
+
+class KnownSecrets:
+    """Masks known texts wherever they occur in plain JSON, also encoded, split or cut.
+
+    The search ignores case. It covers keys, values and JSON in texts; JSON, `repr`, URL, HTML,
+    Base64 and hexadecimal encoding; the items of a list taken together; and numbers. A piece of at
+    least eight characters is masked at the beginning or end of a word or a text, where it may have
+    been cut. Three characters, or up to five digits, are masked only as a whole word.
+
+    Args:
+        texts: The secrets. Those shorter than three characters are ignored.
+
+    Example:
+        >>> secrets = KnownSecrets(["s3cr3t-4711-zebra", "123"])
+        >>> secrets({"said": "czNjcjN0LTQ3MTEtemVicmE=", "cut": "s3cr3t-471…", "n": [123, 1234]})
+        {'said': '***', 'cut': '***…', 'n': ['***', 1234]}
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        long = {text for text in texts if len(text) >= SHORTEST_SECRET}
+        self.texts = tuple(sorted(long, key=lambda text: (-len(text), text)))
+        """The secrets, the longest first."""
+
+    def __bool__(self) -> bool:
+        return bool(self.texts)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.texts)} known secrets>"
+
+    def __call__(self, value: Any) -> Any:
+        """Return a copy of plain JSON with the secrets masked; the value itself if it has none."""
+        if type(value) is str:
+            return self.text(value)
+        leaves = list(self._leaves(value))
+        if not leaves:
+            return value
+        # Sorted by key, so that a secret split over a list of objects is one text again.
+        order = dict[str, list[int]]()
+        for index, (group, _, _) in enumerate(leaves):
+            order.setdefault(group, []).append(index)
+        places = list(itertools.chain.from_iterable(order.values()))
+        texts = [leaves[index][1] for index in places]
+        masked = self._masked(texts, [leaves[index][2] for index in places])
+        if not masked:
+            return value
+        return _rebuilt(value, {places[at]: text for at, text in masked.items()}, self._counts)
+
+    def text(self, text: str) -> str:
+        """Return the text with the secrets masked."""
+        return self._masked([text], [False]).get(0, text)
+
+    def continued(self, before: str, text: str) -> str:
+        """Mask a text that continues another one, which was masked and sent earlier."""
+        spans = self._spans(before + text, [0, len(before) + len(text)])
+        at = len(before)
+        return _without(text, [(max(a - at, 0), b - at) for a, b in spans if b > at])
+
+    def are_in(self, data: bytes) -> bool:
+        """Whether any secret occurs in the bytes."""
+        return any(text.encode("utf-8", "surrogatepass") in data for text in self.texts)
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """The length of the longest form of any secret."""
+        return max((len(form) for form in self._forms), default=0)
+
+    @functools.cached_property
+    def _forms(self) -> dict[str, bool]:
+        """Each form in lower case, and whether pieces of it are masked."""
+        forms = dict[str, bool]()
+        for text in self.texts:
+            pieces = len(text) >= PIECE and not _PUBLIC_IN_PART.match(text)
+            for form in _forms_of(text):
+                lowered = _lowered(form)
+                forms[lowered] = forms.get(lowered, False) or pieces
+        return forms
+
+    @functools.cached_property
+    def _sentences(self) -> frozenset[str]:
+        """The forms of secrets that contain spaces."""
+        spaced = (text for text in self.texts if " " in text)
+        return frozenset(_lowered(form) for text in spaced for form in _forms_of(text))
+
+    @functools.cached_property
+    def _grams(self) -> dict[str, list[tuple[str, int]]]:
+        """The positions in the forms of each sequence of eight characters."""
+        grams = dict[str, list[tuple[str, int]]]()
+        for form, pieces in self._forms.items():
+            if pieces:
+                for at in range(len(form) - PIECE + 1):
+                    places = grams.setdefault(form[at : at + PIECE], [])
+                    if len(places) < _MOST_EXTENSIONS:
+                        places.append((form, at))
+        return grams
+
+    @functools.cached_property
+    def _numbers(self) -> frozenset[float]:
+        return frozenset(number for text in self.texts for number in _numbers_of(text))
+
+    @property
+    def _counts(self) -> bool:
+        """Whether numbers can be secret."""
+        return bool(self._numbers)
+
+    def _leaves(
+        self, value: Any, group: str = "", depth: int = 0
+    ) -> Iterator[tuple[str, str, bool]]:
+        """Yield texts and numbers in order: the key above, the text, whether it is a number."""
+        kind = type(value)
+        if kind is str:
+            yield group, value, False
+        elif kind is dict:
+            for key, item in value.items():
+                yield "\0", key, False
+                yield from self._leaves(item, key, depth + 1)
+        elif kind is list:
+            for item in value:
+                yield from self._leaves(item, group, depth + 1)
+        elif (kind is int or kind is float) and self._counts:
+            yield group, str(value), True
+
+    def _masked(self, texts: list[str], are_numbers: list[bool]) -> dict[int, str]:
+        """Return the texts that change, with secrets masked, by index."""
+        starts = [0, *itertools.accumulate(map(len, texts))]
+        masked = dict[int, list[Span]]()
+        for start, end in self._spans("".join(texts), starts):
+            at = bisect.bisect_right(starts, start) - 1
+            while at < len(texts) and starts[at] < end:
+                span = max(start - starts[at], 0), min(end, starts[at + 1]) - starts[at]
+                if not are_numbers[at] or self._is_number(texts[at], span):
+                    masked.setdefault(at, []).append(span)
+                at += 1
+        found = {at: _without(texts[at], spans) for at, spans in masked.items()}
+        if self._counts:
+            numbers = (at for at, is_number in enumerate(are_numbers) if is_number)
+            found.update((at, MASK) for at in numbers if float(texts[at]) in self._numbers)
+        return found
+
+    def _is_number(self, text: str, span: Span) -> bool:
+        """Whether the span reveals a secret, rather than a few digits of a longer number."""
+        return span[1] - span[0] >= min(PIECE, len(text))
+
+    def _spans(self, joined: str, starts: list[int]) -> list[Span]:
+        """Return the sorted, disjoint spans of secrets in concatenated texts."""
+        lowered = _lowered(joined)
+        spans: list[Span] = []
+        for form in self._forms:
+            at = lowered.find(form)
+            while at >= 0:
+                end = at + len(form)
+                if self._tells(lowered, at, end, starts):
+                    spans.append((at, end))
+                at = lowered.find(form, end)
+        if self._grams:
+            spans += self._pieces(lowered, starts, [end for _, end in spans])
+        return _merged(spans)
+
+    def _tells(self, text: str, start: int, end: int, starts: list[int]) -> bool:
+        """Whether a match counts; a short one must be a whole word within one text."""
+        form = text[start:end]
+        is_number = form.isdigit()
+        if len(form) >= PIECE or (len(form) >= _SHORTEST_ENCODED and not is_number):
+            return True
+        at = bisect.bisect_right(starts, start) - 1
+        low, high = starts[at], starts[at + 1]
+        if end > high:
+            return False
+        if len(form) > (_LONGEST_WORD_OF_DIGITS if is_number else SHORTEST_SECRET):
+            return True
+        is_same = str.isdigit if is_number else str.isalnum
+        return not (
+            (start > low and is_same(text[start - 1])) or (end < high and is_same(text[end]))
+        )
+
+    def _pieces(self, text: str, starts: list[int], ends: list[int]) -> Iterator[Span]:
+        """Yield pieces of secrets at the edges of texts and words, and after a whole secret."""
+        for low, high in self._words(text, starts):
+            yield from self._piece_at(text, low, high)
+        if self._has_separators:  # a piece may contain separators
+            grams = self._grams
+            for found in _SEPARATOR.finditer(text):
+                # Looked up here first: a call for each separator costs ten times as much.
+                start, end = found.span()
+                if text[end : end + PIECE] in grams:
+                    yield from self._begun(text, end, len(text))
+                if start >= PIECE and text[start - PIECE : start] in grams:
+                    yield from self._ended(text, 0, start)
+        for end in ends:
+            yield from self._begun(text, end, len(text))
+
+    def _words(self, text: str, starts: list[int]) -> Iterator[Span]:
+        """Yield the texts, and the words in them that may begin or end with a piece."""
+        grams = self._grams
+        for low, high in itertools.pairwise(starts):
+            if high - low >= PIECE and (
+                text[low : low + PIECE] in grams
+                or text[high - PIECE : high] in grams
+                or text[high - 1] == "="  # Base64, of which the end may be cut
+            ):
+                yield low, high
+        for found in _TOKEN.finditer(text):
+            start, end = found.span()
+            if text[start : start + PIECE] in grams or text[end - PIECE : end] in grams:
+                yield start, end
+            elif text[end - 1] in "=.":  # a cut text, marked by padding or dots
+                yield start, start + len(found[0].rstrip("."))
+
+    @functools.cached_property
+    def _has_separators(self) -> bool:
+        return any(_SEPARATOR.search(gram) for gram in self._grams)
+
+    def _piece_at(self, text: str, low: int, high: int) -> Iterator[Span]:
+        yield from self._begun(text, low, high)
+        yield from self._ended(text, low, high)
+        bare = low + len(text[low:high].rstrip("=")) if text[high - 1] == "=" else high
+        if bare < high:
+            # The last character of cut Base64 encodes an incomplete byte.
+            for start, _ in self._ended(text, low, bare - 1):
+                yield start, high
+
+    def _ended(self, text: str, low: int, high: int) -> Iterator[Span]:
+        for form, at in self._grams.get(text[max(high - PIECE, low) : high], ()):
+            length, before = PIECE, text[max(high - at - PIECE, 0) : high - PIECE]
+            rest = form[:at]
+            while (
+                length - PIECE < len(before)
+                and before[PIECE - length - 1] == (rest[PIECE - length - 1])
+            ):
+                length += 1
+            if self._is_telling(text[high - length : high], form):
+                yield high - length, high
+
+    def _is_telling(self, piece: str, form: str) -> bool:
+        """Whether a piece reveals a secret: a single word of a sentence does not."""
+        return form not in self._sentences or not piece.strip(" ,.").isalpha()
+
+    def _begun(self, text: str, low: int, high: int) -> Iterator[Span]:
+        for form, at in self._grams.get(text[low : min(low + PIECE, high)], ()):
+            length, most = PIECE, min(len(form) - at, len(text) - low)
+            while length < most and text[low + length] == form[at + length]:
+                length += 1
+            if self._is_telling(text[low : low + length], form):
+                yield low, low + length
+
+
+def _forms_of(text: str) -> Iterator[str]:
+    """Yield a secret itself, and its encoded forms."""
+    yield text
+    if len(text) < _SHORTEST_ENCODED:
+        return
+    for ascii_only in (True, False):
+        written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        yield written
+        yield json.dumps(written, ensure_ascii=ascii_only)[1:-1]
+        yield written.replace("/", "\\/")
+    data = text.encode("utf-8", "surrogatepass")
+    yield from (repr(text)[1:-1], ascii(text)[1:-1], repr(data)[2:-1])
+    yield from (repr(text + "'")[1:-2], repr(text + "'\"")[1:-4])
+    for url in (quote(data, safe=""), quote(data), quote_plus(data)):
+        yield url
+        yield quote(url, safe="")
+    yield from (html.escape(text), html.escape(text, quote=False), data.hex())
+    for offset in range(3):
+        encoded = base64.b64encode(bytes(offset) + data).decode()
+        core = encoded[-(-offset * 8 // 6) : (offset + len(data)) * 8 // 6]
+        if len(core) >= PIECE:
+            yield from (core, core.replace("+", "-").replace("/", "_"))
+    lines = (line.strip() for line in text.splitlines()) if "\n" in text else ()
+    yield from (each for each in lines if len(each) >= _SHORTEST_LINE and each[:5] != "-----")
+
+
+def _numbers_of(text: str) -> Iterator[float]:
+    try:
+        number = float(text)
+    except ValueError:
+        return
+    # A code such as `012` is a word, not the number 12.
+    if abs(number) >= _LEAST_NUMBER and number - number == 0.0:
+        yield number
+
+
+def _lowered(text: str) -> str:
+    """Return the text in lower case with the same length, so that positions stay valid."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else text.translate(_LOWER)
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    spans.sort()
+    merged = spans[:1]
+    for start, end in spans[1:]:
+        if start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _without(text: str, spans: list[Span]) -> str:
+    if not spans:
+        return text
+    parts, at = list[str](), 0
+    for start, end in spans:
+        parts += (text[at:start], MASK)
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _rebuilt(value: Any, masked: Mapping[int, str], counts: bool) -> Any:
+    """Return the value with masked leaves, numbered in the order of `KnownSecrets._leaves`."""
+    number = itertools.count()
+
+    def rebuild(value: Any) -> Any:
+        kind = type(value)
+        if kind is dict:
+            rebuilt = dict[str, Any]()
+            for key, item in value.items():
+                shown = masked.get(next(number), key)
+                while shown in rebuilt or (shown is not key and shown in value):
+                    shown += "*"  # two masked keys must stay distinct
+                rebuilt[shown] = rebuild(item)
+            return rebuilt
+        if kind is list:
+            return [rebuild(item) for item in value]
+        if kind is str or (counts and (kind is int or kind is float)):
+            return masked.get(next(number), value)
+        return value
+
+    return rebuild(value)

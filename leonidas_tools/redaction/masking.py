@@ -1,0 +1,96 @@
+"""Mask the secrets of one call in everything that leaves its tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from leonidas_tools.redaction.known import KnownSecrets
+from leonidas_tools.redaction.values import without_names
+
+_MOST_NAMED = 256
+"""How many values under secret names are searched for in the other texts of a call."""
+_DEEPEST = 64
+
+
+class Masking:
+    """Masks the secrets of one call in what its tool returns, raises and reports.
+
+    Args:
+        known: The texts that are secret.
+        names: Names in results whose values are secret; these values are masked elsewhere too.
+
+    Example:
+        >>> mask = Masking([KnownSecrets(["s3cr3t-zebra"])], names={"iban"})
+        >>> mask({"iban": "PT50-0002", "said": "PT50-0002 with s3cr3t-zebra"})
+        {'iban': '***', 'said': '*** with ***'}
+    """
+
+    __slots__ = ("_known", "_named", "_names", "_said")
+
+    def __init__(self, known: Collection[KnownSecrets], names: Collection[str] = ()) -> None:
+        self._known = tuple(known)
+        self._names = names
+        self._named: set[str] = set()
+        self._said = ""
+
+    def __call__(self, value: Any) -> Any:
+        """Return plain JSON with the secrets masked."""
+        if self._names:
+            self._learn(value)
+            value = without_names(value, self._names)
+        for known in self._known:
+            value = known(value)
+        return value
+
+    def next(self, text: str) -> str:
+        """Mask a text that may continue the one before, as in a stream of pieces."""
+        shown = text
+        if self._known:
+            longest = max(known.longest for known in self._known)
+            said, self._said = self._said, (self._said + text)[-longest:]
+            for known in self._known:
+                shown = known.continued(said, shown) if shown is text else known.text(shown)
+        return shown
+
+    def are_in(self, data: bytes) -> bool:
+        """Whether any secret occurs in the bytes."""
+        return any(known.are_in(data) for known in self._known)
+
+    def _learn(self, value: Any) -> None:
+        """Add the values under secret names to the known secrets, to mask them without the name."""
+        found = set[str]()
+        for text in _named(value, self._names, 0):
+            if len(self._named) + len(found) >= _MOST_NAMED:
+                break
+            found.add(text)
+        if not found <= self._named:
+            self._named |= found
+            self._known = (*self._known, KnownSecrets(found))
+
+
+def _named(value: Any, names: Collection[str], depth: int, *, named: bool = False) -> Iterator[str]:
+    """Yield the texts and numbers under the names, also within JSON texts."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _named(item, names, depth + 1, named=named or key in names)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _named(item, names, depth + 1, named=named)
+    elif isinstance(value, str) and not named:
+        yield from _named(_parsed(value, names), names, depth + 1)
+    elif named and value is not None and type(value) is not bool:
+        yield str(value)
+
+
+def _parsed(text: str, names: Collection[str]) -> Any:
+    """Return the value of a JSON text that contains one of the names, else `None`."""
+    if text[:1] not in ("{", "[") or not any(name in text for name in names):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

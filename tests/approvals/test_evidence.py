@@ -1,0 +1,227 @@
+"""Which yes counts, and for which question: conversations, each with what may run after it."""
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leonidas_tools.approvals.spoken import UnsayableError, ValueSpeaker
+from leonidas_tools.approvals.transcript import Transcript
+from tests.approvals.bench import Bank
+from tests.policies.clock import in_no_time
+
+ASK = "Shall I do this: send, to Ana, amount 20?"
+YES = ["ask", "end", "user:Yes.", "finished"]
+# An event is what the model says ("model:…"), what the user is heard to say ("user:…"), "ask" for
+# the question in full, "end" for the end of the model's turn, or what else happens.
+NOT_RUN = {
+    "no question": ["user:Yes.", "finished"],
+    "yes before the question": ["user:Yes.", "finished", "ask", "end"],
+    "yes while it asks": ["ask", "user:Yes.", "finished", "end"],
+    "late request": ["ask", "user:Send twenty euros to Ana, yes", "end"],
+    "late request, ended": ["ask", "user:Send twenty euros to Ana, yes", "finished", "end"],
+    "late request over the end": ["ask", "user:Yes, send it", "end", "user: to Ana, yes"],
+    "late request before it asks": ["user:Send 20 to Ana, yes", "ask", "end"],
+    "no answer": ["ask", "end"],
+    "no": ["ask", "end", "user:No!", "finished"],
+    "no, then okay": ["ask", "end", "user:No! Cancel it.", "finished", "user:Okay, thanks."],
+    "no, the model, okay": [
+        "ask", "end", "user:No!", "finished", "model:All right.", "end", "user:Okay.", "finished"],
+    "yes, then no": [*YES, "user:No, wait!", "finished"],
+    "yes, then no while the model speaks": [*YES, "model:Hello.", "user:No."],
+    "yes, then doubt while the model speaks": [*YES, "model:Okay,", "user:Wait.", "finished"],
+    "yes, then the question once more, unfinished": [*YES, "ask"],
+    "yes without an end, then no while the model speaks": [
+        "ask", "end", "user:Yes.", "end", "model:Hello.", "user:No."],
+    "yes, then the question and a yes, unfinished": [*YES, "ask", "user:Yes.", "finished"],
+    "no over the question, then yes": ["ask", "user:No!", "finished", "end", "user:Yes.",
+                                       "finished"],
+    "doubt, then yes": ["ask", "end", "user:How much?", "finished", "user:Yes.", "finished"],
+    "yes, then doubt": [*YES, "user:But only ten.", "finished"],
+    "asked again, not answered": [*YES, "ask", "end"],
+    "asked again, refused": [*YES, "ask", "end", "user:No.", "finished"],
+    "half a sentence": ["user:Hello.", "finished", "ask", "end", "user:Yes"],
+    "another person": ["model:Shall I do this: send, to Ben, amount 20?", *YES[1:]],
+    "another amount": ["model:Shall I do this: send, to Ana, amount 200?", *YES[1:]],
+    "another amount in words": ["model:Send twenty thousand euros to Ana?", *YES[1:]],
+    "a longer name": ["model:Shall I do this: send, to Ana Maria, amount 20?", *YES[1:]],
+    "another action": ["model:Shall I look up Ana 20?", *YES[1:]],
+    "no amount": ["model:Shall I send it to Ana?", *YES[1:]],
+    "nothing of it": ["model:Shall I?", *YES[1:]],
+    "sound alone": ["sound", *YES[1:]],
+    "a refusal": ["model:I will not send 20 euros to Ana.", *YES[1:]],
+    "more after it": ["model:" + ASK + " And 500 to Mallory?", *YES[1:]],
+    "another question after it": ["ask", "model: Or shall I wait?", *YES[1:]],
+    "instead": ["model:Send 20 euros to Mallory instead of Ana?", *YES[1:]],
+    "in two turns": ["model:Shall I do this: send,", "end", "model: to Ana, amount 20?", *YES[1:]],
+    "interrupted": ["ask", "interrupted", "user:Yes.", "finished"],
+    "interrupted by the yes": ["ask", "user:Yes.", "interrupted", "end", "finished"],
+    "interrupted half-way": ["model:Shall I do this: send", "interrupted", "user:Yes.", "finished"],
+    "cut by the connection": ["ask", "end", "user:Yes", "reconnected"],
+    "question cut by the connection": ["ask", "reconnected", "end", "user:Yes.", "finished"],
+    "another person is meant": ["ask", "end", "user:Yes, to Ben.", "finished"],
+    "a condition": ["ask", "end", "user:Yes, if it is cheap.", "finished"],
+    "noise": ["ask", "end", "user:...", "finished"],
+    "Chinese no": ["ask", "end", "user:不行", "finished"],
+    "Portuguese no, then yes": ["ask", "end", "user:Não!", "finished", "user:Tá.", "finished"],
+}  # fmt: skip
+RUNS = {
+    "the words of the question": YES,
+    "a preface": ["model:Sure. ", *YES],
+    "numbers in words": ["model:Shall I do this: send, to Ana, amount twenty?", *YES[1:]],
+    "other words": ["model:Should I send 20 euros to Ana?", *YES[1:]],
+    "a currency sign": ["model:Shall I send €20 to ana, is that okay?", *YES[1:]],
+    "in pieces": ["model:Shall I do", "model: this: send, to", "model: Ana, amount 20?", *YES[1:]],
+    "an answer in pieces": ["ask", "end", "user:Ye", "user:s, go ahead", "finished"],
+    "an answer without an end": ["ask", "end", "user:Yes."],
+    "twice": [*YES, "user:Yes, yes.", "finished"],
+    "no, asked anew, yes": ["ask", "end", "user:No.", "finished", *YES],
+    "doubt, asked anew, yes": ["ask", "end", "user:How much?", "finished", *YES],
+    "interrupted, asked anew": ["ask", "interrupted", "end", *YES],
+    "another connection": ["ask", "end", "reconnected", "user:Yes.", "finished"],
+    "the request is heard late, ended": ["user:Send it.", "finished", *YES],
+}
+
+
+def play(transcript: Transcript, event: str) -> None:
+    kind, _, text = event.partition(":")
+    match kind:
+        case "ask":
+            transcript.model_spoke(ASK)
+        case "model":
+            transcript.model_spoke(text)
+        case "user":
+            transcript.user_said(text)
+        case _:
+            {
+                "end": transcript.model_finished,
+                "finished": transcript.user_finished,
+                "sound": transcript.model_spoke,
+                "interrupted": transcript.interrupted,
+                "reconnected": transcript.reconnected,
+            }[kind]()
+
+
+async def confirmed(events):
+    """What has really been sent after a conversation, and after the model's yes."""
+    bank = Bank()
+    approval = await bank.ask()
+    for event in events:
+        play(bank.transcript, event)
+    await bank.confirm(approval)
+    return bank.sent
+
+
+@pytest.mark.parametrize("events", NOT_RUN.values(), ids=NOT_RUN.keys())
+@in_no_time
+async def test_what_is_no_yes_to_this_question_runs_nothing(events):
+    assert await confirmed(events) == []
+
+
+@pytest.mark.parametrize("events", RUNS.values(), ids=RUNS.keys())
+@in_no_time
+async def test_a_yes_to_this_question_runs_the_call(events):
+    assert await confirmed(events) == [("Ana", 20)]
+
+
+EVENTS = ["ask", "end", "user:Yes.", "user:No.", "user:Maybe.", "finished", "model:Hello.",
+          "interrupted", "reconnected",
+          "model:Shall I do this: send, to Ben, amount 20?"]  # fmt: skip
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.sampled_from(EVENTS), max_size=14))
+def test_a_call_runs_only_if_the_last_question_was_followed_by_yes_and_no_no(events):
+    sent = []
+
+    @in_no_time
+    async def conversation():
+        sent.extend(await confirmed(events))
+
+    conversation()
+    if sent:
+        last = max(i for i, event in enumerate(events) if event == "ask")
+        said = [event for event in events[last:] if event.startswith("user:")]
+        assert "user:Yes." in said
+        assert not {"user:No.", "user:Maybe."} & set(said)
+        assert events.index("end", last) < max(
+            i for i, event in enumerate(events) if event == "user:Yes."
+        )
+
+
+@in_no_time
+async def test_with_two_questions_open_a_yes_is_for_the_one_that_was_asked():
+    bank = Bank()
+    ana, mallory = await bank.ask("Ana"), await bank.ask("Mallory", 500)
+    bank.answer("Yes.", mallory)
+    assert (await bank.confirm(mallory)).reason_code == "waits"
+    assert (await bank.confirm(ana)).reason_code == "not_asked"
+    bank.answer("Yes.", ana)
+    assert (await bank.confirm(mallory)).reason_code == "waits"
+    assert (await bank.confirm(ana)).status == "ok"
+    assert (await bank.confirm(mallory)).reason_code == "not_answered"
+    assert bank.sent == [("Ana", 20)]
+
+
+@in_no_time
+async def test_no_more_questions_wait_than_a_person_can_be_asked():
+    bank = Bank()
+    for amount in range(16):
+        await bank.ask(amount=amount)
+    result = await bank.call("send", to="Ana", amount=99)
+    assert (result.status, result.reason_code) == ("limited", "too_many_questions")
+
+
+@pytest.mark.parametrize("pause_seconds", [0.3, 0.5, 1.0, 1.4])
+@in_no_time
+async def test_a_pause_in_a_sentence_does_not_end_it(pause_seconds):
+    bank = Bank()
+    approval = await bank.ask()
+    bank.put()
+    bank.transcript.user_said("Yes")
+    confirming = bank.start("confirm_action", approval_id=approval, decision="yes")
+    await asyncio.sleep(pause_seconds)
+    bank.transcript.user_said(" but not to Ana")
+    await confirming
+    assert bank.sent == []
+
+
+UNSAYABLE = [
+    "ls" + " -l" * 40 + "; rm -rf /", "Ana\u202e", "A\u200bna", "Ana ", "A  na", "A\nna",
+    "\u0430na",
+    "\u0440\u0430\u0443", "\uff21na", "Ana, amount 5", "A\u3164na", "x\u00b2",
+    "e\u0301", "A\u00a0na",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("to", UNSAYABLE)
+@in_no_time
+async def test_what_voice_cannot_say_whole_voice_cannot_approve(to):
+    bank = Bank()
+    result = await bank.call("send", to=to, amount=20)
+    assert (result.status, result.reason_code) == ("pending_approval", "not_by_voice")
+    approval = result.result["approval_id"]
+    bank.answer("Yes.", approval)
+    assert (await bank.confirm(approval)).reason_code == "not_by_voice"
+    assert bank.sent == []
+
+
+@in_no_time
+@pytest.mark.parametrize("value", ["a" * 20_001, list(range(201)), {"a": "a" * 20_000}])
+async def test_of_a_huge_value_not_even_head_and_tail_are_said(value):
+    with pytest.raises(UnsayableError):
+        ValueSpeaker(shortens=True).say(value)
+
+
+async def test_a_setting_has_head_and_tail_said():
+    bank = Bank(policies={"approval": {"shorten_values": True}})
+    result = await bank.call("send", to="a" * 50 + "b" * 50, amount=20)
+    asked = result.result["ask"]
+    assert "20 characters left out" in asked
+    assert "b" * 40 in asked
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(result.result["approval_id"])).status == "ok"

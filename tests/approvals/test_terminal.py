@@ -1,0 +1,109 @@
+"""What a person reads in the terminal is what is asked, whatever stands in it."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.text import Text
+
+from leonidas_tools.approvals.request import ApprovalRequest, Decision
+from leonidas_tools.approvals.terminal import TerminalChannel
+from leonidas_tools.cli import terminal
+
+HOSTILE = [
+    "\x1b[2K",
+    "\r",
+    "\b",
+    "\n",
+    "\x9b2J",
+    "\x1b]0;x\x07",
+    "\u202e",
+    "\u2066",
+    "\u200b",
+    "\u2028",
+]
+
+
+def asked(title, **details):
+    return ApprovalRequest(
+        id="1", tool="pay", title=title, details=details, hash="", created=0, deadline=1,
+        on_expiry="cancel", session="s", user=None, call_id=None, rule="r",
+    )  # fmt: skip
+
+
+async def answered(request, *lines):
+    """The decision, and what was written before each line was read."""
+    screens, written, answers = [], [], iter(lines)
+
+    def read():
+        screens.append("".join(written))
+        written.clear()
+        return next(answers)
+
+    return await TerminalChannel(read=read, write=written.append)(request), screens
+
+
+@pytest.mark.parametrize("sign", HOSTILE, ids=ascii)
+async def test_a_question_is_one_line_that_hides_nothing(sign):
+    written = []
+    request = asked(f"Pay {sign}Ana?")
+    await TerminalChannel(read=lambda: "n\n", write=written.append)(request)
+    assert written[0].startswith("Pay <U+")
+    assert written[0].count("\n") == 1
+    assert sign == "\n" or sign not in written[0]
+
+
+@pytest.mark.parametrize("sign", [sign for sign in HOSTILE if sign != "\n"], ids=ascii)
+def test_the_console_writes_out_what_would_rewrite_it(sign):
+    for shown in (f"a{sign}b", Text(f"a{sign}b")):
+        console = terminal.output()
+        console.file = io.StringIO()
+        rows = terminal.table(console, "name")
+        rows.add_row(shown)
+        console.print(shown)
+        console.print(rows)
+        assert sign not in console.file.getvalue()
+
+
+LONG = "ls; " + "a" * 100_000 + "; rm -rf /"
+
+
+@pytest.mark.parametrize("filling", ["a", "\n", "\u200b", "\u3000", "火", "a\n" * 10], ids=ascii)
+async def test_a_long_argument_does_not_push_the_question_off_the_screen(filling):
+    title = f"Run ls {filling * 100_000}; rm -rf /?"
+    _, screens = await answered(asked(title), "n\n")
+    (screen,) = screens
+    question, prompt = screen.split("\n")
+    assert len(question) < 1_100
+    assert question.startswith("Run ls ")
+    assert question.endswith("; rm -rf /?")
+    assert " characters are left out here " in question
+    assert "show" in prompt
+
+
+@pytest.mark.parametrize("line", ["y\n", "yes\n", "always\n", "a\n", "sim\n", "all\n", "\n"])
+async def test_nothing_is_approved_that_was_not_shown_whole(line):
+    decision, screens = await answered(asked(f"Run {LONG}?", command=LONG), line, "no\n")
+    assert decision == Decision.deny()
+    assert len(screens) == 2
+
+
+async def test_a_long_question_is_approved_once_all_of_it_was_shown():
+    request = asked(f"Run {LONG[:900]}… (99114 characters left out) …{LONG[-900:]}?", command=LONG)
+    decision, screens = await answered(request, "y\n", "show\n", "y\n")
+    assert decision == Decision.approve()
+    assert f'  command: "{LONG}"\n' in screens[2]
+    assert len(screens[2].splitlines()[-2]) < 1_100  # what is asked stands above the prompt
+
+
+async def test_the_end_of_the_input_denies_a_long_question():
+    decision, _ = await answered(asked(f"Run {LONG}?"), "")
+    assert decision.answer == "deny"
+
+
+async def test_an_inquiry_that_is_too_long_is_filled_only_after_it_was_shown():
+    schema = {"properties": {"name": {"type": "string"}}}
+    request = replace(asked(f"Name {LONG}?"), schema=schema)
+    decision, screens = await answered(request, "Ana\n", "show\n", "Ana\n")
+    assert decision == Decision.fill({"name": "Ana"})
+    assert LONG in screens[2]

@@ -1,0 +1,33 @@
+"""What the README says of an installation is so."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LARGE = ("cv2", "numpy", "googleapiclient")
+PROGRAM = f"""
+import sys
+from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession
+import leonidas_tools.live.simulator
+AdvancedToolProcessor()
+print(*(name for name in {LARGE!r} if name in sys.modules))
+"""
+
+
+def test_neither_the_library_nor_the_simulator_loads_what_is_large():
+    said = subprocess.check_output([sys.executable, "-c", PROGRAM], text=True)
+    assert said.split() == []
+
+
+def test_the_readme_names_every_extra():
+    readme = (ROOT / "README.md").read_text()
+    named = re.findall(
+        r"^\| `([\w-]+)` \|", readme.partition("## Installation")[2].partition("\n## ")[0], re.M
+    )
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert set(named) == extras.keys() - {"voice-test"}  # only for tests here

@@ -1,0 +1,37 @@
+"""What is shown of the address of an MCP server."""
+
+import pytest
+
+from leonidas_tools.mcp.reasons import placed
+from leonidas_tools.mcp.redaction import Redaction
+from leonidas_tools.settings.load import load
+from leonidas_tools.settings.models import MCPServerSettings
+from leonidas_tools.settings.shown import shown
+
+SECRETS = [
+    ("https://mcp.example/s/{}/mcp", "MGQ2ZjYtNzE"),
+    ("https://mcp.example/{}", "0d6f7190aa"),
+    ("https://mcp.example/api/{}/sse", "hunter-two-1"),
+    ("https://mcp.example/api/{};v=1/sse", "Zx81-key"),
+    ("https://{}@mcp.example/mcp", "token-in-front"),
+    ("https://me:{}@mcp.example/mcp", "passw0rd"),
+    ("https://mcp.example/mcp?k={}", "q-u-e-r-y-7"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "secret"), SECRETS)
+def test_a_secret_in_an_address_is_shown_nowhere(pattern, secret):
+    url = pattern.format(secret)
+    settings = MCPServerSettings(url=url)
+    told = str(shown(load({"mcp_servers": {"x": {"url": url}}})))
+    assert secret not in told
+    assert "mcp.example" in told
+    reason = placed("it does not answer", url)
+    assert secret not in reason
+    assert "mcp.example" in reason
+    assert secret not in Redaction(settings)(f"404 for {url}: no {secret}")
+
+
+@pytest.mark.parametrize("url", ["https://host/mcp", "http://host:80/api/v1/mcp/", "http://h/sse"])
+def test_what_is_the_same_everywhere_is_shown(url):
+    assert shown(load({"mcp_servers": {"x": {"url": url}}}))["mcp_servers"]["x"]["url"] == url

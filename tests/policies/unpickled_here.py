@@ -1,0 +1,1 @@
+"""A module that is only imported where something was unpickled."""

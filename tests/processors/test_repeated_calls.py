@@ -1,0 +1,220 @@
+"""A side effect happens once: a repeated call never runs again, whatever came in between."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leonidas_tools import AdvancedToolProcessor, PythonFunctionProcessor, ToolSession, tool
+from tests.faults.play import Script, call, cancellation, play
+from tests.processors.chains import made_by_hand, ready_made, statuses
+
+
+class Till:
+    """Charges, and counts what was charged outside of everything that it tests."""
+
+    def __init__(self):
+        self.charged = []
+        self.looked = []
+
+    def tools(self):
+        @tool(effect="once")
+        async def charge(amount: float, note: str | None = None, items: list | None = None) -> str:
+            self.charged.append(amount)
+            return f"charged {amount}"
+
+        @tool(effect="read")
+        async def look(n: int = 0) -> int:
+            self.looked.append(n)
+            return n
+
+        return charge, look
+
+
+FLOODS = {
+    "nothing": [],
+    "reads": [call("look", {"n": n}, id=f"r{n}") for n in range(5000)],
+    "made-up cancellations": [cancellation(f"x{n}") for n in range(10_000)],
+    "unknown tools": [call(f"no_{n}", id=f"u{n}") for n in range(5000)],
+    "another call under its id": [call("charge", {"amount": 6}, id="1")],
+    "its own cancellation": [cancellation("1")],
+}
+SAME = {
+    "as it was": {"amount": 5, "note": "tea"},
+    "in another order": {"note": "tea", "amount": 5},
+    "a whole number as a float": {"amount": 5.0, "note": "tea"},
+    "with null for what was left out": {"amount": 5, "note": "tea", "items": None},
+}
+FIRST = {"amount": 5, "note": "tea"}
+
+
+@pytest.mark.parametrize("chain_of", [ready_made, made_by_hand])
+@pytest.mark.parametrize("flood", FLOODS)
+@pytest.mark.parametrize("streams", [1, 2])
+async def test_a_repeated_call_does_not_run_again(chain_of, flood, streams):
+    till, session = Till(), ToolSession("kitchen")
+    chain, _ = chain_of(*till.tools())
+    parts = [call("charge", FIRST, id="1"), *FLOODS[flood]]
+    again = [call("charge", FIRST, id="1")]
+    if streams == 1:
+        heard = await in_session(chain, session, [*parts, *again])
+        results = [body.get("result") for id_, _, body in heard.answers if id_ == "1"]
+        assert results.count("charged 5") == (flood != "its own cancellation")
+        assert till.charged.count(5) <= 1
+        return
+    await in_session(chain, session, parts)
+    heard = await in_session(chain, session, again)
+    assert till.charged.count(5) <= 1
+    assert len(heard.answers) == 1
+
+
+async def in_session(chain, session, parts):
+    if isinstance(chain, AdvancedToolProcessor):
+        return await play(chain.in_session(session), parts, seconds=60)
+    from leonidas_tools.processors import stream
+
+    with stream.shared(session=session):
+        return await play(chain, parts, seconds=60)
+
+
+@pytest.mark.parametrize("arguments", SAME)
+async def test_the_next_stream_of_the_session_answers_a_repeated_call_with_its_outcome(arguments):
+    till, session = Till(), ToolSession("kitchen")
+    tools = AdvancedToolProcessor(till.tools())
+    async with tools:
+        await in_session(tools, session, [call("charge", FIRST, id="1")])
+        heard = await in_session(tools, session, [call("charge", SAME[arguments], id="1")])
+    ((_, _, body),) = heard.answers
+    assert body == {"status": "ok", "result": "charged 5", "retryable": False}
+    assert till.charged == [5]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [call("charge", {"amount": 6}, id="1"), call("look", id="1"), call("charge", FIRST, id="2")],
+)
+async def test_another_call_of_a_later_stream_runs_also_under_a_used_id(other):
+    till, session = Till(), ToolSession("kitchen")
+    tools = AdvancedToolProcessor(till.tools())
+    async with tools:
+        await in_session(tools, session, [call("charge", FIRST, id="1")])
+        for _ in range(2):
+            heard = await in_session(tools, session, [other])
+            assert len(heard.answers) == 1
+    assert len(till.charged) + len(set(till.looked)) == 2
+
+
+async def test_within_a_stream_an_id_stands_for_one_call():
+    till = Till()
+    parts = [call("charge", FIRST, id="1"), call("charge", {"amount": 6}, id="1")]
+    heard = await play(AdvancedToolProcessor(till.tools()), parts)
+    assert (till.charged, len(heard.answers)) == ([5], 1)
+
+
+async def test_a_repeated_call_whose_first_one_still_runs_is_answered_at_once():
+    go_on, begun = asyncio.Event(), asyncio.Event()
+    session = ToolSession("kitchen")
+
+    @tool(effect="once")
+    async def charge() -> str:
+        begun.set()
+        await go_on.wait()
+        return "charged"
+
+    tools = AdvancedToolProcessor([charge])
+    async with tools, Script(tools.in_session(session)) as first:
+        first.say(call("charge", id="1"))
+        await begun.wait()
+        heard = await in_session(tools, session, [call("charge", id="1")])
+        ((_, _, body),) = heard.answers
+        assert (body["status"], body["reason_code"]) == ("unknown_outcome", "repeated_call")
+        go_on.set()
+        await first.until_answered("1")
+    assert statuses(first.heard) == {"1": "ok"}
+
+
+async def test_a_read_that_the_settings_call_once_does_not_run_again():
+    till, session = Till(), ToolSession("kitchen")
+    settings = {"tools": {"look": {"effect": "once"}}}
+    async with AdvancedToolProcessor(till.tools(), settings) as tools:
+        for _ in range(2):
+            await in_session(tools, session, [call("look", {"n": 1}, id="1")])
+    assert till.looked == [1]
+
+
+async def test_a_category_alone_does_not_run_a_repeated_call_again():
+    till, session = Till(), ToolSession("kitchen")
+    category = PythonFunctionProcessor(till.tools())
+    for chain in (category.to_processor(), category.to_processor()):
+        heard = await in_session(chain, session, [call("charge", FIRST, id="1")])
+        assert [body["result"] for *_, body in heard.answers] == ["charged 5"]
+    assert till.charged == [5]
+
+
+@pytest.mark.parametrize("levels", [500, 5000, 100_000])
+async def test_arguments_that_are_nested_too_deep_to_compare_do_not_run_twice(levels):
+    till, session = Till(), ToolSession("kitchen")
+    deep: list = []
+    for _ in range(levels):
+        deep = [deep]
+
+    def again():
+        part = call("charge", FIRST, id="1")
+        part.part.function_call.args["items"] = deep
+        return part
+
+    async with AdvancedToolProcessor(till.tools()) as tools:
+        for _ in range(2):
+            await in_session(tools, session, [again(), again()])
+    assert len(till.charged) <= 1
+
+
+async def test_after_a_restart_the_durable_store_answers_a_repeated_call(tmp_path):
+    till = Till()
+    store = {"enabled": True, "url": str(tmp_path / "kept.db"), "durable": True}
+    bodies = []
+    for arguments in (FIRST, *SAME.values(), {"amount": 6}):
+        async with AdvancedToolProcessor(till.tools(), {"store": store}) as tools:
+            session = ToolSession("kitchen")
+            heard = await in_session(tools, session, [call("charge", arguments, id="1")])
+            bodies += [(body["status"], body["result"]) for *_, body in heard.answers]
+    assert till.charged == [5, 6]
+    assert bodies == [("ok", "charged 5")] * 5 + [("ok", "charged 6")]
+
+
+@st.composite
+def plays(draw):
+    """Streams of one session: calls by id and amount, cancellations, and other parts."""
+    part = st.one_of(
+        st.tuples(st.just("charge"), st.integers(0, 3), st.integers(0, 2)),
+        st.tuples(st.just("look"), st.integers(0, 3), st.integers(0, 2)),
+        st.tuples(st.just("cancel"), st.integers(0, 5), st.just(0)),
+    )
+    return draw(st.lists(st.lists(part, max_size=8), min_size=1, max_size=4))
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(streams=plays())
+def test_whatever_is_repeated_each_call_has_its_side_effect_once(streams):
+    till = Till()
+    made = {
+        (number, amount) for parts in streams for what, number, amount in parts if what == "charge"
+    }
+
+    async def session():
+        tools, kitchen = AdvancedToolProcessor(till.tools()), ToolSession("kitchen")
+        async with tools:
+            for parts in streams:
+                await in_session(tools, kitchen, [part_of(*each) for each in parts])
+
+    asyncio.run(session())
+    assert len(till.charged) <= len(made)
+    for amount in range(3):
+        assert till.charged.count(amount) <= sum(charged == amount for _, charged in made)
+
+
+def part_of(what, number, amount):
+    if what == "cancel":
+        return cancellation(str(number))
+    return call(what, {"amount" if what == "charge" else "n": amount}, id=str(number))

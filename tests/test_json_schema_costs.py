@@ -1,0 +1,145 @@
+"""Schemas and arguments that would take long to check are refused before they are checked."""
+
+import pytest
+
+from leonidas_tools import AdvancedToolProcessor, Tool
+from leonidas_tools.errors import SchemaError, ToolValidationError
+from leonidas_tools.json_schema import ArgumentValidator, document, errors
+
+
+def nested(keyword, depth, width, leaf):
+    """A schema of branches in branches, each an object of its own, as JSON brings them."""
+    if depth == 0:
+        return dict(leaf)
+    branches = [nested(keyword, depth - 1, width, leaf) for _ in range(width)]
+    if keyword in ("anyOf", "oneOf", "allOf"):
+        return {keyword: branches}
+    if keyword in ("dependentSchemas", "dependencies"):
+        return {keyword: {f"k{number}": each for number, each in enumerate(branches)}}
+    return dict(zip(("if", "then", "else", "not"), branches, strict=False))
+
+
+LEAF = {"type": "integer", "minimum": 5}
+KEYWORDS = ("anyOf", "oneOf", "allOf", "if", "dependentSchemas", "dependencies")
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
+@pytest.mark.parametrize("place", ["properties", "items", "top"])
+def test_branches_that_multiply_are_refused_without_any_reference(keyword, place):
+    bomb = nested(keyword, 13, 2, LEAF)
+    schema = {
+        "properties": {"properties": {"a": bomb}},
+        "items": {"properties": {"a": {"items": bomb}}},
+        "top": bomb,
+    }[place]
+    with pytest.raises(SchemaError, match="against more than 4000 schemas"):
+        ArgumentValidator(schema)
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
+def test_a_tool_with_such_a_schema_is_not_registered(keyword):
+    schema = {"type": "object", "properties": {"a": nested(keyword, 13, 2, LEAF)}}
+    with pytest.raises(SchemaError):
+        Tool.from_json_schema(
+            name="bomb", description="A bomb.", parameters=schema, function=lambda **_: None
+        )
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
+def test_coercing_what_never_fits_ends(keyword):
+    validate = ArgumentValidator({"properties": {"a": nested(keyword, 9, 2, LEAF)}})
+    with pytest.raises(ToolValidationError):
+        validate({"a": "3"})
+    with pytest.raises(ToolValidationError):
+        validate({"a": ["3"] * 1000})
+
+
+RECURSIVE = {
+    "$defs": {
+        "node": {
+            "anyOf": [
+                {"properties": {"b": {"$ref": "#/$defs/node"}}, "required": ["b"]},
+                {"properties": {"b": {"$ref": "#/$defs/node"}}, "required": ["c"]},
+                {"type": "integer"},
+            ]
+        }
+    },
+    "properties": {"a": {"$ref": "#/$defs/node"}},
+}
+
+
+def deep(levels, leaf):
+    for _ in range(levels):
+        leaf = {"b": leaf}
+    return leaf
+
+
+CONSTANTS = {"anyOf": [{"const": number} for number in range(500)]}
+COSTLY = [
+    (RECURSIVE, {"a": deep(60, "x")}),
+    ({"properties": {"a": {"items": CONSTANTS}}}, {"a": ["x"] * 5_000}),
+    ({"properties": {"a": {"items": {"not": CONSTANTS}}}}, {"a": ["x"] * 5_000}),
+    ({"properties": {"a": {"contains": CONSTANTS}}}, {"a": ["x"] * 5_000}),
+    ({"properties": {"a": {"unevaluatedItems": CONSTANTS}}}, {"a": ["x"] * 5_000}),
+    ({"unevaluatedProperties": CONSTANTS}, {str(n): f"x{n}" for n in range(5_000)}),
+    ({"additionalProperties": CONSTANTS}, {str(n): f"x{n}" for n in range(5_000)}),
+    ({"properties": {"a": {"items": {"allOf": [CONSTANTS] * 5}}}}, {"a": ["x"] * 5_000}),
+]
+
+
+@pytest.mark.parametrize(("schema", "arguments"), COSTLY)
+def test_arguments_that_take_too_many_checks_are_refused_unchecked(schema, arguments):
+    validate = ArgumentValidator(schema)
+    checked = []
+    validate.is_valid = lambda value: checked.append(value) or True
+    with pytest.raises(ToolValidationError, match="too many checks") as caught:
+        validate(arguments)
+    assert caught.value.reason_code == "invalid_argument"
+    assert checked == []
+
+
+def test_the_search_for_the_cost_is_bounded_itself(monkeypatch):
+    looked_at = []
+    costs = errors._cost
+    monkeypatch.setattr(errors, "_cost", lambda *args: looked_at.append(1) or costs(*args))
+    of_all_kinds = {"a": [{"k": number} for number in range(100_000)]}
+    schema = {"properties": {"a": {"items": {"anyOf": [{"const": n} for n in range(200)]}}}}
+    with pytest.raises(ToolValidationError, match="too many checks"):
+        ArgumentValidator(schema)(of_all_kinds)
+    assert len(looked_at) < 2 * errors.MAX_PAIRS
+
+
+def test_ordinary_schemas_and_arguments_are_checked_as_before():
+    assert ArgumentValidator(RECURSIVE)({"a": deep(5, 3)}) == {"a": deep(5, 3)}
+    assert not document.Document({"properties": {"a": CONSTANTS["anyOf"][0]}}, {}).may_be_costly
+    optional = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    plain = {"properties": {str(n): optional for n in range(20)}}
+    assert not document.Document(plain, {}).may_be_costly
+
+
+PATTERNS = [
+    ({"properties": {"a": {"pattern": r"(a*)*\1$"}}}, {"a": "a" * 60 + "b"}),
+    ({"properties": {"a": {"items": {"pattern": r"(a*)*\1$"}}}}, {"a": ["a" * 60 + "b"] * 100}),
+    ({"properties": {"a": {"anyOf": [{"pattern": r"(a*)*\1$"}]}}}, {"a": "a" * 60 + "b"}),
+    ({"propertyNames": {"pattern": r"(a*)*\1$"}}, {"a" * 60 + "b": 1}),
+    ({"properties": {"a": {"allOf": [{"pattern": r"^(?=(a+)+$)\1"}]}}}, {"a": "a" * 60 + "b"}),
+]
+
+
+@pytest.mark.parametrize(("schema", "arguments"), PATTERNS)
+def test_a_pattern_at_which_the_engine_gives_up_is_an_invalid_argument(schema, arguments):
+    with pytest.raises(ToolValidationError):
+        ArgumentValidator(schema)(arguments)
+
+
+def test_what_is_said_of_such_a_pattern_is_clear():
+    with pytest.raises(ToolValidationError, match="'a' takes too many steps to match its pattern"):
+        ArgumentValidator(PATTERNS[0][0])(PATTERNS[0][1])
+
+
+async def test_a_call_with_such_a_text_is_answered():
+    tool = Tool.from_json_schema(
+        name="find", description="Finds.", parameters=PATTERNS[0][0], function=lambda a: a
+    )
+    result = await AdvancedToolProcessor(tools=[tool]).execute("find", PATTERNS[0][1])
+    assert (result.status, result.reason_code) == ("invalid_argument", "pattern")
