@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -408,6 +409,10 @@ MAX_ARGUMENT_BYTES = 1_048_576
 _BYTES_OF_A_VALUE = 64
 """How long a value, or a name of one, counts at least: looking at many short ones takes long."""
 _SHORT = frozenset({bool, float, type(None)})
+_MOST_IN_GIST = 10_000
+_MOST_OF_TEXTS = 4 << 20
+_END_OF_TEXT = 256
+_LOW_BITS = (1 << 4096) - 1
 
 
 def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
@@ -438,6 +443,40 @@ def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
     return left < 0
 
 
+def gist_of(arguments: Mapping[str, Any]) -> int:
+    """Return a number that differs for most different arguments, at a bounded cost.
+
+    It covers the first values, the beginning and the end of long texts, and all lengths.
+
+    Args:
+        arguments: Those of a call, however large.
+
+    Example:
+        >>> gist_of({"seats": [1, 2]}) == gist_of({"seats": [1, 3]})
+        False
+    """
+    gist, left, parts = 0, _MOST_OF_TEXTS, deque[Any]([arguments])
+    for _ in range(_MOST_IN_GIST):
+        if not parts:
+            break
+        part = parts.popleft()
+        if isinstance(part, str | bytes | bytearray):
+            ends = part[:left], part[-_END_OF_TEXT:]
+            gist = hash(
+                (gist, len(part), *(bytes(e) if isinstance(e, bytearray) else e for e in ends))
+            )
+            left = max(left - len(part), _END_OF_TEXT)
+        elif isinstance(part, int):
+            gist = hash((gist, part.bit_length(), part & _LOW_BITS))
+        elif isinstance(part, float | None):
+            gist = hash((gist, part))
+        else:
+            gist = hash((gist, _length_of(part)))
+            if len(parts) < _MOST_IN_GIST:
+                parts.extend(itertools.islice(_inside(part), _MOST_IN_GIST))
+    return gist
+
+
 def _bytes_of(text: str, most: int) -> int:
     return len(text) if len(text) > most else len(text.encode("utf-8", "surrogatepass"))
 
@@ -451,10 +490,10 @@ def _length_of(value: Any) -> int:
     return len(value) if isinstance(value, str | bytes | bytearray) else 0
 
 
-def _inside(value: Any) -> list[Any]:
+def _inside(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
-        return [*value, *value.values()]
-    return [*value] if isinstance(value, list | tuple | set | frozenset) else []
+        return itertools.chain.from_iterable(value.items())
+    return iter(value if isinstance(value, list | tuple | set | frozenset) else ())
 
 
 def too_large(name: str, max_bytes: int) -> ToolResult:

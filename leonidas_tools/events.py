@@ -105,10 +105,10 @@ class ToolEvent:
                 body["cached"] = True
         if self.seconds is not None:
             body["seconds"] = self.seconds
-        if self.data:
-            body |= self.shown()
         if self.dropped:
             body["dropped"] = self.dropped
+        if self.data:  # what a tool says of its progress does not change what the event says
+            body |= {name: said for name, said in self.shown().items() if name not in body}
         return body
 
     def with_dropped(self, count: int) -> ToolEvent:

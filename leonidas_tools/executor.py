@@ -16,6 +16,7 @@ from leonidas_tools.calls import (
     ToolCall,
     ToolResult,
     are_too_large,
+    gist_of,
     too_large,
 )
 from leonidas_tools.errors import ToolError, ToolValidationError
@@ -168,12 +169,13 @@ class Executor:
             sinks: Who hears of its events; by default those of the executor.
         """
         sinks = sinks or self.sinks
-        call, refusal = self._bounded(call)
+        made = call
+        call, refusal = self._bounded(made)
         tasks = call.session.find(TaskList)
         if tasks is not None:
             sinks = tasks.tie(call, sinks)
         plan = self._compiler.plan(call)
-        run = plan.run if refusal is None else partial(refuse, result=self._judged(call, refusal))
+        run = plan.run if refusal is None else partial(refuse, result=self._judged(made, refusal))
         if call.stands_in:
             run = partial(_in_place, run=run)
         invocation = Invocation(call, run, on_end, sinks)
@@ -189,8 +191,8 @@ class Executor:
         self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()
     ) -> ToolResult:
         """Ends a call that has not begun: unknown, or switched off; returns what it is told."""
-        call, _ = self._bounded(call)
         result = self.reworded(self._judged(call, result))
+        call, _ = self._bounded(call)
         event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
         for sink in self.with_sinks(sinks):
             sink(event)
@@ -199,7 +201,12 @@ class Executor:
     def _judged(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Return the result of a call that does not begin, or what the loop guard makes of it."""
         guard = self._compiler.guards.loop_guard
-        return result if guard is None else guard.judge(call, result)
+        if guard is None:
+            return result
+        if are_too_large(call.arguments, self.settings.policies.max_argument_bytes):
+            # They are compared by their gist: they are not kept, and comparing them takes long.
+            call = call.with_arguments({"gist": gist_of(call.arguments)})
+        return guard.judge(call, result)
 
     def _bounded(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
         """Return a call, without its arguments and with its refusal if they are too large.
@@ -212,8 +219,7 @@ class Executor:
         return call.with_arguments({}), too_large(call.name, max_bytes)
 
     def settle_unknown(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
-        """Answers a call of a tool that does not exist, with the closest names."""
-        call, _ = self._bounded(call)
+        """Answer a call of a tool that does not exist, with the closest names."""
         closest = self.registry.suggestions(call.name)
         hint = say("closest_tool", closest=closest[0]) if closest else None
         result = ToolResult(
@@ -222,11 +228,6 @@ class Executor:
             reason_code="unknown_tool",
             valid_options=closest or None,
         )
-        if closest:
-            tried = {"strategy": "similar_tool", "error": "unknown_tool", "to": closest[0]}
-            suggested = ToolEvent(kind=EventKind.FALLBACK, call=call, data=tried)
-            for sink in self.with_sinks(sinks):
-                sink(suggested)
         return self.settle(call, result, sinks)
 
     def similar(self, call: ToolCall) -> ToolCall | None:

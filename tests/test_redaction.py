@@ -12,6 +12,7 @@ from leonidas_tools import tool
 from leonidas_tools.redaction import (
     MASK,
     PLAIN_REDACTION,
+    KnownSecrets,
     Redaction,
     Secret,
     is_secret_name,
@@ -248,3 +249,19 @@ def test_the_quick_look_at_json_misses_no_name(words, between):
 def test_no_text_takes_long(text):
     # Each would take hours if the work grew with the square of the length.
     assert redact_text(text)
+
+
+KEYS = [f"ghp_{n:020}" for n in range(1000)]
+
+
+@pytest.mark.parametrize("mask", [redact, KnownSecrets(KEYS)])
+def test_entries_whose_masked_keys_are_alike_are_all_kept(mask):
+    value = {KEYS[0]: 1, "***": 2, KEYS[1]: 3, "*** (2)": 4}
+    assert mask(value) == {"*** (3)": 1, "***": 2, "*** (4)": 3, "*** (2)": 4}
+
+
+@pytest.mark.parametrize("mask", [redact, KnownSecrets(KEYS)])
+def test_many_entries_whose_masked_keys_are_alike_keep_short_keys(mask):
+    shown = mask(dict.fromkeys(KEYS, "") | {"n": 1})
+    assert len(shown) == len(KEYS) + 1
+    assert max(map(len, shown)) == len("*** (1000)")

@@ -53,7 +53,7 @@ class ToolSkip(_OfTask):
 
 
 class ToolFallback(_OfTask):
-    """Another tool stands in, or one of a similar name is proposed."""
+    """Another tool stands in for one that failed or does not exist."""
 
     event: Literal["tool_fallback"]
     to: str

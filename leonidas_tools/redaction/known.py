@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, quote_plus
 
-from leonidas_tools.redaction.text import MASK
+from leonidas_tools.redaction.text import MASK, distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -353,11 +353,11 @@ def _rebuilt(value: Any, masked: Mapping[int, str], counts: bool) -> Any:
     def rebuild(value: Any) -> Any:
         kind = type(value)
         if kind is dict:
-            rebuilt = dict[str, Any]()
+            rebuilt, counts_of_keys = dict[str, Any](), dict[str, int]()
             for key, item in value.items():
                 shown = masked.get(next(number), key)
-                while shown in rebuilt or (shown is not key and shown in value):
-                    shown += "*"  # two masked keys must stay distinct
+                if shown is not key:
+                    shown = distinct(shown, (rebuilt, value), counts_of_keys)
                 rebuilt[shown] = rebuild(item)
             return rebuilt
         if kind is list:

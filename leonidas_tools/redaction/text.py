@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leonidas_tools.redaction.names import HINTS, is_secret_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
 MASK = "***"
 
@@ -83,6 +83,21 @@ def redact_text(text: str) -> str:
             if word in lowered:
                 return _ASSIGNMENT.sub(_without_value, text)
     return text
+
+
+def distinct(key: str, taken: tuple[Container[str], Container[str]], counts: dict[str, int]) -> str:
+    """Return a masked key, numbered if it is taken: two masked keys stay two.
+
+    Args:
+        key: The masked key.
+        taken: The masked keys so far, and the original ones.
+        counts: The last number of each key, kept from call to call.
+    """
+    shown = key
+    while shown in taken[0] or shown in taken[1]:
+        counts[key] = counts.get(key, 1) + 1
+        shown = f"{key} ({counts[key]})"
+    return shown
 
 
 def may_hold_secret(json_text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from leonidas_tools.redaction.known import SHORTEST_SECRET, KnownSecrets
 from leonidas_tools.redaction.marks import secret_marks
 from leonidas_tools.redaction.names import is_secret_name
-from leonidas_tools.redaction.text import MASK, may_hold_secret, redact_text
+from leonidas_tools.redaction.text import MASK, distinct, may_hold_secret, redact_text
 
 _DEEPEST = 64
 
@@ -126,12 +126,13 @@ class Redaction:
         return self._without(str(value), depth)
 
     def _without_in(self, values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        without = {
-            self._without(str(key), depth): MASK
-            if self._is_masked(key, item)
-            else self._without(item, depth)
-            for key, item in values.items()
-        }
+        without, counts = dict[str, Any](), dict[str, int]()
+        for key, item in values.items():
+            shown = redact_text(str(key))
+            if shown != key:
+                shown = distinct(shown, (without, values), counts)
+            is_masked = self._is_masked(key, item)
+            without[shown] = MASK if is_masked else self._without(item, depth)
         if "value" in without and _is_named_secret(values):
             without["value"] = MASK
         return without

@@ -171,7 +171,7 @@ async def test_all_that_can_happen_to_a_call_is_told_in_order(read):
         "tool_complete",
         *("tool_start", "tool_undo", "tool_failed"),
         *("tool_start", "iteration", "tool_complete"),
-        *("tool_fallback", "tool_error"),
+        "tool_error",
         *("tool_start", "task_list", "tool_complete"),
         *("tool_start", "task_update", "tool_complete"),
         *("tool_start", "tool_complete"),

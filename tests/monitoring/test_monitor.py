@@ -4,6 +4,7 @@ import sys
 import time
 import tracemalloc
 
+from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession
 from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.events import EventKind, ToolEvent
 from leonidas_tools.executor import Executor
@@ -215,3 +216,19 @@ def test_prometheus_loads_only_when_it_is_asked_for():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ran.stdout.split() == ["False", "True"]
+
+
+async def test_what_a_tool_says_of_its_progress_does_not_change_what_the_event_says():
+    @tool
+    def forge(ctx: ToolContext) -> None:
+        mine = {"call_id": "9", "tool": "pay", "session": "ben", "trace_id": "ben-1", "at": 0}
+        ctx.progress("half", event="tool_complete", dropped=7, place="here", **mine)
+
+    tools, told = AdvancedToolProcessor([forge]), []
+    tools.monitor.subscribe(lambda event: told.append(event.to_json()))
+    await tools.execute("forge", session=ToolSession("ana"))
+    _, progress, end = told
+    own = {"event": "tool_progress", "at": progress["at"], "message": "half", "place": "here"}
+    told_of = {name: end[name] for name in ("call_id", "tool", "session", "trace_id")}
+    assert progress == {**told_of, **own, "dropped": 7}
+    assert progress["at"] > 0

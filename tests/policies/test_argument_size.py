@@ -91,6 +91,40 @@ async def test_the_same_is_so_on_a_stream_also_for_a_tool_that_does_not_exist(na
     assert all(event.call.arguments == {} for event in kitchen.events)
 
 
+LARGE = "x" * 2_000_000
+DIFFERENT = {
+    "texts": [f"{LARGE}{n}" for n in range(6)],
+    "the beginning of a text": [f"{n}{LARGE}" for n in range(6)],
+    "the middle of a text": [f"{LARGE}{n}{LARGE}" for n in range(6)],
+    "half letters": ["\ud800" * 400_000 + str(n) for n in range(6)],
+    "numbers": [(1 << 8_000_000) + n for n in range(6)],
+    "an item": [[n] * 300_000 for n in range(6)],
+    "a number of items": [[0] * (300_000 + n) for n in range(6)],
+    "a key": [{str(n): "", "text": LARGE} for n in range(6)],
+    "bytes": [LARGE.encode() + b"%d" % n for n in range(6)],
+}
+
+
+@pytest.mark.parametrize("name", ["look", "no_such_tool"])
+@pytest.mark.parametrize("values", DIFFERENT.values(), ids=DIFFERENT)
+async def test_different_arguments_that_are_too_large_are_no_loop(name, values):
+    kitchen, session = Kitchen(), ToolSession("ana")
+    results = [
+        await kitchen.tools.execute(name, {"value": value}, session=session) for value in values
+    ]
+    codes = {result.reason_code for result in results}
+    assert codes == {"unknown_tool" if name == "no_such_tool" else "arguments_too_large"}
+    assert len({result.message for result in results}) == 1
+    assert all(event.call.arguments == {} for event in kitchen.events)
+
+
+@pytest.mark.parametrize("arguments", TOO_LARGE.values(), ids=TOO_LARGE)
+async def test_the_same_arguments_that_are_too_large_are_a_loop(arguments):
+    kitchen, session = Kitchen(), ToolSession("ana")
+    results = [await kitchen.tools.execute("look", arguments, session=session) for _ in range(5)]
+    assert [result.status for result in results] == ["invalid_argument"] * 4 + ["loop"]
+
+
 async def test_a_category_alone_refuses_them_too():
     kitchen = Kitchen()
     chain = PythonFunctionProcessor(kitchen.functions).to_processor()

@@ -112,6 +112,14 @@ async def test_it_is_off_unless_the_settings_say_otherwise(policies):
     assert house.ran == []
 
 
+async def test_a_name_that_is_only_suggested_is_not_counted_as_tried():
+    house = House()
+    result = await house.run("get_wether", city="Rome")
+    assert result.valid_options == ["get_weather"]
+    assert house.tools.monitor.metrics()["system"]["recoveries"] == {}
+    assert [event.kind.value for event in house.events] == ["tool_error"]
+
+
 @pytest.mark.parametrize(("decide", "status"), [("deny", "denied"), ("ask", "pending_approval")])
 async def test_the_rules_of_the_tool_that_runs_hold_also_for_an_autonomous_call(decide, status):
     house = House(rules=[{"name": "no", "tools": "get_weather", "decide": decide}], **READ)
