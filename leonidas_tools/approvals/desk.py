@@ -59,6 +59,7 @@ class Approvals:
         self._current: Question | None = None
         self._listeners: list[Callable[[], None]] = []
         self._result_listeners: list[OnResult] = []
+        self._outcome_listeners: list[OnResult] = []
 
     def pending(self) -> list[ApprovalRequest]:
         """Return the open questions, the oldest first."""
@@ -81,6 +82,17 @@ class Approvals:
             A function that unsubscribes.
         """
         return _subscribed(self._result_listeners, listener)
+
+    def on_outcome(self, listener: OnResult) -> Callable[[], None]:
+        """Subscribe to the same results, and to those that are the answer to `confirm_action`.
+
+        Args:
+            listener: Receives the call and its result.
+
+        Returns:
+            A function that unsubscribes.
+        """
+        return _subscribed(self._outcome_listeners, listener)
 
     def decide(self, approval_id: str, decision: Decision, *, by: str = "person") -> None:
         """Answer a question; an approved call starts at once.
@@ -204,6 +216,7 @@ class Approvals:
             result = await question.asking.runner.run(call, question.sinks)
         finally:
             self._revoke(question, call)
+        _notify(self._outcome_listeners, question.call, result)
         return with_question(question, decision, result)
 
     def deliver_late(self, question: Question, result: ToolResult) -> None:
@@ -212,11 +225,8 @@ class Approvals:
 
     def tell(self, call: ToolCall, result: ToolResult) -> None:
         """Notify the `on_result` listeners of a new result of a call that was answered before."""
-        for listener in tuple(self._result_listeners):
-            try:
-                listener(call, result)
-            except Exception as error:  # noqa: BLE001 - a decision must not fail with its listener
-                logger.warning("A listener for late results failed: %s", described(error))
+        _notify(self._outcome_listeners, call, result)
+        _notify(self._result_listeners, call, result)
 
     def _start(self, question: Question, decision: Decision, why_not: str = "refused") -> None:
         call = self._granted_call(question, decision, why_not)
@@ -298,6 +308,14 @@ class Approvals:
                 listener()
             except Exception as error:  # noqa: BLE001 - a failing listener must not decide a question
                 logger.warning("A listener for approvals failed: %s", described(error))
+
+
+def _notify(listeners: list[OnResult], call: ToolCall, result: ToolResult) -> None:
+    for listener in tuple(listeners):
+        try:
+            listener(call, result)
+        except Exception as error:  # noqa: BLE001 - a decision must not fail with its listener
+            logger.warning("A listener for late results failed: %s", described(error))
 
 
 def _tool(question: Question) -> str:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _LONGEST = 200
 """The most characters that are judged. A longer answer is never a yes; a longer question has no
@@ -74,7 +74,8 @@ absolutely not|certainly not|definitely not|sure not|i guess not|not yet|not now
 nunca|jamais|nem|nada|nenhum|nenhuma|cancela|cancele|cancelar|cancelado|pare|pára|parar|parem
 para .|para com isso|espera|espere|esperar|peraí|calma|chega|deixa|deixe|depois|negativo|recuso
 nego|rejeita|rejeito|esquece|esqueça|errado|ainda|agora não|agora nao|claro que não|claro que nao
-com certeza não|com certeza que não|isso não|desisto|sem|melhor não|nein|nicht|niemals|nie|kein
+com certeza não|com certeza que não|cancela isso|cancele isso|isso não
+desisto|sem|melhor não|nein|nicht|niemals|nie|kein
 keine|stopp|non|jamais|arrête|nee|niet|nej|nei|ikke|inte|ei|нет|не|ні|стоп|όχι|hayır|dur|لا|नहीं|아니
 아니요|아니오|いいえ|không|tidak|jangan|לא|ไม่|نه|ne|nem|nu
 """
@@ -139,6 +140,17 @@ _TENS = """
 thirty trinta|forty quarenta|fifty cinquenta|sixty sessenta|seventy setenta|eighty oitenta
 ninety noventa
 """
+_SHIFTS = """
+today|tomorrow|tonight|yesterday|now|soon|morning|afternoon|evening|noon|midnight|night|day|days
+week|weeks|month|months|year|years|hour|hours|minutes|weekend|weekly|daily|monthly|yearly|monday
+tuesday|wednesday|thursday|friday|saturday|sunday|next|last|every|each|always|again|once|twice
+times|double|triple|until|till|while|during|by|since|as|when|provided|assuming|hoje|amanhã|amanha
+ontem|agora|logo|já|cedo|manhã|tarde|noite|dia|dias|semana|semanas|mês|mes|meses|ano|anos|hora|horas
+minutos|terça|quarta|quinta|sexta|sábado|sabado|domingo|feira|próximo|próxima|proximo|proxima|cada
+todo|toda|sempre|vez|vezes|dobro|metade|até|ate|desde|enquanto|caso|quando
+"""
+"""Words of time, frequency and condition. A yes with one may set a term of its own, so a yes may
+not repeat them."""
 _CUT = "\u2026"
 """Marks where a text was cut, or the speaker hesitates."""
 _SPACES = " \t\r\n_"
@@ -185,18 +197,22 @@ class _Piece:
     kind: _Kind
 
 
-def judge(text: str, question: str = "") -> Said:
+def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Said:
     """Return whether an answer to a yes-or-no question means yes, no or neither.
 
     Args:
         text: What was heard or typed.
         question: The question. A yes may repeat its words, but not change them.
+        texts: The texts in the question that are data, such as a message to be sent. A yes may
+            repeat one only in full and after another word of the question, as in "to Ana".
 
     Example:
         >>> [judge(text).value for text in ("Yes, do it.", "No, don't!", "Yes, but not now.")]
         ['yes', 'no', 'doubtful']
         >>> [judge(text, "Send 20 euros to Ana?").value for text in ("Yes, to Ana", "Yes, to Ben")]
         ['yes', 'doubtful']
+        >>> judge("Yes, see you.", "Send see you tomorrow?", ["see you tomorrow"]).value
+        'doubtful'
         >>> [judge(text).value for text in ("Pode sim.", "不行", "好的", "Okay, nein.")]
         ['yes', 'no', 'yes', 'doubtful']
     """
@@ -207,7 +223,7 @@ def judge(text: str, question: str = "") -> Said:
         return Said.NO if _Kind.REFUSAL in kinds else Said.DOUBTFUL
     if words[-2] == "," or not kinds.isdisjoint({_Kind.REFUSAL, _Kind.DOUBT}):
         return Said.DOUBTFUL
-    if _Kind.UNKNOWN in kinds and not _repeats(pieces, question):
+    if _Kind.UNKNOWN in kinds and not _repeats(pieces, question, texts):
         return Said.DOUBTFUL
     return Said.YES
 
@@ -277,6 +293,7 @@ class _Lexicon:
     joins: frozenset[str]
     articles: frozenset[str]
     pronouns: frozenset[str]
+    shifts: frozenset[str]
 
 
 @functools.cache
@@ -303,6 +320,7 @@ def _lexicon() -> _Lexicon:
         joins=frozenset(_phrases(_JOINS)),
         articles=frozenset(_phrases(_ARTICLES)),
         pronouns=frozenset(_phrases(_PRONOUNS)),
+        shifts=frozenset(_phrases(_SHIFTS)),
     )
 
 
@@ -387,37 +405,82 @@ def _found_han(run: str) -> Iterator[_Kind]:
 # --- words of the question -----------------------------------------------------------------------
 
 
-def _repeats(pieces: Sequence[_Piece], question: str) -> bool:
-    """Whether the unknown words of an answer repeat the question, in order and unchanged."""
-    asked = _lent(question)
+def _repeats(pieces: Sequence[_Piece], question: str, texts: Sequence[str]) -> bool:
+    """Whether the unknown words of an answer repeat parts of the question unchanged."""
+    asked = _lent(question, texts)
     consents = [piece for piece in pieces if piece.kind is _Kind.CONSENT]
     if all(set(piece.words).issubset(asked) for piece in consents):
         return False  # "Confirm the order" may be the request itself
     lexicon = _lexicon()
     place, before = -1, ""
+    places: set[int] = set()
     for piece, after in pairwise([*pieces, _Piece((".",), _Kind.ASIDE)]):
         word = _number(piece.words[0])
         binds = word in lexicon.articles and after.kind is _Kind.UNKNOWN
         if piece.kind is _Kind.UNKNOWN and not binds:
             place = _next(asked, word, place, follows=before not in lexicon.pronouns | {""})
-            if place < 0:
+            is_twice = place in places and word not in lexicon.pronouns
+            if place < 0 or is_twice or word in lexicon.shifts:
                 return False
+            places.add(place)
         before = piece.words[0] if piece.kind is _Kind.UNKNOWN else ""
-    return place >= 0 and _may_end(asked, place)
+    return place >= 0 and _may_end(asked, place) and _is_clear(asked, places, texts)
 
 
-def _lent(question: str) -> list[str]:
+def _is_clear(asked: Sequence[str], places: set[int], texts: Sequence[str]) -> bool:
+    """Whether a repetition can mean only the question: no piece of a text, no number of several."""
+    starts = _numbers_in(asked)
+    if len(starts) > 1 and any(at in places and at - 1 not in places for at in starts):
+        return False
+    for text in filter(None, map(_plain_words, texts)):
+        for start in range(len(asked) - len(text) + 1):
+            within = range(start, start + len(text))
+            if list(asked[start : start + len(text)]) != text or places.isdisjoint(within):
+                continue
+            if start - 1 not in places or not places.issuperset(within):
+                return False
+    return True
+
+
+def _numbers_in(asked: Sequence[str]) -> list[int]:
+    """Return where numbers begin; "twenty five" is one number."""
+    are = [_is_number(word) for word in asked]
+    return [at for at, is_number in enumerate(are) if is_number and not (at and are[at - 1])]
+
+
+def _lent(question: str, texts: Sequence[str]) -> list[str]:
     """Return the words that a yes may repeat: none if repeating them could reverse its meaning.
 
-    If a question contains "not", "or" or "only", repeating a part of it can mean the opposite.
+    If a question contains "not", "or" or "only" outside of its texts, repeating a part of it can
+    mean the opposite.
     """
     words = list(_words(question))
     turns = any(
         piece.kind in {_Kind.REFUSAL, _Kind.DOUBT} and _script(piece.words[0][0]) == "letter"
-        for piece in _pieces(words)
+        for piece in _pieces(_without_texts(words, texts))
     )
     if turns or _CUT in words or not set(question).isdisjoint(_NEGATORS_HAN):
         return []
+    return _without_signs(words)
+
+
+def _without_texts(words: Sequence[str], texts: Sequence[str]) -> list[str]:
+    left = list(words)
+    for text in texts:
+        within = list(_words(text))[1:-1]
+        starts = range(len(left) - len(within) + 1) if within else ()
+        at = next((each for each in starts if left[each : each + len(within)] == within), None)
+        if at is not None:
+            left[at : at + len(within)] = ["."]
+    return left
+
+
+def _plain_words(text: str) -> list[str]:
+    return _without_signs(_words(text))
+
+
+def _without_signs(words: Iterable[str]) -> list[str]:
+    """Return the words in letters and digits, without articles, and numbers as digits."""
     articles = _lexicon().articles
     letters = (word for word in words if _script(word[-1]) == "letter" and word not in articles)
     return [_number(word) for word in letters]
@@ -435,11 +498,15 @@ def _next(asked: Sequence[str], word: str, place: int, *, follows: bool) -> int:
             return place + 1
         if follows and word in lexicon.pronouns:  # "send it"
             return place
-        if word not in lexicon.joins or not _may_end(asked, place):
+        begins = word in lexicon.joins or (_is_number(word) and len(_numbers_in(asked)) == 1)
+        if not begins or not _may_end(asked, place):
             return -1
-    if word not in asked[place + 1 :]:
+    if word in asked[place + 1 :]:
+        found = asked.index(word, place + 1)
+    elif asked.count(word) == 1:  # an earlier part of the question: "20 to Ana"
+        found = asked.index(word)
+    else:
         return -1
-    found = asked.index(word, place + 1)
     is_inside_number = found > 0 and _is_number(word) and _is_number(asked[found - 1])
     return -1 if is_inside_number else found
 

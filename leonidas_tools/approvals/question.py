@@ -170,7 +170,8 @@ class Question:
     def _judged(self, text: str) -> Said:
         """Judge an utterance; if an argument is a list, it may not repeat the question's words."""
         lists = any(isinstance(each, list | tuple | dict) for each in self.request.details.values())
-        return judge(text, "" if lists or self.voice is None else self.voice[0])
+        question = "" if lists or self.voice is None else self.voice[0]
+        return judge(text, question, self.request.texts)
 
     def _is_harmless(self, said: Utterance) -> bool:
         """Whether an utterance heard while the model was asking leaves the answer unambiguous.

@@ -60,6 +60,11 @@ class ApprovalRequest:
     schema: Mapping[str, Any] | None = None
     problem: str | None = None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the arguments that are texts."""
+        return tuple(each for each in self.details.values() if isinstance(each, str))
+
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain JSON, without the hash: it would reveal short secrets."""
         body = asdict(self)

@@ -73,7 +73,7 @@ class TerminalChannel:
             while True:
                 self._write(_PROMPT)
                 line = await self._line()
-                decision = _decision(line, request.title)
+                decision = _decision(line, request)
                 if decision is not None:
                     return decision
 
@@ -91,7 +91,7 @@ class TerminalChannel:
                     self._write(f"  {visible(name)}: {visible(text)}\n")
                 self._write(f"{_ends(question)}\n")
                 break
-            decision = _decision(line, request.title)
+            decision = _decision(line, request)
             if decision is not None and decision.answer is Answer.DENY:
                 return decision
         return None
@@ -140,13 +140,13 @@ def _ends(text: str) -> str:
     return f"{text[:half]} [… {left} characters are left out here …] {text[-half:]}"
 
 
-def _decision(line: str, question: str) -> Decision | None:
+def _decision(line: str, request: ApprovalRequest) -> Decision | None:
     if not line:
         return Decision.deny(_NO_INPUT)
     word = line.strip().casefold()
     if word in _LETTERS:
         return _LETTERS[word]
-    said = judge(line, question)
+    said = judge(line, request.title, request.texts)
     if said is Said.DOUBTFUL:
         return None
     return Decision.approve() if said is Said.YES else Decision.deny()

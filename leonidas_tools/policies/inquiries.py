@@ -114,6 +114,7 @@ class Inquiries:
                 hash=hash_of(call.name, self.fingerprint, call.arguments),
                 created=now,
                 deadline=now + (rule.deadline_seconds or self.settings.deadline),
+                on_expiry=_on_expiry(inquiry, rule, self.settings),
                 session=session.id,
                 user=user_of(session),
                 call_id=call.id,
@@ -130,6 +131,13 @@ class Inquiries:
             trusts_model=self.settings.trust_model,
             paused=paused,
         )
+
+
+def _on_expiry(inquiry: Inquiry, rule: Rule, settings: ApprovalSettings) -> str:
+    """Return what happens on silence; a question that no rule can answer is never a yes."""
+    if inquiry.subject is None or inquiry.schema is not None:
+        return "cancel"
+    return rule.on_expiry or settings.on_expiry
 
 
 def _definition(inquiry: Inquiry) -> str | None:

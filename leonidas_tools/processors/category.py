@@ -171,7 +171,9 @@ class CategoryProcessor(_RunsCalls):
             async with executor:
                 sinks = executor.with_sinks(stream.sinks())
                 result = result or await executor.run(call, sinks)
-            call.session.get(OnceCalls).end(call.number, result)
+            once = call.session.find(OnceCalls)
+            if once is not None:
+                once.end(call.number, result)
             yield response_part(call, result)
 
     def to_processor(self) -> processor.Processor:

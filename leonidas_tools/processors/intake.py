@@ -7,6 +7,7 @@ import json
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls import (
     MAX_ARGUMENT_BYTES,
     ToolCall,
@@ -75,9 +76,20 @@ class OnceCalls:
     def end(self, number: int, result: ToolResult) -> None:
         """Remember the result of a call; only the newest results are kept."""
         ended = self._under_way.pop(number, None)
-        if ended is None:
-            return
+        if ended is not None:
+            self._keep(ended, result)
+
+    def end_again(self, call: ToolCall, result: ToolResult) -> None:
+        """Replace the result of a call that a person has approved or tried again meanwhile."""
+        key = None if call.id is None else _key_of(call.id, call.name, call.arguments)
+        ended = None if key is None else self._calls.get(key)
+        if ended is not None:
+            self._keep(ended, result)
+
+    def _keep(self, ended: _OnceCall, result: ToolResult) -> None:
         ended.result = result
+        if ended in self._outcomes:
+            self._outcomes.remove(ended)
         self._outcomes.append(ended)
         if len(self._outcomes) > _KEPT_OUTCOMES:
             self._outcomes.popleft().result = None
@@ -120,7 +132,7 @@ class Intake:
                 return None
             if tool is not None and self._is_once(tool):
                 key = _key_of(identifier, name, self._comparable(arguments))
-                before = self.session.get(OnceCalls).find(key)
+                before = self._once_calls().find(key)
                 if before is not None:
                     if before.stream is self._stream:
                         return None
@@ -135,7 +147,7 @@ class Intake:
             number=next(self.session.numbers),
         )
         if key is not None:
-            self.session.get(OnceCalls).begin(key, call.number, self._stream)
+            self._once_calls().begin(key, call.number, self._stream)
         return call, known
 
     def cancel(self, call_id: str) -> None:
@@ -146,6 +158,13 @@ class Intake:
         self._cancelled[call_id] = None
         if len(self._cancelled) > _REMEMBERED_IDS:
             self._cancelled.popitem(last=False)
+
+    def _once_calls(self) -> OnceCalls:
+        known = self.session.find(OnceCalls)
+        if known is None:
+            known = self.session.get(OnceCalls)
+            self.session.get(Approvals).on_outcome(known.end_again)
+        return known
 
     def _is_new(self, identifier: str) -> bool:
         """Whether this stream has neither taken nor cancelled a call with this id."""

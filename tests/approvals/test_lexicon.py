@@ -29,21 +29,22 @@ YES = [
 
 
 def utterances():
-    """What people say: `expected`, `language`, `part`, `question`, `utterance`."""
+    """What people say: `expected`, `language`, `part`, `question`, `utterance`, `text`."""
     with Path(__file__).with_name("utterances.tsv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
+def judged(row):
+    """What an utterance of the table is taken for; a text in the question is an argument."""
+    return judge(row["utterance"], row["question"], [row["text"]] if row["text"] else [])
+
+
 def figures(part):
     """How often what is no yes is taken for one, and how often a yes and a no are recognised."""
-    judged = [
-        (row["expected"], judge(row["utterance"], row["question"]).value)
-        for row in utterances()
-        if row["part"] == part
-    ]
-    yes = [said for expected, said in judged if expected == "yes"]
-    no = [said for expected, said in judged if expected == "no"]
-    others = [said for expected, said in judged if expected != "yes"]
+    rows = [(row["expected"], judged(row).value) for row in utterances() if row["part"] == part]
+    yes = [said for expected, said in rows if expected == "yes"]
+    no = [said for expected, said in rows if expected == "no"]
+    others = [said for expected, said in rows if expected != "yes"]
     return {
         "false yes": (others.count("yes"), len(others)),
         "true yes": (yes.count("yes"), len(yes)),
@@ -51,7 +52,10 @@ def figures(part):
     }
 
 
-@pytest.mark.parametrize("part", ["tuning", "held-out"])
+PARTS = ("tuning", "held-out", "fresh")
+
+
+@pytest.mark.parametrize("part", PARTS[:2])
 def test_nothing_but_a_yes_is_a_yes_and_a_yes_is_recognised(part):
     found = figures(part)
     print(part, found)
@@ -60,10 +64,17 @@ def test_nothing_but_a_yes_is_a_yes_and_a_yes_is_recognised(part):
     assert found["clear no"][0] >= 0.9 * found["clear no"][1]
 
 
+def test_answers_that_repeat_the_question_are_asked_again_rather_than_misunderstood():
+    found = figures("fresh")  # one yes in two of it repeats words of the question
+    assert found["false yes"][0] == 0
+    assert found["true yes"][0] >= 0.75 * found["true yes"][1]
+    assert found["clear no"][0] == found["clear no"][1]
+
+
 @pytest.mark.parametrize("language", ["en", "pt", "zh"])
 def test_a_yes_is_recognised_in_each_language(language):
     said = [
-        judge(row["utterance"], row["question"])
+        judged(row)
         for row in utterances()
         if row["expected"] == "yes" and row["language"].startswith(language)
     ]
@@ -71,7 +82,7 @@ def test_a_yes_is_recognised_in_each_language(language):
 
 
 def test_the_readme_has_the_figures():
-    parts = [figures(part) for part in ("tuning", "held-out")]
+    parts = [figures(part) for part in PARTS]
     false, others, true, yes = (
         sum(part[name][place] for part in parts)
         for name in ("false yes", "true yes")
@@ -117,6 +128,37 @@ async def test_voice_and_terminal_judge_alike(words, runs):
     in_terminal = Bank(approval=TerminalChannel(lambda: next(lines), lambda _: None))
     await in_terminal.call("send", to="Ana", amount=20)
     assert by_voice.sent == in_terminal.sent == ([("Ana", 20)] if runs else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "runs"),
+    [
+        ("see you tomorrow", "Yes, send it to Ana.", True),
+        ("see you tomorrow", "Yes, tomorrow.", False),
+        ("see you tomorrow", "Yes, see you.", False),
+        ("tomorrow", "Yes, tomorrow.", False),
+        ("half of it", "Yes, half of it.", False),
+        ("morgen", "Okay, morgen.", False),
+        ("meet at 5", "Yes, 5.", False),
+    ],
+)
+async def test_an_argument_that_is_a_text_lends_no_words_to_a_yes(text, words, runs):
+    sent = []
+
+    @tool(requires_approval=True)
+    async def write(to: str, text: str) -> None:
+        """Writes to somebody."""
+        sent.append(text)
+
+    by_voice = Bank(write)
+    approval = (await by_voice.call("write", to="Ana", text=text)).result["approval_id"]
+    by_voice.answer(words.replace("send", "write"))
+    await by_voice.confirm(approval)
+    lines = iter([f"{words.replace('send', 'write')}\n", "no\n"])
+    await Bank(write, approval=TerminalChannel(lambda: next(lines), lambda _: None)).call(
+        "write", to="Ana", text=text
+    )
+    assert sent == [text] * 2 * runs
 
 
 async def test_a_yes_that_names_a_part_of_a_list_is_no_yes_to_all():
@@ -191,7 +233,7 @@ def test_a_yes_beside_a_no_a_condition_or_a_sign_is_no_yes_whatever_was_asked(no
         assert judge(f"{no} {yes}", question) != "yes"
 
 
-def test_the_question_lends_its_words_in_their_order_and_no_others():
+def test_the_question_lends_its_words_part_by_part_and_no_others():
     def said(text, question=ASKED):
         return judge(text, question).value
 
@@ -206,6 +248,9 @@ def test_the_question_lends_its_words_in_their_order_and_no_others():
             "Send it to Ana",
             "Yes, amount 2",
             "Yes, to money",
+            "Yes, send 20 to Ana",
+            "Yes, 20 to Ana",
+            "Yes, 20 20",
         )
     } == {
         "Yes, send it to Ana": "yes",
@@ -216,7 +261,13 @@ def test_the_question_lends_its_words_in_their_order_and_no_others():
         "Send it to Ana": "doubtful",
         "Yes, amount 2": "doubtful",
         "Yes, to money": "doubtful",
+        "Yes, send 20 to Ana": "yes",
+        "Yes, 20 to Ana": "yes",
+        "Yes, 20 20": "doubtful",
     }
+    assert said("Yes, 30 to Ana", "Pay 20 to Ana, account 30?") == "doubtful"
+    assert said("Yes, 8", "Book a table, time 8 pm, people 4?") == "doubtful"
+    assert said("Yes, tomorrow", "Pay Ana tomorrow?") == "doubtful"
     assert said("Yes, to Ben", "Send 20 to Ana, cc Ben?") == "doubtful"
     assert said("Yes, to Ben", "Send 20 to Ana or to Ben?") == "doubtful"
     assert said("Yes, delete files", "Delete no files?") == "doubtful"

@@ -13,7 +13,7 @@ from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.mcp.asks import Asks, SamplingAnswer
 from leonidas_tools.mcp.asks.sampling import GeminiSampling
-from tests.mcp.asked import SAMPLING, Model, answering, call
+from tests.mcp.asked import SAMPLING, Model, Person, answering, call, said
 from tests.mcp.forking import forked
 
 # --- a model -----------------------------------------------------------------------------------
@@ -62,6 +62,27 @@ async def test_a_rule_can_allow_it_and_there_is_a_most_of_it(chain, caplog):
     statuses = [(await call(tools, "write", topic=topic)).status for topic in "abc"]
     assert (statuses, len(model.asked)) == (["ok", "ok", "failed"], 2)
     assert "more than 2 times a minute" in caplog.text
+
+
+async def test_a_rule_says_what_silence_means_for_what_it_asks(chain):
+    rule = {"name": "poems", "tools": "lab__sampling", "decide": "ask", "deadline": "50ms"}
+    model, statuses = Model(), []
+    for rules in ([rule], [{**rule, "on_expiry": "proceed"}]):
+        tools = await chain(
+            forked("asking.py", sampling=SAMPLING),
+            approval=Person(),
+            asks=Asks(sampling=model),
+            config={"policies": {"rules": rules}},
+        )
+        statuses.append((await call(tools, "write", topic="x")).status)
+    assert (statuses, len(model.asked)) == (["failed", "ok"], 1)
+
+
+async def test_silence_is_no_answer_to_a_question_that_no_rule_can_answer(chain):
+    silence = {"deadline": "50ms", "on_expiry": "proceed"}
+    config = {"policies": {"approval": silence}}
+    tools = await chain(forked("asking.py"), approval=Person(), config=config)
+    assert said(await call(tools, "wipe")) == "cancel"
 
 
 async def test_without_being_allowed_to_a_server_is_not_told_that_it_could_ask(chain):

@@ -7,6 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, PythonFunctionProcessor, ToolSession, tool
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.request import Decision
+from leonidas_tools.approvals.transcript import Transcript
 from tests.faults.play import Script, call, cancellation, play
 from tests.processors.chains import made_by_hand, ready_made, statuses
 
@@ -132,6 +135,54 @@ async def test_a_repeated_call_whose_first_one_still_runs_is_answered_at_once():
         go_on.set()
         await first.until_answered("1")
     assert statuses(first.heard) == {"1": "ok"}
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_a_repeated_call_that_a_person_tried_again_is_answered_with_its_newest_outcome(
+    failures,
+):
+    runs, session = [], ToolSession("kitchen")
+
+    @tool(effect="once")
+    async def charge() -> str:
+        runs.append(None)
+        if len(runs) <= failures:
+            raise ConnectionError
+        return "charged"
+
+    async with AdvancedToolProcessor([charge]) as tools:
+        await in_session(tools, session, [call("charge", id="1")])
+        for _ in range(failures):
+            await tools.retry("1", session=session)
+        heard = await in_session(tools, session, [call("charge", id="1")])
+    ((_, _, body),) = heard.answers
+    assert (body["status"], body["result"], len(runs)) == ("ok", "charged", failures + 1)
+
+
+@pytest.mark.parametrize("way", ["voice", "elsewhere"])
+async def test_a_repeated_call_that_was_approved_meanwhile_is_answered_with_its_outcome(way):
+    till, session = Till(), ToolSession("kitchen")
+    settings = {"tools": {"charge": {"requires_approval": True}}}
+    async with AdvancedToolProcessor(till.tools(), settings) as tools:
+        heard = await in_session(tools, session, [call("charge", FIRST, id="1")])
+        ((_, _, asked),) = heard.answers
+        approval, approvals = asked["result"]["approval_id"], session.get(Approvals)
+        if way == "voice":
+            transcript = session.get(Transcript)
+            transcript.model_spoke(asked["result"]["ask"])
+            transcript.turn_ended()
+            transcript.user_said("Yes.")
+            transcript.turn_ended()
+            yes = {"approval_id": approval, "decision": "yes"}
+            await in_session(tools, session, [call("confirm_action", yes, id="2")])
+        else:
+            ended = asyncio.Event()
+            approvals.on_result(lambda *_: ended.set())
+            approvals.decide(approval, Decision.approve())
+            await ended.wait()
+        heard = await in_session(tools, session, [call("charge", FIRST, id="1")])
+    ((_, _, body),) = heard.answers
+    assert (body["status"], till.charged) == ("ok", [5])
 
 
 async def test_a_read_that_the_settings_call_once_does_not_run_again():
