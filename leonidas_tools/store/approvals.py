@@ -14,7 +14,7 @@ from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.errors import StoreError
 from leonidas_tools.store.recorder import clean, name_of, shown_user
 from leonidas_tools.store.rows import Approval, Decision
-from leonidas_tools.store.runs import living_runs
+from leonidas_tools.store.runs import living_runs, lost_runs
 from leonidas_tools.store.tables import approvals
 
 if TYPE_CHECKING:
@@ -207,9 +207,10 @@ class ApprovalTable:
     async def _mark_unanswered(self) -> None:
         """Gives the questions their decision whose process has ended before an answer came."""
         open_ = (approvals.c.decision.is_(None), approvals.c.run.is_not(None))
+        lost = await lost_runs(self._database, select(approvals.c.run).where(*open_))
         async with self._database.reading() as connection:
             if (await connection.execute(select(approvals.c.id).where(*open_).limit(1))).first():
-                alive = [self._recorder.run, *await living_runs(connection)]
+                alive = [self._recorder.run, *await living_runs(connection, lost)]
             else:
                 return
         dead = update(approvals).where(*open_, approvals.c.run.not_in(alive))

@@ -19,6 +19,7 @@ from sqlalchemy.exc import (
     StatementError,
 )
 from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
 
 from leonidas_tools.errors import StoreError
 from leonidas_tools.store.schema import UPGRADES, prepare
@@ -39,6 +40,7 @@ _DRIVERS = ("aiosqlite", "asyncpg", "sqlite3")
 _BESIDE = ("", "-wal", "-shm")
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 _READS = "leonidas_reads"
+_CONNECTING_SECONDS = 5.0
 
 _LOG_NAME = "leonidas_tools"
 _DISCREET: Mapping[str, Any] = {"hide_parameters": True, "logging_name": _LOG_NAME}
@@ -194,6 +196,16 @@ class Database:
             await engine.dispose()
             raise
         return engine
+
+    def session_engine(self) -> AsyncEngine:
+        """Return an engine for a session that lasts, in whatever loop."""
+        return create_async_engine(
+            self.url,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            connect_args={"timeout": _CONNECTING_SECONDS},
+            **_DISCREET,
+        )
 
     def _made_engine(self) -> AsyncEngine:
         logging.getLogger(f"sqlalchemy.engine.Engine.{_LOG_NAME}").addFilter(_without_rows)

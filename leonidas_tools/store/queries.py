@@ -15,7 +15,7 @@ from leonidas_tools.store.rows import (
     SessionSummary,
     Step,
 )
-from leonidas_tools.store.runs import living_runs
+from leonidas_tools.store.runs import living_runs, lost_runs
 from leonidas_tools.store.tables import executions
 
 if TYPE_CHECKING:
@@ -108,12 +108,13 @@ async def find_sessions(
 
 async def mark_interrupted(database: Database, *, run: str) -> None:
     """Gives the calls their status whose process has ended before they did."""
+    open_ = (executions.c.ended.is_(None), executions.c.status == STARTED)
+    lost = await lost_runs(database, select(executions.c.run).where(*open_))
     async with database.writing() as connection:
-        alive = [run, *await living_runs(connection)]
+        alive = [run, *await living_runs(connection, lost)]
         await connection.execute(
             update(executions)
-            .where(executions.c.ended.is_(None), executions.c.status == STARTED)
-            .where(executions.c.run.not_in(alive))
+            .where(*open_, executions.c.run.not_in(alive))
             .values(status=INTERRUPTED)
         )
 

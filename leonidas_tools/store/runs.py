@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
+import threading
 import time
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select, text, update
+from sqlalchemy.exc import DBAPIError
 
 from leonidas_tools.store.tables import runs
+from leonidas_tools.visible import visible_logger
 
 with contextlib.suppress(ImportError):  # Windows has none: the heartbeat decides there
     import fcntl
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
+    from collections.abc import Callable, Collection, Sequence
+
+    from sqlalchemy import Row, Select
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+    from leonidas_tools.store.database import Database
+
+logger = visible_logger(__name__)
 
 HEARTBEAT_SECONDS = 10.0
 """How often a process says that it lives, while calls are under way or questions are open."""
 _CAN_LOCK = os.name == "posix"
 _SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
+_RETAKING_SECONDS = 2.0
+"""How long a lock must be missing before its process counts as dead."""
+_RETRY_SECONDS = _RETAKING_SECONDS / 8
+_ANSWER_SECONDS = 5.0
+_TAKING_SECONDS = 1.0
+"""How long the first record waits for the lock."""
+
+# The host of the process may vanish: its system answers these however busy the process is.
+_SETTINGS = {
+    "tcp_keepalives_idle": "20",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "5",
+}
+_SERVER = "extract(epoch FROM pg_postmaster_start_time())::text"
+_SESSION = text(f"SELECT pg_backend_pid() AS pid, {_SERVER} AS server")
+_TAKE = text("SELECT pg_try_advisory_lock_shared(:key)")  # shared: the session before may linger
+_LOCKS = text(
+    f"SELECT {_SERVER} AS server, pid, (classid::bigint << 32) | objid::bigint AS key "  # noqa: S608
+    "FROM (SELECT oid FROM pg_database WHERE datname = current_database()) AS here "
+    "LEFT JOIN pg_locks ON database = here.oid AND locktype = 'advisory' "
+    "AND objsubid = 1 AND granted"
+)
 
 
 class RunLock:
@@ -37,10 +71,12 @@ class RunLock:
     """
 
     def __init__(self, database: Path, run: str) -> None:
+        self.session = None
+        """Nothing: the name of the file tells which it is."""
         self._path = _lock_file(database, run)
         self._file: int | None = None
 
-    def hold(self) -> None:
+    async def hold(self) -> None:
         """Take the lock, unless it is held.
 
         Raises:
@@ -56,7 +92,7 @@ class RunLock:
             raise
         self._file = file
 
-    def release(self) -> None:
+    async def release(self) -> None:
         """Give the lock free, and remove its file."""
         file, self._file = self._file, None
         if file is not None:
@@ -64,23 +100,174 @@ class RunLock:
             os.close(file)
 
 
-async def living_runs(connection: AsyncConnection) -> list[str]:
-    """Return the openings of the store, by whatever process, that have not ended."""
-    now, host = time.time(), socket.gethostname()
-    query = select(runs.c.id, runs.c.host, runs.c.process, runs.c.seen).where(
-        runs.c.ended.is_(None)
-    )
-    url = connection.engine.url
-    file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+class SessionLock:
+    """A session with PostgreSQL under an advisory lock, which says that a process lives.
+
+    The server gives the lock free when the process dies, however it dies. A thread keeps the
+    session, so that it is restored at once while the event loop of the process is busy.
+
+    Args:
+        engine: Makes an engine for the thread.
+        run: Names the opening.
+    """
+
+    def __init__(self, engine: Callable[[], AsyncEngine], run: str) -> None:
+        self.session: str | None = None
+        """Names the session that has the lock, or had it last."""
+        self._engine = engine
+        self._run = run
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+        self._has_tried = threading.Event()
+        self._is_ending = False
+        self._thread: threading.Thread | None = None
+
+    async def hold(self) -> None:
+        """Take the lock, and keep it from now on."""
+        if self._thread is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._keep, args=(self._loop,), name="store-lock", daemon=True
+            )
+            self._thread.start()
+        if not self._has_tried.is_set():
+            await asyncio.to_thread(self._has_tried.wait, _TAKING_SECONDS)
+
+    async def release(self) -> None:
+        """Give the lock free."""
+        if self._thread is None or self._loop is None:
+            return
+        self._is_ending = True
+        with contextlib.suppress(RuntimeError):  # the thread ended by itself
+            self._loop.call_soon_threadsafe(self._news.set)
+        await asyncio.to_thread(self._thread.join, _TAKING_SECONDS)
+
+    def _keep(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.closing(loop):
+            loop.run_until_complete(self._keep_on())
+
+    async def _keep_on(self) -> None:
+        engine, is_possible = self._engine(), True
+        while is_possible and not self._is_ending:
+            try:
+                async with engine.connect() as connection:
+                    is_possible = await self._keep_session(connection)
+            except Exception as error:  # noqa: BLE001 - the heartbeat decides meanwhile
+                logger.debug("No lock says that this process lives: %s", type(error).__name__)
+            self._has_tried.set()
+            await self._wait(HEARTBEAT_SECONDS if self.session is None else _RETRY_SECONDS)
+        await engine.dispose()
+
+    async def _keep_session(self, connection: AsyncConnection) -> bool:
+        """Keep a session under the lock until it is lost; return whether there can be one."""
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            pid, server = (await connection.execute(_SESSION)).one()
+            if pid != driver.get_server_pid():  # a pooler, which may give the session to others
+                return False
+            for name, value in _SETTINGS.items():
+                await connection.execute(select(func.set_config(name, value, False)))
+            driver.add_termination_listener(lambda _: self._news.set())
+            if not (await connection.execute(_TAKE, {"key": _key(self._run)})).scalar_one():
+                return False
+        self.session = f"{server}/{pid}"
+        is_mine = runs.c.lock.is_not_distinct_from(self.session)
+        noted = update(runs).where(runs.c.id == self._run, ~is_mine).values(lock=self.session)
+        while not self._is_ending:
+            self._news.clear()
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await connection.execute(noted)
+            self._has_tried.set()
+            await self._wait(HEARTBEAT_SECONDS)
+        return True
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for the time, or for the end of the session or of the store."""
+        if not self._is_ending:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), seconds)
+        self._news.clear()
+
+
+async def living_runs(connection: AsyncConnection, lost: Collection[str] = ()) -> list[str]:
+    """Return the openings of the store, by whatever process, that have not ended.
+
+    Args:
+        connection: In a transaction.
+        lost: What `lost_runs` returned before the transaction.
+    """
+    rows, are_locked = await _open_runs(connection)
+    is_file = _is_file(connection)
     alive = []
-    for row in await connection.execute(query):
-        is_locked = None if file is None else _is_locked(_lock_file(file, row.id))
-        if is_locked is None:
-            seen = row.seen >= now - _SILENT_SECONDS
-            is_locked = seen and (row.host != host or _may_live(row.process))
+    for row in rows:
+        is_locked = are_locked.get(row.id)
+        if is_locked is None or not (is_locked or is_file or row.id in lost):
+            is_locked = _is_heard(row)
         if is_locked:
             alive.append(row.id)
     return alive
+
+
+async def lost_runs(database: Database, among: Select[tuple[str]]) -> Collection[str]:
+    """Return the openings that had a lock in PostgreSQL and are without it for a while.
+
+    A lock may be lost while its process lives, since the server has ended the session. So it is
+    given time to take it again; that is waited for outside of transactions.
+
+    Args:
+        database: Where.
+        among: Selects the openings that matter.
+    """
+    if database.is_file:
+        return ()
+    async with database.reading() as connection:
+        rows, are_locked = await _open_runs(connection, among)
+    lost = {row.id for row in rows if are_locked.get(row.id) is False and _is_heard(row)}
+    if lost:
+        await asyncio.sleep(_RETAKING_SECONDS)
+    return lost
+
+
+async def _open_runs(
+    connection: AsyncConnection, among: Select[tuple[str]] | None = None
+) -> tuple[Sequence[Row[Any]], dict[str, bool]]:
+    """Return the openings without an end, and which of those that have a lock are under it."""
+    query = select(runs).where(runs.c.ended.is_(None))
+    if among is not None:
+        query = query.where(runs.c.id.in_(among))
+    rows = (await connection.execute(query)).all()
+    if _is_file(connection):
+        file = Path(connection.engine.url.database or "")
+        found = {row.id: _is_locked(_lock_file(file, row.id)) for row in rows}
+        return rows, {run: locked for run, locked in found.items() if locked is not None}
+    try:
+        async with connection.begin_nested():  # so that a refusal does not end the transaction
+            locks = (await connection.execute(_LOCKS)).all()
+    except DBAPIError as error:
+        logger.debug("The locks of the store cannot be read: %s", type(error.orig).__name__)
+        return rows, {}
+    held = {(f"{lock.server}/{lock.pid}", lock.key) for lock in locks}
+    here = f"{locks[0].server}/"  # before it restarted, there were other locks
+    return rows, {
+        row.id: (row.lock, _key(row.id)) in held
+        for row in rows
+        if row.lock is not None and row.lock.startswith(here)
+    }
+
+
+def _is_file(connection: AsyncConnection) -> bool:
+    return connection.engine.url.get_backend_name() == "sqlite"
+
+
+def _is_heard(row: Row[Any]) -> bool:
+    """Whether the heartbeat says that a process lives."""
+    is_recent = row.seen >= time.time() - _SILENT_SECONDS
+    return is_recent and (row.host != socket.gethostname() or _may_live(row.process))
+
+
+def _key(run: str) -> int:
+    """Return the key of the advisory lock of an opening."""
+    return int.from_bytes(blake2b(run.encode(), digest_size=8).digest(), signed=True)
 
 
 def _lock_file(database: Path, run: str) -> Path:

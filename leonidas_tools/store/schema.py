@@ -9,7 +9,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.schema import CreateColumn
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.store.tables import TABLES, approvals, executions, schema_version, tasks
+from leonidas_tools.store.tables import TABLES, approvals, executions, runs, schema_version, tasks
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
@@ -31,7 +31,12 @@ def _find_calls_by_id(connection: Connection) -> None:
             index.create(connection, checkfirst=True)
 
 
-UPGRADES: Sequence[Upgrade] = (_tell_more_of_approvals, _find_calls_by_id)
+def _tell_locks_of_runs(connection: Connection) -> None:
+    """Version 4: a session with PostgreSQL says that a process lives."""
+    _add_columns(connection, runs, "lock")
+
+
+UPGRADES: Sequence[Upgrade] = (_tell_more_of_approvals, _find_calls_by_id, _tell_locks_of_runs)
 """The first makes version 2 of version 1."""
 
 _POSTGRES_LOCK = 4_776_320_109

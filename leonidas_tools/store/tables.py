@@ -28,6 +28,7 @@ runs = Table(
     Column("started", Double, nullable=False),
     Column("seen", Double, nullable=False),
     Column("ended", Double),
+    Column("lock", Text),
 )
 """Who writes: one row a process and opening, so that calls of the dead can be told."""
 

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from leonidas_tools.errors import LeonidasError, StoreError, log_level
 from leonidas_tools.store.database import may_be_the_values
 from leonidas_tools.store.errands import Errands
-from leonidas_tools.store.runs import HEARTBEAT_SECONDS, RunLock
+from leonidas_tools.store.runs import HEARTBEAT_SECONDS, RunLock, SessionLock
 from leonidas_tools.store.tables import executions, runs
 from leonidas_tools.visible import visible_logger
 
@@ -71,7 +71,11 @@ class Writer:
         self.questions = 0
         """How many questions are open: while there are any, this says that the process lives."""
         self._run = run
-        self._lock = RunLock(database.path, run) if database.is_file else None
+        self._lock = (
+            RunLock(database.path, run)
+            if database.is_file
+            else SessionLock(database.session_engine, run)
+        )
         self._started = time.time()
         self._seen = 0.0
         self._seen_in = 0
@@ -137,8 +141,9 @@ class Writer:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        if self._is_registered and await self._tell_end(timeout_seconds) and self._lock is not None:
-            self._lock.release()
+        is_ended = self._is_registered and await self._tell_end(timeout_seconds)
+        if is_ended or not self._database.is_file:
+            await self._lock.release()
 
     async def _tell_end(self, timeout_seconds: float) -> bool:
         """Writes that this opening of the store ends, and says whether that is written."""
@@ -260,14 +265,13 @@ class Writer:
 
     async def _beat(self, connection: AsyncConnection) -> None:
         """Says that this process lives."""
-        if self._lock is not None:
-            try:
-                self._lock.hold()
-            except OSError as error:
-                logger.debug("No lock says that this process lives: %s", error)
+        try:
+            await self._lock.hold()
+        except OSError as error:
+            logger.debug("No lock says that this process lives: %s", error)
         now = time.time()
         row = {"id": self._run, "host": socket.gethostname(), "process": os.getpid()}
-        row |= {"started": self._started, "seen": now}
+        row |= {"started": self._started, "seen": now, "lock": self._lock.session}
         await connection.execute(self._insert(runs), row)
         await connection.execute(update(runs).where(runs.c.id == self._run).values(seen=now))
         self._seen, self._seen_in, self._is_registered = now, self._database.files, True

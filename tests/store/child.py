@@ -27,6 +27,13 @@ async def buy(number: int, more: str = "") -> int:
     return number
 
 
+@tool(effect="once")
+async def wait_for_line() -> str:
+    """Holds the event loop, and every other task of the process, until a line comes."""
+    say("holds")
+    return sys.stdin.readline()
+
+
 @tool(effect="read")
 async def look(number: int) -> int:
     return number
@@ -84,7 +91,21 @@ def signal_room():
     say("room")
 
 
+async def hold(where):
+    async with Store(StoreSettings(url=where, durable=True)) as store:
+        tools = AdvancedToolProcessor(tools=[wait_for_line], policies=store.policies)
+        tools.monitor.subscribe(store.sink)
+        async with tools:
+            await tools.execute("wait_for_line", session=ToolSession("held"))
+            await store.flush()
+            say("ended")
+            sys.stdin.readline()
+
+
 async def main(mode, where, count):
+    if mode == "holding":
+        await hold(where)
+        return
     if mode == "asking":
         await ask(where, count)
         return

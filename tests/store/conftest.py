@@ -30,14 +30,14 @@ def _postgres_binaries() -> Path | None:
     return installed[-1].parent if installed else None
 
 
-def _as_owner(*command: str) -> list[str]:
+def as_owner(*command: str) -> list[str]:
     """PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return list(command)
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *command]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -51,17 +51,17 @@ def postgres(tmp_path_factory):
         pytest.skip("PostgreSQL is not installed")
     folder = Path("/tmp") / f"leonidas-postgres-{uuid.uuid4().hex[:8]}"  # short, for its socket
     folder.mkdir()
-    port = _free_port()
+    port = free_port()
     try:
         if os.getuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
         data = str(folder / "data")
-        initdb = _as_owner(str(binaries / "initdb"), "-D", data, "-U", "ana", "-A", "trust", "-N")
+        initdb = as_owner(str(binaries / "initdb"), "-D", data, "-U", "ana", "-A", "trust", "-N")
         made = subprocess.run(initdb, capture_output=True, text=True, cwd=folder, check=False)
         if made.returncode:
             pytest.skip(f"PostgreSQL cannot be set up here: {made.stderr.strip()[-200:]}")
         options = f"-p {port} -k {folder} -h 127.0.0.1 -F"
-        control = _as_owner(str(binaries / "pg_ctl"), "-D", data, "-w")
+        control = as_owner(str(binaries / "pg_ctl"), "-D", data, "-w")
         subprocess.run(
             [*control, "-o", options, "-l", str(folder / "log"), "start"],
             check=True,

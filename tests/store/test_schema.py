@@ -14,9 +14,10 @@ from leonidas_tools.store.schema import UPGRADES
 
 NEWEST = 1 + len(UPGRADES)
 NEXT = NEWEST + 1
-NEW_IN_2 = {
+NEW_SINCE_1 = {
     "approvals": ("rule", "on_expiry", "answer", "channel", "edited", "run"),
     "tasks": ("user",),
+    "runs": ("lock",),
 }
 
 
@@ -118,7 +119,7 @@ async def test_a_store_of_version_1_is_upgraded_to_what_there_is_now(where, tell
         await store.tasks.write("kitchen", [Task(id="1", title="Look")])
         database = store._database
         async with database.writing() as connection:
-            for table, names in NEW_IN_2.items():
+            for table, names in NEW_SINCE_1.items():
                 for name in names:
                     await connection.execute(text(f'ALTER TABLE {table} DROP COLUMN "{name}"'))
             await connection.execute(text("UPDATE schema_version SET version = 1"))
