@@ -8,11 +8,11 @@ What tools are written with is there at once; what runs them is loaded when it i
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
-from leonidas_tools.context import ToolContext
+from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import LeonidasError, RetryableError, ToolError
 from leonidas_tools.redaction import Secret
-from leonidas_tools.tool import (
+from leonidas_tools.tools.tool import (
     Tool,
     ToolCategory,
     ToolEffect,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from leonidas_tools.processors.registry import ToolRegistryProcessor
     from leonidas_tools.processors.requests import tool_request
     from leonidas_tools.processors.speech import SpeechControlProcessor
-    from leonidas_tools.registry import ToolRegistry
     from leonidas_tools.settings.models import Settings, ToolConfiguration
+    from leonidas_tools.tools.registry import ToolRegistry
 else:  # hidden from the type checker, for which it would stand for every wrong name as well
 
     def __getattr__(name: str) -> Any:
@@ -73,7 +73,7 @@ _LOADED_WHEN_NAMED = {
     "SpeechControlProcessor": "leonidas_tools.processors.speech",
     "SpeechOutputProcessor": "leonidas_tools.live.speech_output",
     "ToolConfiguration": "leonidas_tools.settings.models",
-    "ToolRegistry": "leonidas_tools.registry",
+    "ToolRegistry": "leonidas_tools.tools.registry",
     "ToolRegistryProcessor": "leonidas_tools.processors.registry",
     "Transcript": "leonidas_tools.approvals.transcript",
     "tool_request": "leonidas_tools.processors.requests",

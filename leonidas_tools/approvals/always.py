@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.errors import ConfigurationError, log_level
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.rule import Decide, Rule, Tier
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leonidas_tools.approvals.question import Question
-    from leonidas_tools.calls import ToolResult, ToolSession
+    from leonidas_tools.calls.call import ToolResult, ToolSession
 
 
 def _agrees(decision: Decision) -> bool:

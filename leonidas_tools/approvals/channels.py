@@ -10,13 +10,13 @@ from leonidas_tools.approvals.desk import FAILURE
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.desk import Approvals
     from leonidas_tools.approvals.question import Asking, Question
     from leonidas_tools.approvals.request import Channel
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
 
 logger = visible_logger(__name__)
 

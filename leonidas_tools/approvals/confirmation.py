@@ -9,13 +9,13 @@ from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.calls import ResultStatus, ToolResult
+from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.errors import ToolDeniedError
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
 
 _HEAR_SECONDS = 4.0
 """How much later than the model's call a transcription may arrive."""

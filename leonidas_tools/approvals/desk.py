@@ -14,11 +14,11 @@ from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.always import remember
 from leonidas_tools.approvals.outcome import fit_decision, with_question
 from leonidas_tools.approvals.request import Answer, Decision, hash_of
-from leonidas_tools.calls import ToolCall, ToolResult
+from leonidas_tools.calls.call import ToolCall, ToolResult
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.redaction import described
-from leonidas_tools.texts import say
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
@@ -47,7 +47,7 @@ class Approvals:
     The `ToolSession` owns it, so that a question survives interruptions and reconnects.
 
     Example:
-        >>> from leonidas_tools.calls import ToolSession
+        >>> from leonidas_tools.calls.call import ToolSession
         >>> ToolSession().get(Approvals).pending()
         []
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.request import Answer, Decision
-from leonidas_tools.calls import ResultStatus, ToolResult
+from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.errors import ToolValidationError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
 from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.events import EventKind, Sink, ToolEvent
+from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest, Channel, Decision
     from leonidas_tools.approvals.spoken import SpokenCheck
     from leonidas_tools.approvals.transcript import Exchange, Utterance
-    from leonidas_tools.calls import ToolCall, ToolResult
+    from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.rules.rule import Rule
 
 

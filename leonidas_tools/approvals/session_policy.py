@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leonidas_tools.approvals.request import Channel
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.rules.rule import Rule
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.request import Answer, ApprovalRequest, Decision
-from leonidas_tools.visible import visible
+from leonidas_tools.redaction.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,16 +13,16 @@ from leonidas_tools.approvals.spoken import (
     is_plain,
     is_short,
 )
-from leonidas_tools.calls import ResultStatus, ToolResult
+from leonidas_tools.calls.call import ResultStatus, ToolResult
+from leonidas_tools.results.texts import AS_IT_IS, join, say
 from leonidas_tools.rules.conditions import steps_of, values_at
-from leonidas_tools.texts import AS_IT_IS, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.approvals.request import ApprovalRequest
+    from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.rule import Rule
-    from leonidas_tools.texts import Wording
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
 _LONGEST_SHOWN = 2_000

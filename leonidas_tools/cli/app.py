@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from leonidas_tools.calls.invocation import DEBUG_VARIABLE
 from leonidas_tools.cli import config, events, history, mcp, policy, run, tools
 from leonidas_tools.errors import ConfigurationError, LeonidasError
-from leonidas_tools.files import read_file
-from leonidas_tools.invocation import DEBUG_VARIABLE
-from leonidas_tools.visible import indented, visible
+from leonidas_tools.files.reading import read_file
+from leonidas_tools.redaction.visible import indented, visible
 
 _USAGE = 2
 _UsageError: Any = typer.BadParameter.__base__

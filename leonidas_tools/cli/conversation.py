@@ -15,7 +15,7 @@ from google.genai.errors import APIError
 from websockets.exceptions import WebSocketException
 
 from leonidas_tools import LiveToolSession
-from leonidas_tools.calls import ToolSession
+from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.cli import summary
 from leonidas_tools.cli.happenings import Listener
 from leonidas_tools.cli.user import spoken, together

@@ -21,6 +21,6 @@ def schema(
 ) -> None:
     """Print the JSON Schema of the events."""
     from leonidas_tools.cli import terminal
-    from leonidas_tools.event_stream import events_schema
+    from leonidas_tools.monitoring.event_stream import events_schema
 
     terminal.write_json(events_schema(), indent=None if as_json else 2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leonidas_tools.live.simulator import Scenario
+    from leonidas_tools.simulator import Scenario
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.processors.parts import LATE_RESULT, TOOL_EVENT, StatusPart
 

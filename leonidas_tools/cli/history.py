@@ -188,7 +188,7 @@ def _check_status(status: str | None) -> None:
     Raises:
         typer.BadParameter: It is none.
     """
-    from leonidas_tools.calls import known_status
+    from leonidas_tools.calls.call import known_status
     from leonidas_tools.errors import ToolValidationError
     from leonidas_tools.store.rows import INTERRUPTED, STARTED
 

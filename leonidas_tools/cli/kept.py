@@ -58,7 +58,7 @@ def _check_file(file: Path) -> None:
         ConfigurationError: It is none, or it cannot be read.
     """
     from leonidas_tools.errors import ConfigurationError
-    from leonidas_tools.files import open_file
+    from leonidas_tools.files.reading import open_file
 
     try:
         with open_file(file) as opened:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from leonidas_tools.live.simulator import CallRecord
-    from leonidas_tools.live.simulator.received import ReceivedText
+    from leonidas_tools.simulator import CallRecord
+    from leonidas_tools.simulator.received import ReceivedText
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

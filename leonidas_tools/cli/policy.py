@@ -96,10 +96,10 @@ async def _explained(
 ) -> dict[str, Any]:
     from leonidas_tools.cli.starting import started
     from leonidas_tools.json_schema import ArgumentValidator
-    from leonidas_tools.metadata import as_enum
     from leonidas_tools.rules.engine import Circumstances
     from leonidas_tools.rules.explain import explain as explained
     from leonidas_tools.rules.rule import Mode
+    from leonidas_tools.tools.metadata import as_enum
 
     async with started(config, needed=name) as tools:
         rules = _rules(tools, name)

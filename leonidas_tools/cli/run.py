@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leonidas_tools.cli.generations import Generation
     from leonidas_tools.cli.summary import Summary
     from leonidas_tools.cli.voice.choice import Voice, VoiceOptions
-    from leonidas_tools.live.simulator import Scenario
+    from leonidas_tools.simulator import Scenario
 
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
@@ -167,7 +167,7 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
     from leonidas_tools.cli.generations import generation_for
     from leonidas_tools.cli.starting import started
     from leonidas_tools.cli.typed import TypedLines
-    from leonidas_tools.live.simulator import Scenario
+    from leonidas_tools.simulator import Scenario
 
     scenarios = [Scenario.load(file) for file in played.files]
     generations = [generation_for(scenario, played.profile) for scenario in scenarios]

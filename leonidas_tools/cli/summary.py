@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.cli.happenings import Happening
     from leonidas_tools.cli.outcomes import ToldOutcome
-    from leonidas_tools.live.simulator import CallRecord, LiveSimulator, Outcome
+    from leonidas_tools.simulator import CallRecord, LiveSimulator, Outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

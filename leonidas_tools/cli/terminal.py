@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from leonidas_tools.visible import visible, visible_json
+from leonidas_tools.redaction.visible import visible, visible_json
 
 LINE_WIDTH = 160
 """How long a line is where there is no terminal to tell."""

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leonidas_tools import ToolResult
-    from leonidas_tools.effective import Effective
-    from leonidas_tools.events import ToolEvent
-    from leonidas_tools.registry import AnyTool
+    from leonidas_tools.calls.events import ToolEvent
+    from leonidas_tools.settings.effective import Effective
     from leonidas_tools.settings.models import ToolConfiguration
+    from leonidas_tools.tools.registry import AnyTool
 
 Name = Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has them all.")]
 
@@ -131,7 +131,7 @@ def call(
 
 async def _described(config: Path, category: str | None, query: str | None) -> list[dict[str, Any]]:
     from leonidas_tools.cli.starting import started
-    from leonidas_tools.exports import describe
+    from leonidas_tools.tools.exports import describe
 
     async with started(config) as tools:
         registry = tools.registry
@@ -148,7 +148,7 @@ async def _described(config: Path, category: str | None, query: str | None) -> l
 
 def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:
     """What a call changes, and whether anybody has said so; the settings outweigh the tool."""
-    from leonidas_tools.overrides import effect_of
+    from leonidas_tools.settings.overrides import effect_of
 
     declared = settings.effect is not None or tool.declares_effect
     return {"effect": effect_of(tool, settings).value, "effect_declared": declared}
@@ -156,8 +156,8 @@ def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:
 
 async def _one_described(config: Path, name: str) -> dict[str, Any]:
     from leonidas_tools.cli.starting import started
-    from leonidas_tools.effective import effective
-    from leonidas_tools.exports import describe
+    from leonidas_tools.settings.effective import effective
+    from leonidas_tools.tools.exports import describe
 
     async with started(config, needed=name) as tools:
         tool = tools.registry[name]
@@ -202,9 +202,9 @@ async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolRe
 
 
 def _show_progress(event: "ToolEvent") -> None:
+    from leonidas_tools.calls.events import EventKind
     from leonidas_tools.cli import terminal
     from leonidas_tools.cli.display import progress_text
-    from leonidas_tools.events import EventKind
 
     if event.kind in (EventKind.PROGRESS, EventKind.RETRY, EventKind.FALLBACK, EventKind.UNDO):
         terminal.messages().print(f"{event.call.name}: {progress_text(event.shown())}")

@@ -14,7 +14,7 @@ from leonidas_tools.cli.conversation import Company, Conversation, live_config
 from leonidas_tools.cli.voice.files import SilentMicrophone
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.simulator import LiveSimulator, Scenario, WaitForInput
+from leonidas_tools.simulator import LiveSimulator, Scenario, WaitForInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

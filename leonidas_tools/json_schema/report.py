@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.names import closest
+from leonidas_tools.results.similar import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

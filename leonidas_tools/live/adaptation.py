@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
-from leonidas_tools.metadata import ToolBehavior
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.tools.metadata import ToolBehavior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
-from leonidas_tools.calls import same_arguments
+from leonidas_tools.calls.call import same_arguments
 from leonidas_tools.live.live_call import LiveCall
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

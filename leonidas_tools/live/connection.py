@@ -11,7 +11,7 @@ from google.genai import errors
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from leonidas_tools.redaction import described, redact_text
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

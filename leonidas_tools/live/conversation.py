@@ -14,7 +14,7 @@ from leonidas_tools.live.sending import Sending
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.processors.parts import LATE_RESULT
 from leonidas_tools.redaction import described
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from google.genai import types

@@ -26,8 +26,8 @@ from leonidas_tools.live.state import LiveState
 from leonidas_tools.live.tool_wishes import follow_declarations
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.speech import SpeechState
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.session.speech import SpeechState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
     from google.auth.credentials import Credentials
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
 
 logger = visible_logger(__name__)
 

@@ -8,7 +8,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.live.incoming import IN_MODEL_TURN, parts_of
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.live.state import LiveState

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from leonidas_tools.mailbox import CoalescingQueue
+from leonidas_tools.processors.mailbox import CoalescingQueue
 from leonidas_tools.processors.parts import with_dropped
 
 if TYPE_CHECKING:

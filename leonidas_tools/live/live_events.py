@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
 
 LIVE_EVENT = "live_event"
 """Metadata key of what happened to the connection; only a `StatusPart` tells of it."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.metadata import ToolBehavior
 from leonidas_tools.settings.explain import closest, explain
 from leonidas_tools.settings.load import configuration_error, read_text
 from leonidas_tools.settings.problem import Document, DocumentError, Problem
+from leonidas_tools.tools.metadata import ToolBehavior
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

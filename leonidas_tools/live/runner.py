@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from genai_processors import processor
 
 from leonidas_tools.live import connection
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable

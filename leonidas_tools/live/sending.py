@@ -16,8 +16,8 @@ from leonidas_tools.live.messages import (
     outcomes_message,
     tools_message,
 )
-from leonidas_tools.metadata import Scheduling, ToolScheduling
 from leonidas_tools.processors.parts import SCHEDULING
+from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

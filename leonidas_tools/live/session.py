@@ -11,7 +11,8 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import errors
 
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.turns import Turns
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.inbox import Inbox
 from leonidas_tools.live.live_events import LiveEvents
@@ -32,9 +33,8 @@ from leonidas_tools.processors.parts import (
 )
 from leonidas_tools.processors.requests import TOOL_REQUEST, is_request, read_only
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.state import AgentState, StateChange
-from leonidas_tools.turns import Turns
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.session.state import AgentState, StateChange
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator

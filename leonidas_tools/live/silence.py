@@ -9,7 +9,7 @@ from genai_processors import context as context_lib
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.live.dead_air import DeadAir, Filler
 from leonidas_tools.live.media import seconds_of
 from leonidas_tools.live.outbox import is_speech

@@ -10,15 +10,15 @@ from genai_processors import processor
 from leonidas_tools.live.speech.output import Output
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.speech import SpeechState
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.session.speech import SpeechState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.live.speech.output import MakeVoice
 
 logger = visible_logger(__name__)

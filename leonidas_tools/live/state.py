@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from google.genai import types
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.live.adaptation import Adaptation
     from leonidas_tools.live.held_input import HeldInput
     from leonidas_tools.live.profiles import ModelProfile

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leonidas_tools.live.dead_air import Filler
-from leonidas_tools.metadata import ToolEffect
-from leonidas_tools.overrides import effect_of, either, repeats_after_resume
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
+from leonidas_tools.settings.overrides import effect_of, either, repeats_after_resume
+from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from google.genai import types
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.live.session_setup import DeclaresTools
 
 MEDIAN = "median"

@@ -12,7 +12,7 @@ from leonidas_tools.processors.parts import StatusPart
 if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
 
 _TYPED_IN = ("", "realtime")
 _OTHER_CONNECTION = ("connection_lost", "connection_renewed")

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import token_file
-from leonidas_tools.mcp.http import HTTPServer
-from leonidas_tools.mcp.reasons import placed, reason_of
-from leonidas_tools.mcp.redaction import Redaction
-from leonidas_tools.mcp.tls import tls_context
-from leonidas_tools.mcp.wire_logs import discreet_logs
+from leonidas_tools.mcp.transport.http import HTTPServer
+from leonidas_tools.mcp.transport.reasons import placed, reason_of
+from leonidas_tools.mcp.transport.redaction import Redaction
+from leonidas_tools.mcp.transport.tls import tls_context
+from leonidas_tools.mcp.transport.wire_logs import discreet_logs
 
 if TYPE_CHECKING:
     from leonidas_tools.mcp.auth import OpenPage

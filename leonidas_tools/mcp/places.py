@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from leonidas_tools.user_data import data_directory
+from leonidas_tools.files.data_directory import data_directory
 
 if TYPE_CHECKING:
     from pathlib import Path

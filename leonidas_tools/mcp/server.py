@@ -6,30 +6,30 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.mcp.asks import Asks
-from leonidas_tools.mcp.backoff import delay_seconds
-from leonidas_tools.mcp.call_terms import call_of
-from leonidas_tools.mcp.definitions import AnyTool, Definitions
-from leonidas_tools.mcp.errors import server_down
+from leonidas_tools.mcp.calls.call_terms import call_of
+from leonidas_tools.mcp.calls.errors import server_down
+from leonidas_tools.mcp.calls.results import to_result
+from leonidas_tools.mcp.connection.reconnect import delay_seconds
+from leonidas_tools.mcp.connection.sending import send
+from leonidas_tools.mcp.features import Asks
+from leonidas_tools.mcp.listing.definitions import AnyTool, Definitions
 from leonidas_tools.mcp.loading import load
-from leonidas_tools.mcp.results import to_result
-from leonidas_tools.mcp.sending import send
 from leonidas_tools.mcp.server_state import ServerState
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from leonidas_tools.calls import ToolResult
-    from leonidas_tools.context import ToolContext
-    from leonidas_tools.mcp.connection import Connection
-    from leonidas_tools.mcp.listing import Listing
+    from leonidas_tools.calls.call import ToolResult
+    from leonidas_tools.calls.context import ToolContext
+    from leonidas_tools.mcp.connection.connection import Connection
+    from leonidas_tools.mcp.listing.listing import Listing
     from leonidas_tools.settings.models import MCPServerSettings
-    from leonidas_tools.tool import ToolEffect
+    from leonidas_tools.tools.tool import ToolEffect
 
 logger = visible_logger(__name__)
 
-_CONNECTION = "leonidas_tools.mcp.connection"
+_CONNECTION = "leonidas_tools.mcp.connection.connection"
 _STEADY_SECONDS = 30.0
 """A connection that held this long was good: the next reconnection does not wait long."""
 
@@ -166,7 +166,7 @@ class MCPServer:
 
     async def _stand_by(self) -> None:
         """Waits until the server is needed: for a call, or for its tools."""
-        from leonidas_tools.mcp.listing import KeptListing
+        from leonidas_tools.mcp.listing.listing import KeptListing
 
         if self._wanted.is_set():
             return
@@ -181,7 +181,7 @@ class MCPServer:
 
     async def _serve(self) -> None:
         """Connects, and serves calls until the connection ends."""
-        from leonidas_tools.mcp.connection import Connection
+        from leonidas_tools.mcp.connection.connection import Connection
 
         connection = Connection(self.name, self.settings, self._asks)
         error: BaseException | None = None
@@ -211,7 +211,7 @@ class MCPServer:
         self._went_down(connection.why(error), connection.last_words)
 
     async def _list(self, connection: Connection) -> None:
-        from leonidas_tools.mcp.listing import KeptListing
+        from leonidas_tools.mcp.listing.listing import KeptListing
 
         listing = await connection.tools()
         logger.info("MCP server %r has %d tools", self.name, len(listing.tools))

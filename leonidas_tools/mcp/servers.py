@@ -6,18 +6,18 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
-from leonidas_tools.mcp.quarantine import fields_of
-from leonidas_tools.mcp.server_tools import ServerTools
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.mcp.listing.server_tools import ServerTools
+from leonidas_tools.mcp.trust.quarantine import fields_of
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leonidas_tools.mcp.asks import Asks
-    from leonidas_tools.mcp.definitions import AnyTool
+    from leonidas_tools.mcp.features import Asks
+    from leonidas_tools.mcp.listing.definitions import AnyTool
     from leonidas_tools.mcp.server import MCPServer
-    from leonidas_tools.registry import ToolRegistry
     from leonidas_tools.settings.models import MCPServerSettings
+    from leonidas_tools.tools.registry import ToolRegistry
 
 logger = visible_logger(__name__)
 
@@ -39,7 +39,7 @@ class MCPServers:
         tell: Called with the name and the data of what a person should hear of.
 
     Example:
-        >>> from leonidas_tools.registry import ToolRegistry
+        >>> from leonidas_tools.tools.registry import ToolRegistry
         >>> MCPServers(ToolRegistry(), {}).status()
         []
     """

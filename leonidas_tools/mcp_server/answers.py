@@ -17,7 +17,7 @@ from mcp_types import (
 from pydantic import TypeAdapter, ValidationError
 
 if TYPE_CHECKING:
-    from leonidas_tools.calls import Media, ToolResult
+    from leonidas_tools.calls.call import Media, ToolResult
 
 _PLAIN = {"status", "result", "retryable"}
 _RESOURCES = "resources"
@@ -35,7 +35,7 @@ def to_answer(result: ToolResult) -> CallToolResult:
         result: How the call ended.
 
     Example:
-        >>> from leonidas_tools.calls import ToolResult
+        >>> from leonidas_tools.calls.call import ToolResult
         >>> answer = to_answer(ToolResult(result={"celsius": 21}))
         >>> answer.content[0].text, answer.structured_content, answer.is_error
         ('{"celsius": 21}', {'celsius': 21}, False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.jsonable import utf8_text
+from leonidas_tools.results.jsonable import utf8_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

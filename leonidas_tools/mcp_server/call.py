@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
 
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from leonidas_tools.approvals.request import ApprovalRequest, Decision
-    from leonidas_tools.calls import ToolResult, ToolSession
-    from leonidas_tools.events import ToolEvent
+    from leonidas_tools.calls.call import ToolResult, ToolSession
+    from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.mcp_server.sessions import Context
 
 _MOST_PROGRESS = 32

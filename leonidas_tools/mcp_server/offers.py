@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types import Tool, ToolAnnotations
 
-from leonidas_tools import exports
-from leonidas_tools.overrides import effect_of
 from leonidas_tools.redaction import without_presets
-from leonidas_tools.tool import ToolCategory, ToolEffect
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.settings.overrides import effect_of
+from leonidas_tools.tools import exports
+from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
-    from leonidas_tools.registry import AnyTool
+    from leonidas_tools.tools.registry import AnyTool
 
 logger = visible_logger(__name__)
 

@@ -17,20 +17,20 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.approvals.request import ApprovalRequest, Decision
-from leonidas_tools.calls import ToolCall
+from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.mcp_server.answers import to_answer
 from leonidas_tools.mcp_server.asking import ANSWER, can_be_asked, decision_of, elicitation
 from leonidas_tools.mcp_server.call import Call
 from leonidas_tools.mcp_server.offers import Offers
 from leonidas_tools.mcp_server.sessions import Context, Sessions
-from leonidas_tools.names import closest
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.similar import closest
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from leonidas_tools.events import ToolEvent
+    from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
 logger = visible_logger(__name__)

@@ -23,7 +23,7 @@ from leonidas_tools.mcp_server.connections import (
 from leonidas_tools.mcp_server.guard import HTTPAccess, is_loopback
 from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.mcp_server.stdio import Pipes, claimed_pipes, streams
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,8 +9,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.calls import ToolSession
-from leonidas_tools.preferred_tools import PreferredTools
+from leonidas_tools.calls.call import ToolSession
+from leonidas_tools.tools.preferred import PreferredTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

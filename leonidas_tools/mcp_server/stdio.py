@@ -25,9 +25,9 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from leonidas_tools.jsonable import utf8_text
 from leonidas_tools.redaction import described
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.jsonable import utf8_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

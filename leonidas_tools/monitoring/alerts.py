@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from leonidas_tools.redaction import described
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from leonidas_tools.events import ToolEvent
+    from leonidas_tools.calls.events import ToolEvent
 
 _log = visible_logger(__name__)
 

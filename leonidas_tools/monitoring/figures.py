@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.monitoring.histogram import DurationHistogram
 from leonidas_tools.monitoring.recoveries import Recoveries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leonidas_tools.calls import ResultStatus
+    from leonidas_tools.calls.call import ResultStatus
 
 RECENT = 100
 """How many ended calls are recent."""

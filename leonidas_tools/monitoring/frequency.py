@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from leonidas_tools.events import ToolEvent
+    from leonidas_tools.calls.events import ToolEvent
 
 _log = visible_logger(__name__)
 

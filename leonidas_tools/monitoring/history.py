@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.calls import ResultStatus, known_status
-from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.calls.call import ResultStatus, known_status
+from leonidas_tools.calls.events import EventKind, ToolEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

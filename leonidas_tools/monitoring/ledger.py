@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import ReferenceType, ref
 
-from leonidas_tools.calls import ToolCall, ToolSession
-from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.calls.call import ToolCall, ToolSession
+from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.redaction.visible import visible_logger
 
 _log = visible_logger(__name__)
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.monitoring.figures import (
     RECENT,
     Sample,
@@ -16,12 +16,12 @@ from leonidas_tools.monitoring.figures import (
     system_figures,
 )
 from leonidas_tools.monitoring.recoveries import RecoveryKey, recovery_key
-from leonidas_tools.overrides import category_of
+from leonidas_tools.settings.overrides import category_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leonidas_tools.calls import ToolCall
+    from leonidas_tools.calls.call import ToolCall
 
 UNKNOWN_TOOL = "(unknown)"
 """Stands for every name that is no tool's: a model can make up any number of them."""

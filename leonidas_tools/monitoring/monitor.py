@@ -9,22 +9,22 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.event_stream import EventStream
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.monitoring.alerts import Alert, Alerts, Rule
+from leonidas_tools.monitoring.event_stream import EventStream
 from leonidas_tools.monitoring.frequency import Frequency
 from leonidas_tools.monitoring.history import History
 from leonidas_tools.monitoring.ledger import Ledger
 from leonidas_tools.monitoring.metrics import Metrics
 from leonidas_tools.monitoring.vitals import Vitals
 from leonidas_tools.redaction import described
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-    from leonidas_tools.calls import ResultStatus
-    from leonidas_tools.events import Sink, ToolEvent
+    from leonidas_tools.calls.call import ResultStatus
+    from leonidas_tools.calls.events import Sink, ToolEvent
     from leonidas_tools.monitoring.prometheus import PrometheusExporter
 
 _log = visible_logger(__name__)
@@ -47,8 +47,8 @@ class Monitor:
         vitals: What others know of the system's health.
 
     Example:
-        >>> from leonidas_tools.calls import ToolCall, ToolResult
-        >>> from leonidas_tools.events import EventKind, ToolEvent
+        >>> from leonidas_tools.calls.call import ToolCall, ToolResult
+        >>> from leonidas_tools.calls.events import EventKind, ToolEvent
         >>> monitor = Monitor()
         >>> call = ToolCall(name="get_weather", id="1", number=1)
         >>> monitor(ToolEvent(kind=EventKind.START, call=call))

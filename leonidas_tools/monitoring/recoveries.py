@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.calls.events import EventKind, ToolEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

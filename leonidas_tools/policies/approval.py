@@ -15,8 +15,8 @@ from leonidas_tools.approvals.question import Question
 from leonidas_tools.approvals.request import Answer, ApprovalRequest, hash_of
 from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import current
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.invocation import current
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict
 from leonidas_tools.rules.rule import Decide, Mode
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from leonidas_tools.approvals.question import Asking
-    from leonidas_tools.calls import Run, ToolCall, ToolResult
+    from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.rule import Rule
     from leonidas_tools.settings.rules import ApprovalSettings
-    from leonidas_tools.texts import Wording
 
 _ALLOW = Decide.ALLOW
 _ASK = Decide.ASK

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from leonidas_tools.calls import Run, ToolCall, ToolResult
+    from leonidas_tools.calls.call import Run, ToolCall, ToolResult
 
 
 class Policy(Protocol):

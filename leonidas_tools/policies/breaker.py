@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import RetryableError
-from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import current
-from leonidas_tools.texts import say
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

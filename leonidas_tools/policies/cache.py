@@ -3,19 +3,251 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import ref
 
 from leonidas_tools.approvals.request import hash_of
 from leonidas_tools.approvals.session_policy import user_of
-from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.invocation import current
-from leonidas_tools.result_cache import KeptResult, Key, ResultCache, copy_of
-from leonidas_tools.texts import say
+from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.invocation import Invocation, current
+from leonidas_tools.calls.sendable import says_little
+from leonidas_tools.results.plain import snapshot
+from leonidas_tools.results.texts import join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
+
+    from leonidas_tools.calls.call import ToolCall
+    from leonidas_tools.calls.events import ToolEvent
+
+Key: TypeAlias = tuple[Hashable, ...]
+"""A tool's name, a user or a session, and what stands for the tool and for the arguments."""
+
+
+def copy_of(result: ToolResult) -> ToolResult:
+    """A result that can be sent, which shares nothing with this one that can be changed."""
+    return _copied(result, snapshot(result.result), result.message)
+
+
+def _is_plain(result: ToolResult) -> bool:
+    """Whether it is a value and nothing else, as most are."""
+    return result.status is _OK and not result.retryable and says_little(result)
+
+
+def _copied(
+    result: ToolResult, value: Any, message: str | None, *, cached: bool | None = None
+) -> ToolResult:
+    """A result with another value and message; of the rest, it shares nothing that can change."""
+    own = result.with_value(value, message, cached=cached)  # quicker than `replace`
+    options = result.valid_options
+    return own if options is None else replace(own, valid_options=snapshot(options))
+
+
+_OK = ResultStatus.OK
+_NOTHING_MORE = ToolResult()
+
+
+class KeptResult(NamedTuple):
+    """A result that may be used again, which nobody else has."""
+
+    arguments: Mapping[str, Any]
+    value: Any
+    more: ToolResult
+    """All that it says beside its value."""
+    size: int
+    at: float
+
+    @classmethod
+    def of(
+        cls, result: ToolResult, arguments: Mapping[str, Any], size: int, at: float
+    ) -> KeptResult:
+        """Keeps a result that others may go on changing.
+
+        Args:
+            result: One that can be sent.
+            arguments: Those of its call.
+            size: How long it is, as JSON.
+            at: When it was made, in seconds.
+        """
+        more = _NOTHING_MORE if _is_plain(result) else _copied(result, None, result.message)
+        return cls(arguments, snapshot(result.result), more, size, at)
+
+    def again(self, said: str | None = None) -> ToolResult:
+        """The result once more; it shares nothing with what others were given."""
+        message = self.more.message
+        if said is not None:
+            message = join(message, said)
+        return _copied(self.more, snapshot(self.value), message, cached=True)
+
+
+class ResultCache:
+    """Results of reads, bounded in number and in size; those longest unused go first.
+
+    Args:
+        max_entries: How many are kept.
+        max_bytes: How long they may be together, as JSON.
+    """
+
+    def __init__(self, *, max_entries: int = 1000, max_bytes: int = 10_000_000) -> None:
+        self.max_entries = max_entries
+        self.max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[Key, KeptResult] = OrderedDict()
+        self._flights: dict[Key, Flight] = {}
+        self._counts: dict[str, Counter[str]] = {}
+
+    def resize(self, *, max_entries: int, max_bytes: int) -> None:
+        """Keeps so much from now on."""
+        self.max_entries, self.max_bytes = max_entries, max_bytes
+        self._make_room()
+
+    def invalidate(
+        self, tool: str | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> int:
+        """Forgets results, so that the next such call runs.
+
+        Args:
+            tool: Only those of this tool.
+            arguments: Only those of calls that had these arguments, and maybe others.
+
+        Returns:
+            How many were forgotten.
+        """
+
+        def meant(key: Key, of: Mapping[str, Any]) -> bool:
+            return tool in (None, key[0]) and all(
+                name in of and of[name] == value for name, value in (arguments or {}).items()
+            )
+
+        old = [key for key, entry in self._entries.items() if meant(key, entry.arguments)]
+        for key in old:
+            self._drop(key)
+        for key, flight in list(self._flights.items()):
+            if meant(key, flight.arguments):
+                del self._flights[key]
+        return len(old)
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """How much it holds, and how often it has helped, as plain JSON."""
+        total: Counter[str] = Counter()
+        for counts in self._counts.values():
+            total.update(counts)
+        return {
+            "entries": len(self._entries),
+            "bytes": self._bytes,
+            **_counted(total),
+            "tools": {name: _counted(counts) for name, counts in self._counts.items()},
+        }
+
+    def find(self, key: Key) -> KeptResult | None:
+        """What is known of a call, be it fresh or not."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
+
+    def count(self, tool: str, what: str) -> None:
+        """Counts a `hit`, a `miss`, a call that was `shared`, or a `stale` result."""
+        counts = self._counts.get(tool)
+        if counts is None:
+            counts = self._counts[tool] = Counter()
+        counts[what] += 1
+
+    def keep(self, key: Key, entry: KeptResult) -> None:
+        """Keeps a result, if it is not longer than all may be together."""
+        if key in self._entries:
+            self._drop(key)
+        if entry.size > self.max_bytes:
+            return
+        self._entries[key] = entry
+        self._bytes += entry.size
+        if len(self._entries) > self.max_entries or self._bytes > self.max_bytes:
+            self._make_room()
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size
+
+    def _make_room(self) -> None:
+        """Lets go of what was not used for longest."""
+        while len(self._entries) > self.max_entries or self._bytes > self.max_bytes:
+            _, entry = self._entries.popitem(last=False)
+            self._bytes -= entry.size
+
+    def flight(self, key: Key) -> Flight | None:
+        """The call under way for this key; one that was left behind may never end."""
+        flight = self._flights.get(key)
+        return None if flight is None or flight.maker.ended else flight
+
+    def is_waited_for(self, invocation: Invocation) -> bool:
+        """Whether others may wait for what it runs."""
+        return any(flight.maker is invocation for flight in self._flights.values())
+
+    def begin(self, key: Key, call: ToolCall) -> Flight:
+        """The call that others who make it meanwhile can wait for."""
+        flight = self._flights[key] = Flight(call.arguments, current())
+        return flight
+
+    def land(self, key: Key, flight: Flight, result: ToolResult | None) -> bool:
+        """The call has ended; says whether its result may be kept: it was not invalidated."""
+        flight.land(result)
+        if self._flights.get(key) is not flight:
+            return False
+        del self._flights[key]
+        return True
+
+
+class Flight:
+    """One call under way that several may wait for.
+
+    Args:
+        arguments: Those of the call.
+        maker: Who runs it.
+    """
+
+    __slots__ = ("_ended", "_waiting", "arguments", "maker")
+
+    def __init__(self, arguments: Mapping[str, Any], maker: Invocation) -> None:
+        self.arguments = arguments
+        self.maker = maker
+        self._ended: asyncio.Future[ToolResult | None] | None = None
+        self._waiting: list[Invocation] = []
+
+    async def result(self) -> ToolResult | None:
+        """How it ends, for who waits for it; `None` where its maker was stopped."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+            self.maker.sinks = (*self.maker.sinks, self._tell)
+        waiting = current()
+        self._waiting.append(waiting)
+        try:
+            return await asyncio.shield(self._ended)
+        finally:
+            self._waiting.remove(waiting)
+
+    def land(self, result: ToolResult | None) -> None:
+        """Gives a copy of the result to all who wait: its maker may change its own."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None if result is None else copy_of(result))
+
+    def _tell(self, event: ToolEvent) -> None:
+        """What happens on the way happens to all who wait, and that its maker is left behind."""
+        if event.ends_call:
+            self.land(event.result)
+            return
+        for invocation in self._waiting:
+            invocation.emit(event.kind, **event.data)
+
+
+def _counted(counts: Mapping[str, int]) -> dict[str, int]:
+    names = {"hits": "hit", "misses": "miss", "shared": "shared", "stale": "stale"}
+    return {name: counts.get(key, 0) for name, key in names.items()}
+
 
 _FAILURES = frozenset({ResultStatus.FAILED, ResultStatus.TIMEOUT, ResultStatus.UNAVAILABLE})
 _NOT_OF_THE_TOOL = frozenset(

@@ -8,10 +8,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.turns import Turns
 from leonidas_tools.policies.base import answered
-from leonidas_tools.texts import say
-from leonidas_tools.turns import Turns
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

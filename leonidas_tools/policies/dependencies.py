@@ -8,10 +8,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leonidas_tools.calls import Run, ToolCall, ToolResult
+from leonidas_tools.calls.call import Run, ToolCall, ToolResult
 from leonidas_tools.errors import DependencyError
 from leonidas_tools.policies.base import answered
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import current
-from leonidas_tools.texts import say
+from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.invocation import current
+from leonidas_tools.results.texts import say
 
 Helps: TypeAlias = Callable[[ToolResult], bool]
 """Whether another tool may do the work after this result."""

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from leonidas_tools.calls import Run, ToolCall, ToolResult
-from leonidas_tools.sendable import sendable
+from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+from leonidas_tools.calls.sendable import sendable
 
 BeforeFunction: TypeAlias = Callable[
     [ToolCall], "Awaitable[ToolCall | ToolResult | None] | ToolCall | ToolResult | None"

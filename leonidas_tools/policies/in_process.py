@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls import Run, ToolCall, ToolResult
+from leonidas_tools.calls.call import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolError
-from leonidas_tools.processes import Target, target_of
+from leonidas_tools.workers.processes import Target, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leonidas_tools.processes import Processes
+    from leonidas_tools.workers.processes import Processes
 
 
 class InProcess:

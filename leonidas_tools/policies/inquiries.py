@@ -16,15 +16,15 @@ from leonidas_tools.approvals.question import Question
 from leonidas_tools.approvals.request import ApprovalRequest, Decision, hash_of
 from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import current
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.invocation import current
 from leonidas_tools.rules.engine import Circumstances
 from leonidas_tools.rules.rule import Decide, Rule
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.inquiry import Inquiry, PausedCall
     from leonidas_tools.approvals.question import Asking
-    from leonidas_tools.calls import Run, ToolCall, ToolResult
+    from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.rules.engine import RuleBook, Verdict
     from leonidas_tools.rules.rule import Mode
     from leonidas_tools.settings.rules import ApprovalSettings

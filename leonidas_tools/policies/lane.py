@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import itertools
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from leonidas_tools.invocation import current
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.calls.invocation import current
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from leonidas_tools.calls import Run, ToolCall, ToolResult
+    from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+
+
+def lane_key(function: Callable[..., Any]) -> str:
+    """The lane of a function: that of the object it is bound to, else that of its module.
+
+    A partial belongs to the lane of its function, a closure or lambda to its module's.
+
+    Example:
+        >>> lane_key(functools.partial(lane_key)) == lane_key(lane_key)
+        True
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not inspect.ismodule(owner):
+        return f"object:{id(owner):x}"
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        return f"object:{id(function):x}"
+    return f"module:{getattr(function, '__module__', None) or ''}"
 
 
 logger = visible_logger(__name__)

@@ -8,14 +8,14 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import current
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.invocation import current
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.calls import Run, ToolCall, ToolResult
-    from leonidas_tools.invocation import Invocation
+    from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.calls.invocation import Invocation
 
 _CRITICAL = 1
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.invocation import current
-from leonidas_tools.texts import join, say
-from leonidas_tools.turns import Turns
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.invocation import current
+from leonidas_tools.calls.turns import Turns
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import join, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,7 @@ class LoopHistory:
     """The last calls of a session since the user has spoken, as far as a loop is to be seen.
 
     Example:
-        >>> from leonidas_tools.calls import ToolSession
+        >>> from leonidas_tools.calls.call import ToolSession
         >>> session = ToolSession("kitchen")
         >>> session.get(LoopHistory).limits = LoopLimits(warn_at=0, refuse_at=0)  # in this session
     """

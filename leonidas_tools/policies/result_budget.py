@@ -6,18 +6,18 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.cutting import beginning, fitting, length, whole_items
+from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
-from leonidas_tools.invocation import current
-from leonidas_tools.metadata import Overflow
-from leonidas_tools.results import Results
-from leonidas_tools.speakable import speakable
-from leonidas_tools.texts import join, say
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.cutting import beginning, fitting, length, whole_items
+from leonidas_tools.results.speakable import speakable
+from leonidas_tools.results.spill import Results
+from leonidas_tools.results.texts import join, say
+from leonidas_tools.tools.metadata import Overflow
 
 if TYPE_CHECKING:
-    from leonidas_tools.calls import Run, ToolCall, ToolResult
-    from leonidas_tools.cutting import Keep
+    from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.results.cutting import Keep
 
 logger = visible_logger(__name__)
 

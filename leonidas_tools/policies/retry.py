@@ -7,11 +7,11 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import RetryableError, ToolError
-from leonidas_tools.events import EventKind
-from leonidas_tools.invocation import current
-from leonidas_tools.texts import join, say
+from leonidas_tools.results.texts import join, say
 
 USUAL_RETRIES = 2
 """How often a call is tried again where neither the settings nor the tool say it."""

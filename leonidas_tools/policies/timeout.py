@@ -6,9 +6,9 @@ import asyncio
 from contextvars import Context
 from typing import Literal
 
-from leonidas_tools.calls import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.invocation import GRACE_SECONDS, Invocation, current
-from leonidas_tools.texts import join, say
+from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.invocation import GRACE_SECONDS, Invocation, current
+from leonidas_tools.results.texts import join, say
 
 
 class Timeout:

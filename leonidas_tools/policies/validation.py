@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.calls import Run, ToolCall, ToolResult
+from leonidas_tools.calls.call import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.policies.base import answered
-from leonidas_tools.texts import say
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

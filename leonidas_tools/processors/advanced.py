@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from google.genai import types
 
-from leonidas_tools import exports
-from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
 from leonidas_tools.errors import log_level
-from leonidas_tools.executor import Executor
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.monitoring.vitals import Vitals
-from leonidas_tools.names import name_called
 from leonidas_tools.policies.loop_guard import LoopHistory, LoopLimits
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.action import ActionToolProcessor
@@ -38,13 +35,16 @@ from leonidas_tools.processors.shared_hold import SharedHold
 from leonidas_tools.processors.speech import SpeechControlProcessor
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.processors.toolboxes import Toolboxes
-from leonidas_tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.settings.check import check_against
 from leonidas_tools.settings.check_rules import check_rules
 from leonidas_tools.settings.watch import WatchedSettings
-from leonidas_tools.tool import as_tools
 from leonidas_tools.toolboxes import action, speech
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.tools import exports
+from leonidas_tools.tools.names import name_called
+from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.tools.tool import as_tools
 
 logger = visible_logger(__name__)
 
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.errors import ToolboxError
-    from leonidas_tools.event_stream import EventStream
-    from leonidas_tools.mcp.asks import Asks
+    from leonidas_tools.mcp.features import Asks
+    from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.store import Store

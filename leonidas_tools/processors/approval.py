@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
 from leonidas_tools.toolboxes.approval import answer_question, confirm_action
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
-    from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 
 logger = visible_logger(__name__)

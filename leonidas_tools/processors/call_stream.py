@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.mailbox import Mailbox
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake, OnceCalls
+from leonidas_tools.processors.mailbox import Mailbox
 from leonidas_tools.processors.parts import EventPart, attached, cancelled_id, response_part
 from leonidas_tools.processors.stage import Stage, progress_source
-from leonidas_tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Sequence
 
-    from leonidas_tools.calls import ToolCall, ToolResult
-    from leonidas_tools.events import Sink
-    from leonidas_tools.executor import Executor
-    from leonidas_tools.invocation import Invocation
+    from leonidas_tools.calls.call import ToolCall, ToolResult
+    from leonidas_tools.calls.events import Sink
+    from leonidas_tools.calls.invocation import Invocation
+    from leonidas_tools.runtime.executor import Executor
 
 _SLICE = 32
 """How many parts are handled before the loop gets a turn: a burst must not cost an audio frame."""

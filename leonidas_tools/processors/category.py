@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from genai_processors import processor
 
-from leonidas_tools.executor import Executor
-from leonidas_tools.overrides import category_of
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.call_stream import CallStream
 from leonidas_tools.processors.intake import Intake, OnceCalls
@@ -25,15 +23,17 @@ from leonidas_tools.processors.parts import (
     executor_of,
     response_part,
 )
-from leonidas_tools.registry import AnyTool, ToolRegistry
-from leonidas_tools.tool import ToolCategory, as_category, as_tools
+from leonidas_tools.runtime.executor import Executor
+from leonidas_tools.settings.overrides import category_of
+from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.tools.tool import ToolCategory, as_category, as_tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable, Sequence
 
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.calls import ToolCall, ToolResult
+    from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.settings.models import ToolConfiguration
 
 _PASSTHROUGHS = (processor.PASSTHROUGH_FALLBACK, processor.PASSTHROUGH_ALWAYS)

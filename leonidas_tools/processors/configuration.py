@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     CallPart,
@@ -15,6 +14,7 @@ from leonidas_tools.processors.parts import (
 )
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
+from leonidas_tools.settings.overrides import refused
 from leonidas_tools.settings.shown import shown
 from leonidas_tools.settings.watch import WatchedSettings
 

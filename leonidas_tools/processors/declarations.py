@@ -12,9 +12,9 @@ from leonidas_tools.redaction import is_marked, without_presets
 if TYPE_CHECKING:
     from collections.abc import Iterable, MutableMapping
 
-    from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
-    from leonidas_tools.tool import ToolBehavior
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.tools.tool import ToolBehavior
 
 
 def declare(

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.overrides import refused
-from leonidas_tools.preferred_tools import PreferredTools
 from leonidas_tools.processors.declarations import declare
 from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.settings.overrides import refused
+from leonidas_tools.tools.preferred import PreferredTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from google.genai import types
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.processors.ready import ReadyTools
-    from leonidas_tools.registry import AnyTool, ToolRegistry
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 logger = visible_logger(__name__)
 
@@ -40,7 +40,7 @@ class DeclaredTools:
         ready: Chooses which of the tools are shown; all, by default.
 
     Example:
-        >>> from leonidas_tools.registry import ToolRegistry
+        >>> from leonidas_tools.tools.registry import ToolRegistry
         >>> from leonidas_tools.settings.watch import WatchedSettings
         >>> def add(a: int, b: int) -> int:
         ...     return a + b

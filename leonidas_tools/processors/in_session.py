@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
 
 
 class InSession(Stage):

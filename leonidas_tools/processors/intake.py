@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.calls import (
+from leonidas_tools.calls.call import (
     MAX_ARGUMENT_BYTES,
     ToolCall,
     ToolResult,
@@ -19,18 +19,18 @@ from leonidas_tools.calls import (
 )
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema import parse_arguments
-from leonidas_tools.metadata import ToolEffect
-from leonidas_tools.names import name_called
-from leonidas_tools.overrides import effect_of
 from leonidas_tools.processors.parts import call_id
+from leonidas_tools.settings.overrides import effect_of
+from leonidas_tools.tools.metadata import ToolEffect
+from leonidas_tools.tools.names import name_called
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.executor import Executor
-    from leonidas_tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.runtime.executor import Executor
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 _REMEMBERED_IDS = 4096
 _REMEMBERED_ONCE = 65_536

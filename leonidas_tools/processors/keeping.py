@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from leonidas_tools.calls import ToolSession
+    from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.monitoring.monitor import Monitor
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.store_settings import StoreSettings

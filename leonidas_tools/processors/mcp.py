@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.processors.category import CategoryProcessor
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.models import MCPServerSettings
-from leonidas_tools.tool import ToolCategory
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.tools.tool import ToolCategory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leonidas_tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 
 logger = visible_logger(__name__)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
+from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.monitoring.monitor import Monitor
-from leonidas_tools.overrides import category_of
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     EventPart,
@@ -18,7 +17,8 @@ from leonidas_tools.processors.parts import (
 )
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
+from leonidas_tools.settings.overrides import category_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable

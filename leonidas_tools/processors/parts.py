@@ -15,17 +15,17 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 from pydantic import BaseModel
 
-from leonidas_tools.calls import ToolCall
-from leonidas_tools.events import EventKind
-from leonidas_tools.executor import Executor
-from leonidas_tools.metadata import Scheduling, ToolScheduling
-from leonidas_tools.overrides import scheduling_of
+from leonidas_tools.calls.call import ToolCall
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.runtime.executor import Executor
+from leonidas_tools.settings.overrides import scheduling_of
+from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leonidas_tools.calls import Media, ToolResult
-    from leonidas_tools.events import ToolEvent
+    from leonidas_tools.calls.call import Media, ToolResult
+    from leonidas_tools.calls.events import ToolEvent
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from leonidas_tools.processors.category import CategoryProcessor
-from leonidas_tools.tool import ToolCategory
+from leonidas_tools.tools.tool import ToolCategory
 
 
 class PythonFunctionProcessor(CategoryProcessor):

@@ -6,21 +6,21 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.overrides import either, refused
 from leonidas_tools.policies.result_budget import READ_RESULT
-from leonidas_tools.preferred_tools import PreferredTools
-from leonidas_tools.relevance import Relevance
-from leonidas_tools.tool import Overflow
+from leonidas_tools.settings.overrides import either, refused
 from leonidas_tools.toolboxes.results import read_result
 from leonidas_tools.toolboxes.tool_search import ToolSearch
+from leonidas_tools.tools.preferred import PreferredTools
+from leonidas_tools.tools.relevance import Relevance
+from leonidas_tools.tools.tool import Overflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from leonidas_tools.calls import ToolSession
-    from leonidas_tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 _MOST_CHARACTERS = 600
 """How much of what the user has said lately the choice of tools goes by."""

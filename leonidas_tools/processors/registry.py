@@ -6,9 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.errors import RegistryError
-from leonidas_tools.executor import Executor
-from leonidas_tools.exports import describe
-from leonidas_tools.overrides import refused
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake
 from leonidas_tools.processors.parts import (
@@ -20,7 +17,10 @@ from leonidas_tools.processors.parts import (
 )
 from leonidas_tools.processors.requests import Answer, answered, from_json, is_request
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.runtime.executor import Executor
+from leonidas_tools.settings.overrides import refused
+from leonidas_tools.tools.exports import describe
+from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.events import Sink
+    from leonidas_tools.calls.events import Sink
 
 
 class ToolRegistryProcessor(Stage):

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.calls import ResultStatus, ToolResult
+from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolError, ToolNotFoundError
-from leonidas_tools.plain import plain
 from leonidas_tools.processors.parts import metadata_of
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.plain import plain
 
 logger = visible_logger(__name__)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leonidas_tools.processors.category import CategoryProcessor
-from leonidas_tools.tool import ToolCategory
 from leonidas_tools.toolboxes.speech import TOOLS
+from leonidas_tools.tools.tool import ToolCategory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leonidas_tools.registry import AnyTool
+    from leonidas_tools.tools.registry import AnyTool
 
 
 class SpeechControlProcessor(CategoryProcessor):

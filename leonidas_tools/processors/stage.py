@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from genai_processors import context as context_lib
 from genai_processors import processor
 
-from leonidas_tools.events import EventKind
-from leonidas_tools.mailbox import CoalescingQueue, Mailbox
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.processors.mailbox import CoalescingQueue, Mailbox
 from leonidas_tools.processors.parts import EventPart
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import contextlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from leonidas_tools.calls import ToolSession
+from leonidas_tools.calls.call import ToolSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leonidas_tools.events import Sink
+    from leonidas_tools.calls.events import Sink
 
 _session: ContextVar[ToolSession | None] = ContextVar("leonidas_tools_session", default=None)
 _tools: ContextVar[object | None] = ContextVar("leonidas_tools_tools", default=None)

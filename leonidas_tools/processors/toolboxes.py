@@ -10,8 +10,8 @@ from leonidas_tools.errors import RegistryError, ToolboxError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.registry import ToolRegistry
     from leonidas_tools.settings.watch import WatchedSettings
+    from leonidas_tools.tools.registry import ToolRegistry
 
 
 class Toolboxes:
@@ -22,7 +22,7 @@ class Toolboxes:
         settings: Where the toolboxes are named; a name is looked up beside their file first.
 
     Example:
-        >>> from leonidas_tools.registry import ToolRegistry
+        >>> from leonidas_tools.tools.registry import ToolRegistry
         >>> from leonidas_tools.settings.watch import WatchedSettings
         >>> registry = ToolRegistry()
         >>> toolboxes = Toolboxes(registry, WatchedSettings())
@@ -58,7 +58,7 @@ class Toolboxes:
         return problems
 
     def _load(self, name: str) -> list[str]:
-        from leonidas_tools.discovery import load_toolbox
+        from leonidas_tools.tools.discovery import load_toolbox
 
         names: list[str] = []
         try:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 
-from leonidas_tools.visible import without_unseen
+from leonidas_tools.redaction.visible import without_unseen
 
 Path: TypeAlias = str
 """The location of values in the arguments: `amount`, `to.country`, `files[0].name`, `files[*]`."""

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.records import record
+from leonidas_tools.calls.records import record
 from leonidas_tools.rules.conditions import steps_of, values_at
 from leonidas_tools.rules.rule import (
     AUTONOMOUS,
@@ -60,7 +60,7 @@ class RuleBook:
         rules: The rules, besides the built-in ones.
 
     Example:
-        >>> from leonidas_tools.metadata import ToolEffect
+        >>> from leonidas_tools.tools.metadata import ToolEffect
         >>> from leonidas_tools.rules.subject import Subject
         >>> book = RuleBook([Rule(name="no mail", decide=Decide.DENY, tools=["send_*"])])
         >>> mail = Subject(

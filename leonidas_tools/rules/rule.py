@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.metadata import ToolEffect
 from leonidas_tools.rules.conditions import steps_of
+from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

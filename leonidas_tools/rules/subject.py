@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from leonidas_tools.metadata import ToolCategory, ToolEffect, fingerprint_of
 from leonidas_tools.rules.conditions import is_described
+from leonidas_tools.tools.metadata import ToolCategory, ToolEffect, fingerprint_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leonidas_tools.metadata import ToolMetadata
     from leonidas_tools.settings.models import ToolConfiguration
+    from leonidas_tools.tools.metadata import ToolMetadata
 
 _SERVER_LANE = "mcp:"
 _SEPARATOR = "__"

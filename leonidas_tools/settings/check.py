@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from leonidas_tools.metadata import meant_category
 from leonidas_tools.settings.check_rules import check_rules
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.settings.finding import Finding
-from leonidas_tools.tool import OnCancel, Tool, ToolBehavior, ToolEffect
+from leonidas_tools.tools.metadata import meant_category
+from leonidas_tools.tools.tool import OnCancel, Tool, ToolBehavior, ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.rules.rule import Rule
     from leonidas_tools.settings.models import Settings
-    from leonidas_tools.tool import Tool
+    from leonidas_tools.tools.tool import Tool
 
 _ANY = "*"
 

@@ -17,8 +17,8 @@ from pydantic import (
 )
 
 from leonidas_tools.errors import SchemaError
-from leonidas_tools.metadata import NO_TIMEOUT_OFF, is_off
-from leonidas_tools.tool import (
+from leonidas_tools.tools.metadata import NO_TIMEOUT_OFF, is_off
+from leonidas_tools.tools.tool import (
     OnCancel,
     Overflow,
     ToolBehavior,

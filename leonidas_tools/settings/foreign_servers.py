@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.files import read_file
+from leonidas_tools.files.reading import read_file
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.settings.foreign_variables import Variables, variable_name
 

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.files import read_file
+from leonidas_tools.files.reading import read_file
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain, place
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import Document, DocumentError, Problem
 from leonidas_tools.settings.variables import Expansion
-from leonidas_tools.visible import visible_logger
 
 logger = visible_logger(__name__)
 

@@ -11,8 +11,8 @@ from pydantic import (
     model_validator,
 )
 
-from leonidas_tools.calls import MAX_ARGUMENT_BYTES
-from leonidas_tools.metadata import ToolOrigin
+from leonidas_tools.calls.call import MAX_ARGUMENT_BYTES
+from leonidas_tools.results.texts import Wording
 from leonidas_tools.rules.rule import Mode, Rule
 from leonidas_tools.settings.fields import (
     Count,
@@ -48,7 +48,7 @@ from leonidas_tools.settings.tool_configuration import (
     ToolOverrides,
     merge,
 )
-from leonidas_tools.texts import Wording
+from leonidas_tools.tools.metadata import ToolOrigin
 
 __all__ = [
     "AlertRule",

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from leonidas_tools.metadata import is_off
 from leonidas_tools.settings.fields import (
     Count,
     CountOrOff,
@@ -17,6 +16,7 @@ from leonidas_tools.settings.fields import (
     section_or_off,
 )
 from leonidas_tools.settings.model import Model
+from leonidas_tools.tools.metadata import is_off
 
 
 class LoopSettings(Model):

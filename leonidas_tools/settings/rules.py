@@ -12,7 +12,6 @@ from pydantic import (
     model_validator,
 )
 
-from leonidas_tools.metadata import meant_category
 from leonidas_tools.rules.conditions import Condition, Expression, steps_of
 from leonidas_tools.rules.rule import Decide, Mode, Rule, Tier
 from leonidas_tools.settings.fields import (
@@ -30,7 +29,8 @@ from leonidas_tools.settings.fields import (
     unset,
 )
 from leonidas_tools.settings.model import Model
-from leonidas_tools.tool import ToolCategory, ToolEffect
+from leonidas_tools.tools.metadata import meant_category
+from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
 
 def _one_or_more(value: Any) -> Any:

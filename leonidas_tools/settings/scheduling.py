@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, WithJsonSchema
 
-from leonidas_tools import metadata
 from leonidas_tools.settings.fields import choice, choice_schema
 from leonidas_tools.settings.model import Model
-from leonidas_tools.tool import ToolScheduling
+from leonidas_tools.tools import metadata
+from leonidas_tools.tools.tool import ToolScheduling
 
 _read = choice(ToolScheduling)
 _WORDS = choice_schema(ToolScheduling)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, create_model
 
+from leonidas_tools.results.texts import TEXTS, Text
 from leonidas_tools.settings.model import Model
-from leonidas_tools.texts import TEXTS, Text
 
 
 def _checked(template: str, text: Text) -> str:

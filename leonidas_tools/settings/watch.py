@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from leonidas_tools.errors import ConfigurationError, log_level
 from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.problem import DocumentError
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.load import Source

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.files import read_file
+from leonidas_tools.files.reading import read_file
 from leonidas_tools.settings.document import read_document
 from leonidas_tools.settings.edit import EditError, delete_key, set_key
 from leonidas_tools.settings.load import read_settings, read_text

@@ -1,5 +1,6 @@
 """The store: what is kept of what happened."""
 
+from leonidas_tools.session.tasks import Task, TaskStatus
 from leonidas_tools.store.address import default_file
 from leonidas_tools.store.durable import DurableStart
 from leonidas_tools.store.rows import (
@@ -15,7 +16,6 @@ from leonidas_tools.store.rows import (
 )
 from leonidas_tools.store.status import StoreStatus
 from leonidas_tools.store.store import Store
-from leonidas_tools.tasks import Task, TaskStatus
 
 __all__ = [
     "Approval",

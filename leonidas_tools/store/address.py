@@ -9,7 +9,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.user_data import data_directory
+from leonidas_tools.files.data_directory import data_directory
 
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 _DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgresql"}

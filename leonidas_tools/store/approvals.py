@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import ApprovalRequest
-    from leonidas_tools.calls import ToolCall
+    from leonidas_tools.calls.call import ToolCall
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.errands import Write
     from leonidas_tools.store.recorder import Recorder

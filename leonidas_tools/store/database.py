@@ -22,8 +22,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from leonidas_tools.errors import StoreError
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.store.schema import UPGRADES, prepare
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -7,19 +7,19 @@ import json
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from leonidas_tools.calls import ResultStatus, ToolResult, repeated, same_arguments
+from leonidas_tools.calls.call import ResultStatus, ToolResult, repeated, same_arguments
+from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
-from leonidas_tools.invocation import current
-from leonidas_tools.metadata import ToolEffect
-from leonidas_tools.overrides import effect_of
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import say
+from leonidas_tools.settings.overrides import effect_of
 from leonidas_tools.store.queries import find_same_id
 from leonidas_tools.store.recorder import key_of, name_of
 from leonidas_tools.store.rows import INTERRUPTED, STARTED
-from leonidas_tools.texts import say
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
-    from leonidas_tools.calls import Run, ToolCall
+    from leonidas_tools.calls.call import Run, ToolCall
     from leonidas_tools.store.backlog import Backlog
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.recorder import Recorder

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from leonidas_tools.errors import StoreError
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.store.database import may_be_the_values
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

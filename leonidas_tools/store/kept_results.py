@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leonidas_tools.errors import StoreError
 
 if TYPE_CHECKING:
-    from leonidas_tools.results import Piece, ResultMemory
+    from leonidas_tools.results.spill import Piece, ResultMemory
     from leonidas_tools.store.results import ResultTable
     from leonidas_tools.store.writer import Writer
 

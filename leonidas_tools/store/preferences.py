@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import insert, select, update
 
 from leonidas_tools.errors import StaleVersionError, StoreError
-from leonidas_tools.plain import plain
 from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.plain import plain
 from leonidas_tools.store.preferred import preferred_by
 from leonidas_tools.store.rows import Preferences
 from leonidas_tools.store.tables import preferences
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from leonidas_tools.approvals.session_policy import Preferred
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.rule import Mode
 from leonidas_tools.settings.rules import AlwaysSettings
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.rules.rule import Rule

@@ -7,17 +7,17 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.session_policy import user_of
-from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.jsonable import utf8_text
-from leonidas_tools.overrides import effect_of
-from leonidas_tools.plain import NotPlainError, plain
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.redaction import MASK, redact_text
+from leonidas_tools.results.jsonable import utf8_text
+from leonidas_tools.results.plain import NotPlainError, plain
+from leonidas_tools.settings.overrides import effect_of
 from leonidas_tools.store.rows import STARTED
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from leonidas_tools.calls import ToolCall
+    from leonidas_tools.calls.call import ToolCall
     from leonidas_tools.redaction import Redaction
     from leonidas_tools.store.backlog import Backlog, Row
 

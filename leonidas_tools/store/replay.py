@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.store.rows import ReplayEvent
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, select
 
 from leonidas_tools.errors import LeonidasError
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.store.tables import approvals, executions, results, runs, tasks
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Table

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.store.tables import runs
-from leonidas_tools.visible import visible_logger
 
 with contextlib.suppress(ImportError):  # Windows has none: the heartbeat decides there
     import fcntl

@@ -12,19 +12,19 @@ from weakref import WeakKeyDictionary, ref
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.session_policy import Preferred, SessionPolicy, user_of
 from leonidas_tools.errors import LeonidasError, log_level
-from leonidas_tools.metadata import ToolEffect
-from leonidas_tools.results import ResultMemory, Results
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.spill import ResultMemory, Results
+from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store.kept_results import KeptResults
 from leonidas_tools.store.preferred import kept, preferred_or_strictest
 from leonidas_tools.store.recorder import LOCAL_USER
-from leonidas_tools.tasks import TaskList
-from leonidas_tools.visible import visible_logger
+from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from leonidas_tools.approvals.question import Question
-    from leonidas_tools.calls import Run, ToolCall, ToolResult, ToolSession
+    from leonidas_tools.calls.call import Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.rules.rule import Rule
     from leonidas_tools.store.rows import Preferences
     from leonidas_tools.store.store import Store

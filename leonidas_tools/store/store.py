@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from leonidas_tools.calls import known_status
+from leonidas_tools.calls.call import known_status
 from leonidas_tools.errors import StoreError
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import queries
 from leonidas_tools.store.address import database_url
@@ -25,14 +26,13 @@ from leonidas_tools.store.sessions import KeptSessions
 from leonidas_tools.store.status import StoreStatus
 from leonidas_tools.store.tasks import TaskTable
 from leonidas_tools.store.writer import Writer
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
-    from leonidas_tools.events import ToolEvent
+    from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
+    from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.store.rows import Execution, ReplayEvent, SessionSummary
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert, or_, select, update
 
 from leonidas_tools.errors import StoreError
+from leonidas_tools.session.tasks import Task, TaskStatus
 from leonidas_tools.store.tables import tasks
-from leonidas_tools.tasks import Task, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

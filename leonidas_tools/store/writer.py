@@ -12,11 +12,11 @@ from sqlalchemy import bindparam, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from leonidas_tools.errors import LeonidasError, StoreError, log_level
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.store.database import may_be_the_values
 from leonidas_tools.store.errands import Errands
 from leonidas_tools.store.runs import HEARTBEAT_SECONDS, RunLock, SessionLock
 from leonidas_tools.store.tables import executions, runs
-from leonidas_tools.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Sequence

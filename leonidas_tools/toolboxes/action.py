@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from leonidas_tools.context import ToolContext
+from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.speech import SpeechState
-from leonidas_tools.state import AgentState
-from leonidas_tools.tool import Tool, tool
+from leonidas_tools.session.speech import SpeechState
+from leonidas_tools.session.state import AgentState
+from leonidas_tools.tools.tool import Tool, tool
 
 _LONGEST_SILENCE_SECONDS = 60.0
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from leonidas_tools.approvals.answering import answer
 from leonidas_tools.approvals.confirmation import confirm
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.calls import ToolResult
-from leonidas_tools.context import ToolContext
-from leonidas_tools.invocation import current
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.calls.invocation import current
 from leonidas_tools.rules.rule import ANSWER, CONFIRM
-from leonidas_tools.tool import Tool
+from leonidas_tools.tools.tool import Tool
 
 
 def _answering(name: str) -> Callable[[Callable[..., Any]], Tool[..., Any]]:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from leonidas_tools.context import ToolContext
+from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
-from leonidas_tools.registry import ToolRegistry
-from leonidas_tools.tool import Tool, tool
+from leonidas_tools.tools.registry import ToolRegistry
+from leonidas_tools.tools.tool import Tool, tool
 
 _SKIES = ("sunny", "cloudy", "rainy", "windy", "foggy")
 

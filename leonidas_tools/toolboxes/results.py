@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from leonidas_tools.context import ToolContext
+from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import StoreError, ToolError
-from leonidas_tools.results import Results
-from leonidas_tools.tool import Tool, tool
+from leonidas_tools.results.spill import Results
+from leonidas_tools.tools.tool import Tool, tool
 
 _MOST_CHARACTERS = 16_000
 _CONTINUES = range(0x80, 0xC0)

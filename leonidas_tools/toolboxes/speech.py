@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from leonidas_tools.calls import ToolResult
-from leonidas_tools.context import ToolContext
-from leonidas_tools.speech import SpeechState
-from leonidas_tools.tool import Tool, tool
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.session.speech import SpeechState
+from leonidas_tools.tools.tool import Tool, tool
 
 _NOT_HEARD = (
     "It is noted, but nothing in this session can change the sound, so the user hears no "

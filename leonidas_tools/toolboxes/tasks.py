@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from leonidas_tools.context import ToolContext
-from leonidas_tools.events import EventKind
-from leonidas_tools.tasks import TaskList
-from leonidas_tools.tool import Tool, tool
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.session.tasks import TaskList
+from leonidas_tools.tools.tool import Tool, tool
 
 _MOST_TASKS = 50
 _MOST_TOOLS = 20

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from leonidas_tools.calls import ToolResult
-from leonidas_tools.context import ToolContext
-from leonidas_tools.preferred_tools import PreferredTools
-from leonidas_tools.registry import AnyTool, ToolRegistry
-from leonidas_tools.tool import tool
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.tools.preferred import PreferredTools
+from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.tools.tool import tool
 
 
 class ToolSearch:

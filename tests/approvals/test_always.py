@@ -5,7 +5,7 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.metadata import ToolOrigin
+from leonidas_tools.tools.metadata import ToolOrigin
 
 CHANGED = "The definition of this tool has changed since you said always."
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}}

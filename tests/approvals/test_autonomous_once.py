@@ -10,7 +10,7 @@ from google.genai import types
 
 from leonidas_tools import AdvancedToolProcessor, SessionPolicy, Tool, ToolSession
 from leonidas_tools.approvals.session_policy import Preferred
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from tests.policies.runs import Told
 
 

@@ -12,7 +12,7 @@ from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.approvals.terminal import TerminalChannel
 from leonidas_tools.errors import ToolDeniedError, ToolValidationError
-from leonidas_tools.metadata import fingerprint_of
+from leonidas_tools.tools.metadata import fingerprint_of
 from tests.approvals.bench import Bank
 
 

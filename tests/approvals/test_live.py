@@ -8,10 +8,10 @@ from genai_processors.content_api import ProcessorPart
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
-from tests.faults.play import call, cancellation
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.talking import Talk, outcomes_told
 from tests.live.test_session import Conversation
+from tests.promises.faults.play import call, cancellation
 
 ASKED = {"to": "Ana"}
 QUESTION = "Shall I do this: send, to Ana?"

@@ -28,7 +28,6 @@ TOOLBOX = (
     REACH
     + """
 from leonidas_tools import tool
-
 @tool
 async def wait() -> None:
     kept = reach()

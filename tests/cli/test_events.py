@@ -1,7 +1,7 @@
 import json
 
 from leonidas_tools.cli import events
-from leonidas_tools.event_stream import events_schema
+from leonidas_tools.monitoring.event_stream import events_schema
 
 
 def test_the_schema_of_the_events_is_printed(invoke):

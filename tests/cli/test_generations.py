@@ -8,7 +8,7 @@ import yaml
 from leonidas_tools.cli.generations import GENERATIONS, generation_for, model_of
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.live.profiles import profile_for
-from leonidas_tools.live.simulator import (
+from leonidas_tools.simulator import (
     Call,
     LiveSimulator,
     Say,

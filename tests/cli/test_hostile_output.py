@@ -22,8 +22,8 @@ from tests.store.conftest import Told
 
 PAY = f"pay {HOSTILE}"
 TOOLBOX = f"""
-from leonidas_tools import Tool, ToolContext, ToolError, tool
-
+from leonidas_tools import Tool, ToolContext, ToolError
+from leonidas_tools import tool
 HOSTILE = {HOSTILE!r}
 
 

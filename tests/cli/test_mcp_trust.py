@@ -10,8 +10,8 @@ import pytest
 
 from leonidas_tools.cli import mcp
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.pins import Described, Pins, identity_of
 from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.trust.pins import Described, Pins, identity_of
 from leonidas_tools.settings.models import MCPServerSettings
 
 SECONDS = 60

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from leonidas_tools.live.simulator import (
+from leonidas_tools.simulator import (
     Call,
     LiveSimulator,
     Say,

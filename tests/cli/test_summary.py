@@ -3,8 +3,8 @@ import pytest
 from leonidas_tools.cli.happenings import Happening
 from leonidas_tools.cli.outcomes import told_outcomes
 from leonidas_tools.cli.summary import CallLog, CallSummary, of_session
-from leonidas_tools.live.simulator import CallRecord
-from leonidas_tools.live.simulator.received import ReceivedText
+from leonidas_tools.simulator import CallRecord
+from leonidas_tools.simulator.received import ReceivedText
 
 
 def happening(kind, **data):

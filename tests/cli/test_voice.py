@@ -12,7 +12,7 @@ import yaml
 
 from leonidas_tools.cli.voice.interface import SPEAKER_FRAME_BYTES
 from leonidas_tools.cli.voice.jitter import JitterBuffer
-from leonidas_tools.live.simulator import LiveSimulator, Say, Scenario, TurnComplete, WaitForInput
+from leonidas_tools.simulator import LiveSimulator, Say, Scenario, TurnComplete, WaitForInput
 
 FRAME = b"\x01\x02" * (SPEAKER_FRAME_BYTES // 2)
 SILENCE = bytes(SPEAKER_FRAME_BYTES)

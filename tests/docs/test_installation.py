@@ -11,7 +11,7 @@ LARGE = ("cv2", "numpy", "googleapiclient")
 PROGRAM = f"""
 import sys
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession
-import leonidas_tools.live.simulator
+import leonidas_tools.simulator
 AdvancedToolProcessor()
 print(*(name for name in {LARGE!r} if name in sys.modules))
 """

@@ -9,8 +9,8 @@ import yaml
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-from leonidas_tools.live.simulator import Scenario
 from leonidas_tools.settings.load import load
+from leonidas_tools.simulator import Scenario
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(ROOT.glob("*.md"))

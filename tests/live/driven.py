@@ -12,9 +12,9 @@ from google.genai import Client
 from leonidas_tools import LiveToolSession
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.live_events import LIVE_EVENT
-from leonidas_tools.live.simulator import ElasticEventLoop, LiveSimulator, Scenario
-from tests.faults.play import other_tasks
+from leonidas_tools.simulator import ElasticEventLoop, LiveSimulator, Scenario
 from tests.live.talking import MODELS, frame
+from tests.promises.faults.play import other_tasks
 
 _TICK_SECONDS = 0.1
 _REAL_SECONDS = 0.002

@@ -12,8 +12,8 @@ from google.genai import types
 from leonidas_tools import AdvancedToolProcessor, LiveToolSession, tool
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.live_events import LIVE_EVENT
-from leonidas_tools.live.simulator import ElasticEventLoop, LiveSimulator, Scenario
-from tests.faults.play import other_tasks
+from leonidas_tools.simulator import ElasticEventLoop, LiveSimulator, Scenario
+from tests.promises.faults.play import other_tasks
 
 MODELS = {
     "2.5": "gemini-2.5-flash-native-audio-preview-12-2025",

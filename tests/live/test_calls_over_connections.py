@@ -7,7 +7,7 @@ import pytest
 from google.genai import types
 
 from leonidas_tools import AdvancedToolProcessor, tool
-from leonidas_tools.live.simulator import Call, FunctionCall, Quirks, Send, WaitForInput
+from leonidas_tools.simulator import Call, FunctionCall, Quirks, Send, WaitForInput
 from tests.live.talking import (
     Desk,
     answer_to,

@@ -6,7 +6,7 @@ from websockets.frames import Opcode
 from websockets.protocol import SERVER, Protocol
 
 from leonidas_tools import AdvancedToolProcessor, tool
-from leonidas_tools.live.simulator import (
+from leonidas_tools.simulator import (
     FunctionCall,
     LiveSimulator,
     Scenario,

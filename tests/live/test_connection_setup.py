@@ -5,8 +5,8 @@ from google.genai import types
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.simulator import LiveSimulator, Scenario
-from leonidas_tools.speech import SpeechState
+from leonidas_tools.session.speech import SpeechState
+from leonidas_tools.simulator import LiveSimulator, Scenario
 from tests.live import vertex
 from tests.live.talking import Talk, frame, held, sent_by_client
 

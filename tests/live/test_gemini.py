@@ -9,7 +9,8 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import errors, types
 
 from leonidas_tools import AdvancedToolProcessor, SessionPolicy, ToolSession, tool
-from leonidas_tools.live.simulator import (
+from leonidas_tools.session.speech import SpeechState
+from leonidas_tools.simulator import (
     Call,
     FunctionCall,
     LiveSimulator,
@@ -20,7 +21,6 @@ from leonidas_tools.live.simulator import (
     WaitForAnswers,
     WaitForInput,
 )
-from leonidas_tools.speech import SpeechState
 from tests.live.talking import (
     Desk,
     Talk,

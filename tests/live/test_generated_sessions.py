@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, seed, settings
 from hypothesis import strategies as st
 
-from leonidas_tools.live.simulator import GENERATIONS
+from leonidas_tools.simulator import GENERATIONS
 from tests.live.generated.show import held
 from tests.live.generated.steps import planned, scripts
 from tests.live.generated.verdict import judge

@@ -15,7 +15,8 @@ from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.held_input import HeldInput
 from leonidas_tools.live.profiles import named_profile
 from leonidas_tools.live.session_setup import FixedTools
-from leonidas_tools.live.simulator import (
+from leonidas_tools.live.state import LiveState
+from leonidas_tools.simulator import (
     FunctionCall,
     LiveSimulator,
     Say,
@@ -23,8 +24,6 @@ from leonidas_tools.live.simulator import (
     TurnComplete,
     WaitForInput,
 )
-from leonidas_tools.live.state import LiveState
-from tests.faults.play import other_tasks
 from tests.live.talking import (
     MODELS,
     answer_to,
@@ -36,6 +35,7 @@ from tests.live.talking import (
     sent_by_client,
     typed,
 )
+from tests.promises.faults.play import other_tasks
 
 HANDS_FREE = {"realtime_input_config": {"automatic_activity_detection": {"disabled": True}}}
 SECOND = 50

@@ -20,10 +20,10 @@ from leonidas_tools import AdvancedToolProcessor, tool
 from leonidas_tools.approvals.transcript import TranscriptPiece
 from leonidas_tools.live.call_book import CallBook
 from leonidas_tools.live.live_call import LiveCall
-from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
-from tests.faults.play import other_tasks
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.driven import Session, on_elastic_loop, passing
 from tests.live.talking import Talk, frame, outcomes_told, responses_in, says_when_called
+from tests.promises.faults.play import other_tasks
 
 TEXT = ProcessorPart("called", substream_name="realtime")
 

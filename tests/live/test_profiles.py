@@ -5,8 +5,8 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.live.profiles import ModelProfile, load_profiles, named_profile, profile_for
-from leonidas_tools.live.simulator.generations import quirks_of
-from leonidas_tools.metadata import ToolBehavior
+from leonidas_tools.simulator.generations import quirks_of
+from leonidas_tools.tools.metadata import ToolBehavior
 
 BLOCKING, NON_BLOCKING = ToolBehavior.BLOCKING, ToolBehavior.NON_BLOCKING
 

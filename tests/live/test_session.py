@@ -15,10 +15,10 @@ from leonidas_tools import (
     tool_request,
 )
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.state import AgentState
-from leonidas_tools.turns import Turns
-from tests.faults.play import audio, call, cancellation, other_tasks
+from leonidas_tools.calls.turns import Turns
+from leonidas_tools.session.state import AgentState
 from tests.processors.test_data_is_no_command import ATTACKS
+from tests.promises.faults.play import audio, call, cancellation, other_tasks
 
 CALLS = "function_call"
 ADDED = {"status": "ok", "result": 3, "retryable": False}

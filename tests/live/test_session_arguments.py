@@ -9,7 +9,7 @@ from google.genai import types
 from leonidas_tools import AdvancedToolProcessor, PythonFunctionProcessor, ToolRegistry, tool
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.session import LiveToolSession
-from leonidas_tools.live.simulator import (
+from leonidas_tools.simulator import (
     Call,
     LiveSimulator,
     Say,

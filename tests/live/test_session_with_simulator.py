@@ -19,7 +19,7 @@ from leonidas_tools import (
     tool,
 )
 from leonidas_tools.errors import SimulatorError
-from leonidas_tools.live.simulator import (
+from leonidas_tools.simulator import (
     Call,
     Close,
     Drop,
@@ -34,7 +34,7 @@ from leonidas_tools.live.simulator import (
     WaitForAnswers,
     WaitForInput,
 )
-from tests.faults.play import other_tasks
+from tests.promises.faults.play import other_tasks
 
 DEMO = Path(__file__).parents[2] / "config" / "scenarios" / "demo.yaml"
 SILENCE = b"\0" * 640

@@ -3,7 +3,7 @@
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolCall, ToolResult, tool
-from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.live.dead_air import Filler
 from leonidas_tools.live.tool_wishes import filler_for
 

@@ -9,7 +9,7 @@ from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools import AdvancedToolProcessor, LiveToolSession, ToolSession
-from leonidas_tools.turns import Turns
+from leonidas_tools.calls.turns import Turns
 
 
 class Says(processor.Processor):

@@ -6,7 +6,7 @@ import json
 from leonidas_tools import AdvancedToolProcessor, ToolSession
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.mcp.asks import SamplingAnswer
+from leonidas_tools.mcp.features import SamplingAnswer
 from tests.mcp.forking import forked
 
 SAMPLING = {"enabled": True, "model": "gemini-3.8-flash", "max_tokens": 300}

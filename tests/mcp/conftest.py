@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor
-from leonidas_tools.calls import ToolCall
-from leonidas_tools.context import ToolContext
+from leonidas_tools.calls.call import ToolCall
+from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.mcp.server import MCPServer, ServerState
 from leonidas_tools.settings.models import MCPServerSettings, ToolConfiguration
 from tests.mcp.bench import Bench

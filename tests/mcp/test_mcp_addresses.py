@@ -2,8 +2,8 @@
 
 import pytest
 
-from leonidas_tools.mcp.reasons import placed
-from leonidas_tools.mcp.redaction import Redaction
+from leonidas_tools.mcp.transport.reasons import placed
+from leonidas_tools.mcp.transport.redaction import Redaction
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import MCPServerSettings
 from leonidas_tools.settings.shown import shown

@@ -8,7 +8,7 @@ import pytest
 from genai_processors import processor
 
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.talking import Talk
 from tests.mcp.asked import ASKED, SCHEMA, Lab, Person, said
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leonidas_tools.live.simulator import FunctionCall
+from leonidas_tools.simulator import FunctionCall
 from tests.live.talking import held
 from tests.mcp.bench import described
 

@@ -9,9 +9,9 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.errors import ToolError
-from leonidas_tools.mcp.backoff import delay_seconds
-from leonidas_tools.mcp.health import Health
-from leonidas_tools.mcp.watchdog import Watchdog
+from leonidas_tools.mcp.connection.health import Health
+from leonidas_tools.mcp.connection.reconnect import delay_seconds
+from leonidas_tools.mcp.transport.watchdog import Watchdog
 from tests.mcp.conftest import MARK, SCRIPTS, marked, script
 from tests.mcp.forking import forked
 
@@ -238,7 +238,7 @@ async def test_a_server_that_is_stopped_ends_with_all_it_has_started(serve, mark
 
 
 async def test_without_a_shell_servers_run_all_the_same(serve, monkeypatch, caplog):
-    monkeypatch.setattr("leonidas_tools.mcp.watchdog._SHELL", "/no/shell")
+    monkeypatch.setattr("leonidas_tools.mcp.transport.watchdog._SHELL", "/no/shell")
     server = await serve(script("bad.py", "none")).ready()
     assert (await server.call("good")).result == "fine"
     assert "MCP servers outlive a SIGKILL here" in caplog.text

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from leonidas_tools.cli.app import program
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.fixed_arguments import fix
-from leonidas_tools.mcp.selection import check_server
-from leonidas_tools.mcp.tool_names import name_for
+from leonidas_tools.mcp.listing.fixed_arguments import fix
+from leonidas_tools.mcp.listing.selection import check_server
+from leonidas_tools.mcp.listing.tool_names import name_for
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.bench import described
 

@@ -11,8 +11,8 @@ from google.genai import types
 
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.mcp.asks import Asks, SamplingAnswer
-from leonidas_tools.mcp.asks.sampling import GeminiSampling
+from leonidas_tools.mcp.features import Asks, SamplingAnswer
+from leonidas_tools.mcp.features.sampling import GeminiSampling
 from tests.mcp.asked import SAMPLING, Model, Person, answering, call, said
 from tests.mcp.forking import forked
 
@@ -110,7 +110,7 @@ async def test_by_default_google_genai_answers():
         def log_message(self, *_):
             pass
 
-    from leonidas_tools.mcp.asks.sampling import SamplingRequest, SamplingTurn
+    from leonidas_tools.mcp.features.sampling import SamplingRequest, SamplingTurn
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

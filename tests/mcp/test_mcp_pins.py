@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from leonidas_tools.cli.app import program
-from leonidas_tools.mcp.pins import Described, Pins, PinsError, identity_of
 from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.trust.pins import Described, Pins, PinsError, identity_of
+from leonidas_tools.redaction.visible import revealed, without_unseen
 from leonidas_tools.settings.models import MCPServerSettings
-from leonidas_tools.visible import revealed, without_unseen
 from tests.mcp.bench import described
 from tests.mcp.forking import fork_command
 
@@ -116,7 +116,7 @@ def test_processes_that_pin_at_once_lose_nothing_of_each_other(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("""
 import sys
-from leonidas_tools.mcp.pins import Described, Pins
+from leonidas_tools.mcp.trust.pins import Described, Pins
 for n in range(20):
     name = f"{sys.argv[1]}_{n}"
     tool = Described(name=name, description="", input_schema={}, effect="once")

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from mcp.shared.auth import OAuthToken
 
+from leonidas_tools.files.private import PrivateFile
 from leonidas_tools.mcp.auth import client_auth, renewing, token_file
 from leonidas_tools.mcp.login import log_in
 from leonidas_tools.mcp.places import data_file
-from leonidas_tools.mcp.private_file import PrivateFile
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.forking import fork_command
 from tests.mcp.logins import Guarded, browse
@@ -160,7 +160,7 @@ async def test_a_process_that_was_killed_while_it_renewed_holds_nobody():
     file = data_file("lab", "tokens")
     program = """
 import asyncio, pathlib, sys
-from leonidas_tools.mcp.private_file import PrivateFile
+from leonidas_tools.files.private import PrivateFile
 
 async def main():
     async with PrivateFile(pathlib.Path(sys.argv[1])).turn(60):
@@ -183,7 +183,7 @@ asyncio.run(main())
 async def test_a_process_that_was_forked_meanwhile_holds_nobody():
     program = """
 import os, pathlib, sys
-from leonidas_tools.mcp.private_file import PrivateFile
+from leonidas_tools.files.private import PrivateFile
 
 file = PrivateFile(pathlib.Path(sys.argv[1]))
 read, write = os.pipe()

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from leonidas_tools.calls import Media, ResultStatus, ToolResult
+from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
 from leonidas_tools.errors import ToolError
 from tests.mcp.forking import SCRIPTS, forked
 

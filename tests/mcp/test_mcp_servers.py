@@ -2,12 +2,12 @@ import asyncio
 
 import pytest
 
-from leonidas_tools.calls import ToolCall
-from leonidas_tools.executor import Executor
+from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.mcp.servers import MCPServers
-from leonidas_tools.registry import ToolRegistry
+from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.settings.mcp_settings import MCPToolConfiguration
 from leonidas_tools.settings.models import MCPServerSettings
+from leonidas_tools.tools.registry import ToolRegistry
 from tests.mcp.conftest import script
 from tests.mcp.forking import forked
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from leonidas_tools.calls import ToolResult
+from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.mcp.server import ServerState
-from leonidas_tools.tool import ToolCategory, ToolEffect
+from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 from tests.mcp.conftest import script
 from tests.mcp.forking import forked
 

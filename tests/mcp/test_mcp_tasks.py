@@ -8,7 +8,7 @@ import pytest
 
 from leonidas_tools import ToolSession
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.calls import ResultStatus
+from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.errors import ToolError
 from tests.mcp.asked import Person, call
 from tests.mcp.forking import forked

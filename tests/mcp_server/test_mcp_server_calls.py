@@ -8,7 +8,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from leonidas_tools import ToolContext, ToolError, ToolResult, tool
-from leonidas_tools.calls import Media
+from leonidas_tools.calls.call import Media
 from tests.mcp_server.conftest import MODES, SECONDS
 
 

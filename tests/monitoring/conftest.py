@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
-from leonidas_tools.events import EventKind, ToolEvent, ending_kind
-from leonidas_tools.tool import Tool
+from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.events import EventKind, ToolEvent, ending_kind
+from leonidas_tools.tools.tool import Tool
 
 
 @dataclass

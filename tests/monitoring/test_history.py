@@ -3,8 +3,8 @@ from weakref import ref
 
 import pytest
 
-from leonidas_tools.calls import ResultStatus, ToolSession
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.call import ResultStatus, ToolSession
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.monitoring.history import CallRecord, History
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
-from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.monitoring.ledger import Ledger, UnderWay
 
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.monitoring.metrics import Metrics
 
 

@@ -5,13 +5,13 @@ import time
 import tracemalloc
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession
-from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult
-from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.executor import Executor
+from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.monitoring import Monitor, Vitals
-from leonidas_tools.registry import ToolRegistry
+from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.settings.models import AlertRule, Settings
-from leonidas_tools.tool import tool
+from leonidas_tools.tools.registry import ToolRegistry
+from leonidas_tools.tools.tool import tool
 
 
 def test_everything_it_tells_is_plain_json(told):

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from leonidas_tools.calls import ToolSession
+from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.monitoring import Monitor, prometheus
 from leonidas_tools.settings.models import AlertRule
 

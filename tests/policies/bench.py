@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leonidas_tools import Settings, Tool, ToolCall, ToolRegistry, ToolResult, tool
-from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.executor import Executor
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.policies.base import Policy
+from leonidas_tools.runtime.executor import Executor
 
 _ENDS = {EventKind.COMPLETE, EventKind.ERROR, EventKind.FAILED, EventKind.CANCEL}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from leonidas_tools import AdvancedToolProcessor, ToolResult
-from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.calls.events import EventKind, ToolEvent
 
 
 def tools_of(*tools: Any, **settings: Any) -> AdvancedToolProcessor:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from leonidas_tools import ToolError, ToolResult, tool
-from leonidas_tools.calls import Media
+from leonidas_tools.calls.call import Media
 
 _at_once = tool(cpu_bound=True)
 

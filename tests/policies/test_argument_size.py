@@ -3,8 +3,8 @@
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, PythonFunctionProcessor, ToolSession, tool
-from leonidas_tools.calls import are_too_large
-from tests.faults.play import call, play
+from leonidas_tools.calls.call import are_too_large
+from tests.promises.faults.play import call, play
 
 
 def _nested(depth):

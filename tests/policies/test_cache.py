@@ -25,11 +25,11 @@ from leonidas_tools import (
     tool_request,
 )
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.calls import Media, Run
+from leonidas_tools.calls.call import Media, Run
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.errors import RetryableError, ToolError
-from leonidas_tools.events import EventKind
+from leonidas_tools.policies.cache import KeptResult, ResultCache
 from leonidas_tools.policies.hooks import After
-from leonidas_tools.result_cache import KeptResult, ResultCache
 from leonidas_tools.rules.rule import Decide, Rule, Tier
 from tests.policies.clock import in_no_time
 from tests.policies.runs import Stage, Told, begin, ended, settled, tools_of

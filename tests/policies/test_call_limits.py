@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools.calls.turns import Turns
 from leonidas_tools.policies.call_limits import CallCounts, MostCalls
-from leonidas_tools.turns import Turns
 from tests.policies.clock import in_no_time
 from tests.policies.runs import Stage, begin, ended, tools_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolError, ToolResult, ToolSession
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from tests.policies.runs import Told, begin, settled, tools_of
 
 

@@ -16,7 +16,7 @@ from leonidas_tools import (
     ToolError,
     ToolResult,
 )
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.policies.hooks import Before
 from tests.policies.bench import Bench, Steps, quiet
 from tests.policies.clock import in_no_time, now

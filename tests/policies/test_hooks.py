@@ -18,7 +18,7 @@ from leonidas_tools import (
     ToolError,
     ToolResult,
 )
-from leonidas_tools.calls import Run
+from leonidas_tools.calls.call import Run
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.policies.hooks import After, Before
 from tests.policies.bench import Bench

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leonidas_tools import Tool, tool
-from leonidas_tools.lanes import lane_key
+from leonidas_tools.policies.lane import lane_key
 from tests.policies.bench import Bench, Steps, quiet
 from tests.policies.clock import in_no_time
 

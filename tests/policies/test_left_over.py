@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from leonidas_tools import RetryableError, Tool, ToolContext, ToolResult, tool
-from leonidas_tools.events import EventKind
-from leonidas_tools.state import AgentState
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.session.state import AgentState
 from tests.policies.clock import in_no_time, now
 from tests.policies.runs import Told, begin, settled, tools_of
 

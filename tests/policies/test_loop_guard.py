@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession, tool
-from leonidas_tools.calls import ToolCall, ToolResult
+from leonidas_tools.calls.call import ToolCall, ToolResult
+from leonidas_tools.calls.turns import Turns
 from leonidas_tools.policies.loop_guard import LoopGuard, LoopHistory, LoopLimits
-from leonidas_tools.turns import Turns
 from tests.policies.runs import Told, tools_of
 
 

@@ -12,10 +12,10 @@ from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolContext
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.policies.base import Policy
-from tests.faults.play import Heard, call, cancellation
 from tests.policies.runs import Told, begin, settled, tools_of
+from tests.promises.faults.play import Heard, call, cancellation
 
 
 class Book:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolResult
-from leonidas_tools.calls import Media
-from leonidas_tools.cutting import fitting, length
-from leonidas_tools.results import ResultMemory, Results
-from leonidas_tools.speakable import speakable
+from leonidas_tools.calls.call import Media
+from leonidas_tools.results.cutting import fitting, length
+from leonidas_tools.results.speakable import speakable
+from leonidas_tools.results.spill import ResultMemory, Results
 from tests.policies.runs import tools_of
 
 LINES = "\n".join(f"line {n}" for n in range(2000))

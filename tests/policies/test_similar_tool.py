@@ -3,8 +3,8 @@
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
-from leonidas_tools.names import clearly_closest
-from tests.faults.play import call, play
+from leonidas_tools.results.similar import clearly_closest
+from tests.promises.faults.play import call, play
 
 READ = {"similar_tool": "read"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from leonidas_tools import Tool, ToolContext, ToolError, ToolSession, tool
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from tests.policies.clock import in_no_time, now
 from tests.policies.runs import Told, begin, settled, tools_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leonidas_tools import RetryableError, Tool, ToolContext
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from tests.policies.runs import Told, begin, tools_of
 
 

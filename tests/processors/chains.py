@@ -12,7 +12,7 @@ from leonidas_tools import (
     ToolRegistryProcessor,
     tool,
 )
-from tests.faults.play import call
+from tests.promises.faults.play import call
 
 ADDED = {"status": "ok", "result": 3, "retryable": False}
 

@@ -21,8 +21,8 @@ from leonidas_tools import (
     tool,
 )
 from leonidas_tools.errors import ConfigurationError, DuplicateToolError, RegistryError
-from leonidas_tools.speech import SpeechState
-from tests.faults.play import Script, audio, call, other_tasks, play, tool_threads
+from leonidas_tools.session.speech import SpeechState
+from tests.promises.faults.play import Script, audio, call, other_tasks, play, tool_threads
 
 
 @tool(effect="read", tags=["weather"])

@@ -7,9 +7,9 @@ import pytest
 from genai_processors import processor
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession
-from leonidas_tools.speech import SpeechState
-from leonidas_tools.state import AgentState
-from tests.faults.play import Script, call, cancellation, play
+from leonidas_tools.session.speech import SpeechState
+from leonidas_tools.session.state import AgentState
+from tests.promises.faults.play import Script, call, cancellation, play
 
 
 async def called(session, name, /, tools=None, **arguments):

@@ -9,8 +9,8 @@ import pytest
 from genai_processors import processor
 
 from leonidas_tools import AdvancedToolProcessor, MonitoringProcessor, tool
-from tests.faults.play import Heard, Script, audio, call, other_tasks, tool_threads
 from tests.processors.chains import hand_made, made_by_hand, ready_made, registry_of
+from tests.promises.faults.play import Heard, Script, audio, call, other_tasks, tool_threads
 
 
 class Door:

@@ -21,7 +21,6 @@ from leonidas_tools import (
     tool,
     tool_request,
 )
-from tests.faults.play import Script, audio, call, cancellation, play
 from tests.processors.chains import (
     ADDED,
     add,
@@ -33,6 +32,7 @@ from tests.processors.chains import (
     registry_of,
     statuses,
 )
+from tests.promises.faults.play import Script, audio, call, cancellation, play
 
 
 @processor.processor_function

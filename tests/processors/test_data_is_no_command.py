@@ -17,8 +17,8 @@ from leonidas_tools import (
     ToolRegistryProcessor,
     tool_request,
 )
-from tests.faults.play import answer_of, audio, call, play
 from tests.processors.chains import ADDED, add_part, categories, hand_made, registry_of, statuses
+from tests.promises.faults.play import answer_of, audio, call, play
 
 CHANGES = {
     "mode": {

@@ -15,11 +15,11 @@ from leonidas_tools import (
     tool,
 )
 from leonidas_tools.approvals.session_policy import Preferred
-from leonidas_tools.discovery import discover
 from leonidas_tools.rules.rule import Decide, Mode, Rule
-from tests.faults.play import Script, call
+from leonidas_tools.tools.discovery import discover
 from tests.mcp.forking import forked
 from tests.processors.chains import ADDED, add, add_part, look_up
+from tests.promises.faults.play import Script, call
 
 
 class Told:

@@ -17,8 +17,8 @@ from leonidas_tools import (
     ToolRegistry,
     ToolRegistryProcessor,
 )
-from leonidas_tools.live.simulator import LiveSimulator, Say, Scenario, WaitForClose
-from tests.faults.play import audio, call, other_tasks
+from leonidas_tools.simulator import LiveSimulator, Say, Scenario, WaitForClose
+from tests.promises.faults.play import audio, call, other_tasks
 
 LEAVING = ["cancel", "break", "aclose", "raise", "cancel from outside"]
 

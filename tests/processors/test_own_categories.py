@@ -17,8 +17,8 @@ from leonidas_tools import (
 from leonidas_tools.errors import ConfigurationError, SchemaError
 from leonidas_tools.settings.check import check_against
 from leonidas_tools.settings.load import load
-from tests.faults.play import call, play
 from tests.processors.chains import statuses
+from tests.promises.faults.play import call, play
 
 
 class BillingProcessor(CategoryProcessor):

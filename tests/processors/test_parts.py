@@ -4,13 +4,13 @@ import pytest
 from google.genai import types
 
 from leonidas_tools import Tool, ToolCall, ToolContext, ToolResult
-from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors.parts import progress_part, response_part
 from leonidas_tools.settings.models import ToolConfiguration
-from leonidas_tools.tool import Scheduling, ToolScheduling
-from tests.faults.play import call as call_part
-from tests.faults.play import play
+from leonidas_tools.tools.tool import Scheduling, ToolScheduling
 from tests.policies.runs import tools_of
+from tests.promises.faults.play import call as call_part
+from tests.promises.faults.play import play
 
 PLAN = {"ok": "when_idle", "error": "interrupt", "late": "silent", "progress": "silent"}
 

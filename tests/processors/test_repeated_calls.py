@@ -10,8 +10,8 @@ from leonidas_tools import AdvancedToolProcessor, PythonFunctionProcessor, ToolS
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.transcript import Transcript
-from tests.faults.play import Script, call, cancellation, play
 from tests.processors.chains import made_by_hand, ready_made, statuses
+from tests.promises.faults.play import Script, call, cancellation, play
 
 
 class Till:

@@ -13,8 +13,8 @@ from leonidas_tools import (
     ToolRegistryProcessor,
     tool_request,
 )
-from tests.faults.play import audio, call, play
 from tests.processors.chains import add, add_part, categories, envelopes, registry_of, statuses
+from tests.promises.faults.play import audio, call, play
 
 
 async def asked(chain, *requests):

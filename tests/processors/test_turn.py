@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolError
-from leonidas_tools.events import EventKind
+from leonidas_tools.calls.events import EventKind
 from tests.policies.clock import in_no_time
 from tests.policies.runs import Told, settled, tools_of
 

@@ -3,12 +3,12 @@
 import pytest
 
 from leonidas_tools import Settings, Tool
-from leonidas_tools.metadata import ToolCategory, ToolEffect, ToolOrigin
 from leonidas_tools.rules.conditions import Condition
 from leonidas_tools.rules.engine import Circumstances, RuleBook
 from leonidas_tools.rules.explain import explain
 from leonidas_tools.rules.rule import Decide, Mode, Rule, Tier
 from leonidas_tools.rules.subject import Subject, subject_of
+from leonidas_tools.tools.metadata import ToolCategory, ToolEffect, ToolOrigin
 
 
 def subject(name="send", **more):

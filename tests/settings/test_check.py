@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from leonidas_tools.context import ToolContext
+from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.settings.check import Finding, check_against
 from leonidas_tools.settings.load import load
-from leonidas_tools.tool import Tool, tool
+from leonidas_tools.tools.tool import Tool, tool
 
 from .test_json_schema import CONFIG
 

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from leonidas_tools.metadata import ToolOrigin
-from leonidas_tools.overrides import repeats_after_resume, scheduling_of
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import (
     AlertRule,
@@ -17,7 +15,9 @@ from leonidas_tools.settings.models import (
     Settings,
     ToolConfiguration,
 )
-from leonidas_tools.tool import (
+from leonidas_tools.settings.overrides import repeats_after_resume, scheduling_of
+from leonidas_tools.tools.metadata import ToolOrigin
+from leonidas_tools.tools.tool import (
     OnCancel,
     Scheduling,
     Tool,

@@ -14,7 +14,7 @@ from leonidas_tools.settings.edit import delete_key, set_key
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import ToolConfiguration
 from leonidas_tools.settings.write import changed, update_file
-from leonidas_tools.tool import ToolEffect, ToolPriority
+from leonidas_tools.tools.tool import ToolEffect, ToolPriority
 
 TEXT = """\
 # The head.

@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
-from leonidas_tools.calls import ToolCall, ToolResult, ToolSession
-from leonidas_tools.events import EventKind, ToolEvent
+from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Store
-from leonidas_tools.tool import Tool
+from leonidas_tools.tools.tool import Tool
 
 ARGUMENTS = {"city": "Lisbon", "unit": "celsius"}
 SMALL = {"city": "Lisbon", "sky": "foggy", "degrees": 9, "unit": "celsius"}

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from leonidas_tools.calls import ResultStatus, ToolCall, ToolResult, ToolSession
-from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.invocation import ending_kind
+from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.calls.invocation import ending_kind
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Store
-from leonidas_tools.tool import Tool
+from leonidas_tools.tools.tool import Tool
 
 
 def _postgres_binaries() -> Path | None:

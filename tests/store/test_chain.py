@@ -15,9 +15,9 @@ from leonidas_tools import (
     ToolSession,
     tool,
 )
-from leonidas_tools.metadata import fingerprint_of
+from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store import Approval, Store
-from leonidas_tools.tasks import TaskList
+from leonidas_tools.tools.metadata import fingerprint_of
 
 from .conftest import locked, until
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession, tool
+from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.errors import ConfigurationError, ToolValidationError
-from leonidas_tools.events import EventKind, ToolEvent
 from leonidas_tools.redaction import MASK, Secret
 from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Step, Store
 

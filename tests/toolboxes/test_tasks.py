@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolError, ToolSession
-from leonidas_tools.events import EventKind, ToolEvent
-from leonidas_tools.tasks import Task, TaskList, TaskStatus
+from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.session.tasks import Task, TaskList, TaskStatus
 from leonidas_tools.toolboxes import tasks as toolbox
 
 STATUSES = [status.value for status in TaskStatus]

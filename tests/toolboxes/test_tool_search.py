@@ -12,9 +12,9 @@ from genai_processors import processor
 
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
-from leonidas_tools.preferred_tools import PreferredTools
-from leonidas_tools.relevance import Relevance
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
+from leonidas_tools.tools.preferred import PreferredTools
+from leonidas_tools.tools.relevance import Relevance
 from tests.live.talking import Talk
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor
-from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from leonidas_tools.toolboxes.demo import get_weather
 from tests.voice.models import MODEL_HERTZ, USER_HERTZ, read
 from tests.voice.pitch import pitch_ratio

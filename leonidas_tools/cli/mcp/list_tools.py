@@ -51,7 +51,7 @@ def list_tools(
 
 async def _tools(config: Path, only: str | None) -> list[dict[str, Any]]:
     from leonidas_tools.cli.starting import started
-    from leonidas_tools.exports import describe
+    from leonidas_tools.tools.exports import describe
 
     async with started(config) as tools:
         servers = {server["name"]: server for server in tools.mcp_servers.status()}

@@ -12,7 +12,7 @@ from leonidas_tools.cli.places import Config
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leonidas_tools.mcp.pins import Described, Pin, Pins
+    from leonidas_tools.mcp.trust.pins import Described, Pin, Pins
 
     _Waiting: TypeAlias = dict[str, tuple[Pin, Described]]
 
@@ -60,7 +60,7 @@ def trust(
 
 
 def _pins(server: str, config: Path | None) -> "Pins":
-    from leonidas_tools.mcp.pins import Pins, identity_of
+    from leonidas_tools.mcp.trust.pins import Pins, identity_of
 
     return Pins(server, identity_of(server_settings(config, server)))
 
@@ -84,8 +84,8 @@ def _waiting(server: str, pins: "Pins", named: list[str]) -> "_Waiting":
 
 def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> None:
     from leonidas_tools.cli import terminal
-    from leonidas_tools.mcp.quarantine import diff_of, fields_of
-    from leonidas_tools.visible import revealed
+    from leonidas_tools.mcp.trust.quarantine import diff_of, fields_of
+    from leonidas_tools.redaction.visible import revealed
 
     if as_json:
         terminal.write_json([_told(name, *each) for name, each in waiting.items()])
@@ -102,7 +102,7 @@ def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> Non
 
 
 def _told(name: str, pin: "Pin", said: "Described") -> dict[str, object]:
-    from leonidas_tools.mcp.quarantine import diff_of, fields_of
+    from leonidas_tools.mcp.trust.quarantine import diff_of, fields_of
 
     return {
         "tool": name,

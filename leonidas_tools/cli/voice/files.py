@@ -17,7 +17,7 @@ from leonidas_tools.cli.voice.interface import (
 )
 from leonidas_tools.cli.voice.jitter import JitterBuffer
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.files import open_file
+from leonidas_tools.files.reading import open_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

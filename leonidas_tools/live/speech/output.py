@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from leonidas_tools.live.speech.line import Line, Mark, Sound
 from leonidas_tools.live.speech.pcm import BYTES_PER_SAMPLE, hertz_of, sound_part
 from leonidas_tools.live.speech.stress import SpokenWords
-from leonidas_tools.speech import SpeechState
+from leonidas_tools.session.speech import SpeechState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.live.speech.voice import Voice
-    from leonidas_tools.speech import SpeechSettings
+    from leonidas_tools.session.speech import SpeechSettings
 
     MakeVoice: TypeAlias = Callable[[int, float], Voice]
 

@@ -15,8 +15,8 @@ from mcp.shared.auth import (
 )
 from pydantic import BaseModel, ValidationError
 
+from leonidas_tools.files.private import PrivateFile
 from leonidas_tools.mcp.places import data_file
-from leonidas_tools.mcp.private_file import PrivateFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

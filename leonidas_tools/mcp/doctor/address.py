@@ -14,8 +14,8 @@ import httpx2
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.doctor.finding import Finding
-from leonidas_tools.mcp.reasons import why
-from leonidas_tools.mcp.tls import tls_context, tls_reason
+from leonidas_tools.mcp.transport.reasons import why
+from leonidas_tools.mcp.transport.tls import tls_context, tls_reason
 from leonidas_tools.redaction.addresses import shown_place
 
 if TYPE_CHECKING:

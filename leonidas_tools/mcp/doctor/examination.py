@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.errors import ToolError
-from leonidas_tools.mcp.call_terms import ServerCall
-from leonidas_tools.mcp.connection import Connection
-from leonidas_tools.mcp.definitions import Definitions, described
+from leonidas_tools.mcp.calls.call_terms import ServerCall
+from leonidas_tools.mcp.connection.connection import Connection
 from leonidas_tools.mcp.doctor.address import elsewhere, on_the_way
 from leonidas_tools.mcp.doctor.command import before_start
 from leonidas_tools.mcp.doctor.finding import Finding
 from leonidas_tools.mcp.doctor.hints import hint_for
-from leonidas_tools.mcp.pins import Pins, PinsError, identity_of
-from leonidas_tools.mcp.quarantine import fields_of
-from leonidas_tools.mcp.reasons import placed
+from leonidas_tools.mcp.listing.definitions import Definitions, described
+from leonidas_tools.mcp.transport.reasons import placed
+from leonidas_tools.mcp.trust.pins import Pins, PinsError, identity_of
+from leonidas_tools.mcp.trust.quarantine import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     import mcp_types
 
-    from leonidas_tools.mcp.listing import Listing
+    from leonidas_tools.mcp.listing.listing import Listing
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
 _ELSEWHERE = ("HTTP 404", "HTTP 405", "HTTP 400", "a web page", "does not follow the protocol")

@@ -7,8 +7,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
-from leonidas_tools.live.simulator import LiveSimulator, Scenario
-from leonidas_tools.live.simulator.scenario import Play
+from leonidas_tools.simulator import LiveSimulator, Scenario
+from leonidas_tools.simulator.scenario import Play
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[LiveSimulator], T]

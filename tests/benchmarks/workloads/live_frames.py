@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, SimulatedSession
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, SimulatedSession
 from tests.benchmarks.adapter import Functions, Part
 from tests.benchmarks.live.agent import Brief, frame, open_agent, text
 from tests.benchmarks.live.server import SimulatedServer

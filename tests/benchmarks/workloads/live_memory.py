@@ -8,7 +8,7 @@ import base64
 import tracemalloc
 from collections.abc import AsyncIterator
 
-from leonidas_tools.live.simulator import FunctionCall, SimulatedSession
+from leonidas_tools.simulator import FunctionCall, SimulatedSession
 from tests.benchmarks.adapter import Part
 from tests.benchmarks.live.agent import Brief, frame, open_agent
 from tests.benchmarks.live.server import SimulatedServer

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import AsyncIterator
 from functools import partial
 
-from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, SimulatedSession
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, SimulatedSession
 from tests.benchmarks.adapter import Part
 from tests.benchmarks.live.agent import Brief, open_agent, text
 from tests.benchmarks.live.server import SimulatedServer

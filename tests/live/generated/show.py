@@ -11,16 +11,16 @@ from websockets.exceptions import ConnectionClosed
 
 from leonidas_tools import AdvancedToolProcessor, LiveToolSession, ToolContext, ToolError, tool
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.simulator import (
+from leonidas_tools.simulator import (
     ClientLeftError,
     ElasticEventLoop,
     LiveSimulator,
     Scenario,
 )
-from tests.faults.play import other_tasks
 from tests.live.generated.steps import name_of
 from tests.live.generated.wiretap import Wiretap, outcomes_in
 from tests.live.talking import MODELS, frame
+from tests.promises.faults.play import other_tasks
 
 VERTEX_MODEL = "gemini-live-2.5-flash-native-audio"
 FRAME_SECONDS = 0.02

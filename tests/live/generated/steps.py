@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from leonidas_tools.live.simulator import ABSENT, FunctionCall
+from leonidas_tools.simulator import ABSENT, FunctionCall
 
 ODD = (
     {"news": {"of": "tomorrow"}},

@@ -5,7 +5,7 @@ import json
 from google.genai.types import HttpOptions
 from websockets.asyncio.client import ClientConnection
 
-from leonidas_tools.live.simulator.wire import fields
+from leonidas_tools.simulator.wire import fields
 
 
 class Wire:

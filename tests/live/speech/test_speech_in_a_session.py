@@ -8,8 +8,7 @@ from genai_processors import processor
 
 from leonidas_tools import AdvancedToolProcessor, LiveToolSession, ToolSession
 from leonidas_tools.live.speech_output import SpeechOutputProcessor
-from leonidas_tools.speech import SpeechState
-from tests.faults.play import call
+from leonidas_tools.session.speech import SpeechState
 from tests.live.speech.listening import Listening
 from tests.live.speech.sounds import (
     HERTZ,
@@ -22,6 +21,7 @@ from tests.live.speech.sounds import (
     tone,
     transcript,
 )
+from tests.promises.faults.play import call
 
 
 class Model(processor.Processor):

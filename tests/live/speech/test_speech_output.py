@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from leonidas_tools import ToolSession
 from leonidas_tools.live.speech_output import SpeechOutputProcessor
 from leonidas_tools.processors import stream
-from leonidas_tools.speech import SpeechState
-from tests.faults.play import call, cancellation, other_tasks
+from leonidas_tools.session.speech import SpeechState
 from tests.live.speech.listening import Listening, all_heard
 from tests.live.speech.sounds import (
     HERTZ,
@@ -35,6 +34,7 @@ from tests.live.speech.sounds import (
     written,
 )
 from tests.policies.clock import in_no_time, now
+from tests.promises.faults.play import call, cancellation, other_tasks
 
 PAUSE_SECONDS = 30
 
@@ -495,7 +495,7 @@ import asyncio, logging, sys
 sys.modules["numpy"] = None
 from genai_processors.content_api import ProcessorPart
 from leonidas_tools.live.speech_output import SpeechOutputProcessor
-from leonidas_tools.speech import SpeechState
+from leonidas_tools.session.speech import SpeechState
 
 async def run():
     logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)

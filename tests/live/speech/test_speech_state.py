@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from leonidas_tools.speech import SpeechSettings, SpeechState
+from leonidas_tools.session.speech import SpeechSettings, SpeechState
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import asyncio
 import base64
 
 from leonidas_tools import ToolContext, ToolError, ToolResult, tool
-from leonidas_tools.calls import Media
-from leonidas_tools.tool import Tool
+from leonidas_tools.calls.call import Media
+from leonidas_tools.tools.tool import Tool
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.mcp.asks import Asks
+from leonidas_tools.mcp.features import Asks
 from tests.mcp.asked import SAMPLING, Model, answering, call
 from tests.mcp.real.everything import everything
 

@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from tests.faults.play import Script, call, cancellation
 from tests.mcp.real.conftest import frozen
+from tests.promises.faults.play import Script, call, cancellation
 
 pytestmark = pytest.mark.timeout(300)  # the first test of a run may have to fetch servers
 

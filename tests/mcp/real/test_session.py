@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from leonidas_tools import AdvancedToolProcessor
-from leonidas_tools.live.simulator import FunctionCall
 from leonidas_tools.mcp.server import ServerState
+from leonidas_tools.simulator import FunctionCall
 from tests.live.driven import Session
 from tests.mcp.real.conftest import SERVERS
 

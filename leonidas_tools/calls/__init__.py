@@ -1,0 +1,1 @@
+"""What flows: calls, results, events and the context of a running call."""

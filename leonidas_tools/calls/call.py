@@ -1,0 +1,539 @@
+"""What flows: a call, its result, and what a tool can see of both."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from leonidas_tools.calls.records import record
+from leonidas_tools.errors import SessionValueError, ToolValidationError
+from leonidas_tools.redaction import PLAIN_REDACTION, KnownSecrets
+from leonidas_tools.results.jsonable import utf8_text
+from leonidas_tools.results.texts import say
+
+if TYPE_CHECKING:
+    from leonidas_tools.errors import ToolError
+    from leonidas_tools.redaction import Redaction
+    from leonidas_tools.results.texts import Wording
+    from leonidas_tools.settings.models import ToolConfiguration
+    from leonidas_tools.tools.tool import Tool
+
+T = TypeVar("T")
+
+_NO_ARGUMENTS: Mapping[str, Any] = {}
+
+
+class ResultStatus(StrEnum):
+    """How a call ended, in the words the model reads."""
+
+    OK = "ok"
+    NO_RESULTS = "no_results"
+    INVALID_ARGUMENT = "invalid_argument"
+    NOT_FOUND = "not_found"
+    DISABLED = "disabled"
+    DENIED = "denied"
+    PENDING_APPROVAL = "pending_approval"
+    TIMEOUT = "timeout"
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    UNAVAILABLE = "unavailable"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOOP = "loop"
+    LIMITED = "limited"
+
+
+_STATUSES: Mapping[str, ResultStatus] = {status.value: status for status in ResultStatus}
+_WORDS: Mapping[ResultStatus, str] = {status: status.value for status in ResultStatus}
+_OK, _NO_RESULTS = ResultStatus.OK, ResultStatus.NO_RESULTS  # looking them up is slow in 3.11
+
+
+def known_status(status: str, *more: str) -> str:
+    """The status, if there is such a one.
+
+    Args:
+        status: The status, or its name in a text.
+        more: Other words that stand for a status here.
+
+    Raises:
+        ToolValidationError: There is no such status; it knows those there are.
+
+    Example:
+        >>> known_status("timeout"), known_status("started", "started")
+        ('timeout', 'started')
+    """
+    options = [*_STATUSES, *more]
+    if status not in options:
+        raise ToolValidationError(
+            f"There is no status {status!r}; choose one of {', '.join(options)}.",
+            reason_code="unknown_status",
+            valid_options=options,
+        )
+    return str(status)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Media:
+    """A picture or a sound that belongs to a result.
+
+    Args:
+        mime_type: Such as `image/png` or `audio/wav`.
+        data: The bytes.
+    """
+
+    mime_type: str
+    data: bytes
+
+
+@record
+class ToolResult:
+    """How a call ended: a status, data, and what to tell the model.
+
+    Args:
+        status: One of `ResultStatus`.
+        result: What the function returned, as plain JSON once the call has ended.
+        message: One sentence for the model.
+        retryable: Whether calling again can help.
+        retry_hint: What to change before calling again.
+        reason_code: A short word for programs.
+        valid_options: What would have been accepted.
+        media: Pictures and sounds, sent beside the JSON.
+        speech: A sentence or two that can be spoken, where the result is long.
+        cached: Whether it is the result of another call; the model is told only if it is old.
+        error: The exception behind a failure, for the log; the model never reads it.
+
+    Example:
+        >>> ToolResult(result={"celsius": 21}).to_response()
+        {'status': 'ok', 'result': {'celsius': 21}, 'retryable': False}
+        >>> ToolResult.no_results("No flights on that day.").to_response()
+        {'status': 'no_results', 'message': 'No flights on that day.', 'retryable': False}
+    """
+
+    status: ResultStatus = ResultStatus.OK
+    result: Any = None
+    message: str | None = None
+    retryable: bool = False
+    retry_hint: str | None = None
+    reason_code: str | None = None
+    valid_options: Sequence[Any] | None = None
+    media: Sequence[Media] = ()
+    speech: str | None = None
+    cached: bool = False
+    error: BaseException | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool did what it was asked."""
+        return self.status is _OK or self.status is _NO_RESULTS
+
+    @classmethod
+    def no_results(cls, message: str, **more: Any) -> ToolResult:
+        """Says that the tool worked and found nothing, so that the model need not ask again."""
+        return cls(status=ResultStatus.NO_RESULTS, message=message, **more)
+
+    @classmethod
+    def not_found(cls, message: str, **more: Any) -> ToolResult:
+        """Says that what was asked for does not exist."""
+        return cls(status=ResultStatus.NOT_FOUND, message=message, **more)
+
+    @classmethod
+    def failed(cls, message: str, **more: Any) -> ToolResult:
+        """Says that the tool did not do what it was asked."""
+        return cls(status=ResultStatus.FAILED, message=message, **more)
+
+    @classmethod
+    def from_error(cls, error: ToolError) -> ToolResult:
+        """Turns an error whose message is meant for the model into a result."""
+        return cls(
+            status=_STATUSES.get(error.status, ResultStatus.FAILED),
+            message=None if type(error.message) is str and not error.message else error.message,
+            retryable=error.retryable,
+            retry_hint=error.retry_hint,
+            reason_code=error.reason_code,
+            valid_options=error.valid_options,
+            error=error,
+        )
+
+    def with_value(
+        self, value: Any, message: str | None, *, cached: bool | None = None
+    ) -> ToolResult:
+        """This result with another value and message, and maybe as that of another call."""
+        # As `dataclasses.replace`, which takes five times as long.
+        return ToolResult(
+            status=self.status,
+            result=value,
+            message=message,
+            retryable=self.retryable,
+            retry_hint=self.retry_hint,
+            reason_code=self.reason_code,
+            valid_options=self.valid_options,
+            media=self.media,
+            speech=self.speech,
+            cached=self.cached if cached is None else cached,
+            error=self.error,
+        )
+
+    def reworded(self, wording: Wording) -> ToolResult:
+        """This result in the words of the settings; what a tool has said stays as it is."""
+        message, hint = wording.reword(self.message), wording.reword(self.retry_hint)
+        if message is self.message and hint is self.retry_hint:
+            return self
+        return replace(self, message=message, retry_hint=hint)
+
+    def to_response(self) -> dict[str, Any]:
+        """The envelope that the model reads: only `None` says nothing and is left out."""
+        response: dict[str, Any] = {"status": _WORDS[self.status]}
+        if self.result is not None:
+            response["result"] = self.result
+        if self.message is not None:
+            response["message"] = utf8_text(self.message)
+        if self.speech is not None:
+            response["speech"] = utf8_text(self.speech)
+        response["retryable"] = self.retryable
+        if self.retry_hint is not None:
+            response["retry_hint"] = utf8_text(self.retry_hint)
+        if self.reason_code is not None:
+            response["reason_code"] = self.reason_code
+        if self.valid_options is not None:
+            response["valid_options"] = [
+                utf8_text(option) if type(option) is str else option
+                for option in self.valid_options
+            ]
+        return response
+
+
+class ToolSession:
+    """One conversation, and what its calls share.
+
+    Args:
+        id: A name for it in logs and events; by default a random one.
+        user: Who speaks in it, where that is known.
+
+    Example:
+        >>> session = ToolSession("kitchen")
+        >>> session.get(dict)["lights"] = "on"
+        >>> session.get(dict)
+        {'lights': 'on'}
+    """
+
+    __slots__ = ("__weakref__", "_values", "id", "numbers", "user")
+
+    def __init__(
+        self,
+        id: str | None = None,  # noqa: A002 - the field's own word
+        *,
+        user: str | None = None,
+    ) -> None:
+        self.user = user
+        self.id = id or uuid.uuid4().hex[:12]
+        self.numbers: Iterator[int] = itertools.count(1)
+        self._values: dict[type, Any] = {}
+
+    def get(self, kind: type[T]) -> T:
+        """Return the session's one object of this kind, made on first use by calling `kind()`.
+
+        Raises:
+            SessionValueError: The session has none, and `kind` cannot be called without arguments.
+        """
+        value: T | None = self._values.get(kind)
+        if value is None:
+            value = self._values[kind] = self._made(kind)
+        return value
+
+    def _made(self, kind: type[T]) -> T:
+        try:
+            return kind()
+        except TypeError:
+            missing = _why_not_made(kind)
+            if missing is None:
+                raise  # it takes no arguments: the error is its own
+        raise SessionValueError(self._advice(kind, missing))
+
+    def _advice(self, kind: type, missing: str) -> str:
+        name = kind.__name__
+        text = f"the session {self.id!r} has no {name!r}, and {missing}: "
+        similar = [type(each) for each in self._values.values() if kind in type(each).__mro__]
+        if similar:
+            said = f"its {similar[0].__name__!r} is one, so put it with session.put(value, {name})"
+            return text + said
+        value = f"value, {name}" if _is_abstract(kind) else f"{name}(...)"
+        return text + f"call session.put({value}) before the first call that needs it"
+
+    def find(self, kind: type[T]) -> T | None:
+        """The session's object of this kind, where it has one."""
+        return self._values.get(kind)
+
+    def put(self, value: Any, kind: type | None = None) -> None:
+        """Give the session its object of this kind, by default of the value's own class."""
+        self._values[kind or type(value)] = value
+
+    def __repr__(self) -> str:
+        return f"ToolSession({self.id!r})"
+
+
+def _is_abstract(kind: type) -> bool:
+    return inspect.isabstract(kind) or getattr(kind, "_is_protocol", False) is True
+
+
+def _why_not_made(kind: type) -> str | None:
+    """Say why a class cannot be called without arguments; `None` if it can."""
+    if _is_abstract(kind):
+        return f"{kind.__name__!r} is abstract"
+    try:
+        parameters = inspect.signature(kind).parameters.values()
+    except (TypeError, ValueError):
+        return None  # a class without a signature that can be read
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+    return f"{kind.__name__!r} needs {', '.join(map(repr, needed))}" if needed else None
+
+
+@record
+class ToolCall:
+    """One request to run a tool.
+
+    Args:
+        name: The tool's own name.
+        arguments: By parameter name, as the model gave them; validated ones once it runs.
+        id: The id the answer must carry; `None` where the server gave none.
+        called_as: The name the model used, where it differs from the tool's own.
+        session: The conversation it belongs to.
+        tool: The tool, once the registry has found it.
+        settings: The settings it is pinned to; `None` stands for the defaults.
+        number: Its place among the calls of its session.
+        inherited: Secrets of the calls it was made for, which may stand in its arguments.
+        autonomous: Whether it runs as in a session of that mode. Only a program says so: no part,
+            no file and no JSON makes a call.
+        stands_in: Whether its tool runs in place of one that does not exist, `called_as`.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=lambda: _NO_ARGUMENTS, repr=False)
+    id: str | None = None
+    called_as: str | None = None
+    session: ToolSession = field(default_factory=ToolSession)
+    tool: Tool[..., Any] | None = None
+    settings: ToolConfiguration | None = None
+    number: int = 0
+    inherited: tuple[KnownSecrets, ...] = field(default=(), repr=False)
+    autonomous: bool = False
+    stands_in: bool = False
+
+    @property
+    def trace_id(self) -> str:
+        """Names this call in events, logs and traces, also where the server gave no id."""
+        return f"{self.session.id}-{self.number}"
+
+    @property
+    def redaction(self) -> Redaction:
+        """Takes what is secret for its tool, and in the settings, out of what is said of it."""
+        redaction = PLAIN_REDACTION if self.tool is None else self.tool.redaction
+        return redaction.knowing(*self.known)
+
+    @property
+    def known(self) -> tuple[KnownSecrets, ...]:
+        """What is secret in its settings, and in those of the calls it was made for."""
+        if self.settings is None or not self.settings.secrets:
+            return self.inherited
+        return (self.settings.known_secrets, *self.inherited)
+
+    def secretive_arguments(self) -> KnownSecrets | None:
+        """The arguments that its tool declares to be secret, if there are any."""
+        if self.tool is None or not self.tool.redaction.declares:
+            return None
+        return KnownSecrets(self.tool.redaction.declared_in(self.arguments))
+
+    def made_by(self, outer: ToolCall) -> ToolCall:
+        """This call, whose arguments may have the secrets of the call that made it."""
+        arguments = outer.secretive_arguments()
+        known = outer.known if arguments is None else (arguments, *outer.known)
+        more = tuple(each for each in known if each and each not in self.inherited)
+        return replace(self, inherited=self.inherited + more) if more else self
+
+    def under(self, settings: ToolConfiguration) -> ToolCall:
+        """This call, pinned to settings."""
+        return self._copy(self.arguments, settings)
+
+    def with_arguments(self, arguments: Mapping[str, Any]) -> ToolCall:
+        """This call with other arguments."""
+        return self._copy(arguments, self.settings)
+
+    def _copy(self, arguments: Mapping[str, Any], settings: ToolConfiguration | None) -> ToolCall:
+        return ToolCall(
+            name=self.name,
+            arguments=arguments,
+            id=self.id,
+            called_as=self.called_as,
+            session=self.session,
+            tool=self.tool,
+            settings=settings,
+            number=self.number,
+            inherited=self.inherited,
+            autonomous=self.autonomous,
+            stands_in=self.stands_in,
+        )
+
+
+def comparable(value: Any) -> Any:
+    """Return arguments in the form in which they are compared.
+
+    Null counts as left out, and a whole number as an integer, since a server may write the same
+    call in either form.
+
+    Args:
+        value: Arguments, or a part of them; plain JSON.
+
+    Raises:
+        RecursionError: They are nested too deep.
+
+    Example:
+        >>> comparable({"seats": 2.0, "note": None})
+        {'seats': 2}
+    """
+    if isinstance(value, Mapping):
+        return {key: comparable(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [comparable(each) for each in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+MAX_ARGUMENT_BYTES = 1_048_576
+"""How long the arguments of a call may be, where the settings do not say otherwise."""
+_BYTES_OF_A_VALUE = 64
+"""How long a value, or a name of one, counts at least: looking at many short ones takes long."""
+_SHORT = frozenset({bool, float, type(None)})
+_MOST_IN_GIST = 10_000
+_MOST_OF_TEXTS = 4 << 20
+_END_OF_TEXT = 256
+_LOW_BITS = (1 << 4096) - 1
+
+
+def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
+    """Whether arguments are longer than that; looks no further than needed.
+
+    Each value and each name counts its text and 64 bytes, so that their number is bounded too.
+
+    Args:
+        arguments: Those of a call, also nested too deep, or in a circle.
+        max_bytes: How long they may be.
+
+    Example:
+        >>> are_too_large({"seats": [1, 2]}, 261), are_too_large({"seats": [1, 2]}, 260)
+        (False, True)
+    """
+    left, parts = max_bytes, [arguments]
+    while parts and left >= 0:
+        part: Any = parts.pop()
+        kind = type(part)
+        if kind is str:
+            left -= len(part) if part.isascii() else _bytes_of(part, left)
+        elif kind is int:
+            left -= part.bit_length() // 3
+        elif kind not in _SHORT:
+            left -= _length_of(part)
+            if left >= 0:
+                parts += _inside(part)
+    return left < 0
+
+
+def gist_of(arguments: Mapping[str, Any]) -> int:
+    """Return a number that differs for most different arguments, at a bounded cost.
+
+    It covers the first values, the beginning and the end of long texts, and all lengths.
+
+    Args:
+        arguments: Those of a call, however large.
+
+    Example:
+        >>> gist_of({"seats": [1, 2]}) == gist_of({"seats": [1, 3]})
+        False
+    """
+    gist, left, parts = 0, _MOST_OF_TEXTS, deque[Any]([arguments])
+    for _ in range(_MOST_IN_GIST):
+        if not parts:
+            break
+        part = parts.popleft()
+        if isinstance(part, str | bytes | bytearray):
+            ends = part[:left], part[-_END_OF_TEXT:]
+            gist = hash(
+                (gist, len(part), *(bytes(e) if isinstance(e, bytearray) else e for e in ends))
+            )
+            left = max(left - len(part), _END_OF_TEXT)
+        elif isinstance(part, int):
+            gist = hash((gist, part.bit_length(), part & _LOW_BITS))
+        elif isinstance(part, float | None):
+            gist = hash((gist, part))
+        else:
+            gist = hash((gist, _length_of(part)))
+            if len(parts) < _MOST_IN_GIST:
+                parts.extend(itertools.islice(_inside(part), _MOST_IN_GIST))
+    return gist
+
+
+def _bytes_of(text: str, most: int) -> int:
+    return len(text) if len(text) > most else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _length_of(value: Any) -> int:
+    """Return how long a text is, or how long the values in a collection are at least."""
+    if isinstance(value, Mapping):
+        return 2 * len(value) * _BYTES_OF_A_VALUE
+    if isinstance(value, list | tuple | set | frozenset):
+        return len(value) * _BYTES_OF_A_VALUE
+    return len(value) if isinstance(value, str | bytes | bytearray) else 0
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        return itertools.chain.from_iterable(value.items())
+    return iter(value if isinstance(value, list | tuple | set | frozenset) else ())
+
+
+def too_large(name: str, max_bytes: int) -> ToolResult:
+    """Return the answer to a call whose arguments are too large; it does not run.
+
+    Args:
+        name: The tool.
+        max_bytes: How long the arguments may be.
+    """
+    return ToolResult(
+        status=ResultStatus.INVALID_ARGUMENT,
+        message=say("arguments_too_large", tool=name, bytes=max_bytes),
+        reason_code="arguments_too_large",
+        retry_hint=say("arguments_too_large_hint"),
+    )
+
+
+def same_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two calls of a tool have the same arguments; in doubt they have."""
+    try:
+        return one is other or bool(comparable(one) == comparable(other))
+    except RecursionError:
+        return True
+
+
+def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
+    """Return the answer to a repeated call, which does not run again.
+
+    Args:
+        name: The tool.
+        result: How the call ended when it ran; `None` where that is not known.
+    """
+    if result is not None:
+        return result
+    return ToolResult(
+        status=ResultStatus.UNKNOWN_OUTCOME,
+        message=say("repeated_call", tool=name),
+        reason_code="repeated_call",
+    )
+
+
+Run: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+"""Everything runnable: a compiled tool, or a policy around one."""

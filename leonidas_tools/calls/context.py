@@ -1,0 +1,183 @@
+"""What a running tool can see and say: its call, its session, progress, undo steps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
+from leonidas_tools.errors import ToolCancelledError
+from leonidas_tools.results.plain import ForeignTypeError, NotPlainError, plain
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls.call import ToolCall, ToolSession
+    from leonidas_tools.redaction import Masking
+
+_MOST_BYTES = 4096
+_LONGEST_EVENT = 65_536
+_STREAMED = frozenset({"message", "value"})
+"""What a text may be told as in pieces, such as those that a generator yields."""
+_MOST_KEYS = 16
+_MOST_WAITING = 64
+_LONGEST_WAIT_SECONDS = 1.0
+
+UndoStep: TypeAlias = Callable[[], Any]
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop of this thread, if it has one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether showing a value as progress runs code of its own, which may block."""
+    try:
+        plain(value, _MOST_BYTES, foreign=False)
+    except ForeignTypeError:
+        return True
+    except NotPlainError:
+        return False
+    return False
+
+
+def _shown(
+    data: Mapping[str, Any],
+    mask: Masking | None,
+    max_bytes: int = _MOST_BYTES,
+    *,
+    on_loop: bool,
+) -> dict[str, Any]:
+    """As much of the data as is plain JSON and short; secrets are masked before that is cut."""
+    shown: dict[str, Any] = {}
+    for key, value in itertools.islice(data.items(), _MOST_KEYS):
+        with contextlib.suppress(NotPlainError):
+            try:
+                # With its key, which may name a secret, or have one in it.
+                named, _ = plain({key: value}, max_bytes, mask=mask, foreign=not on_loop)
+            except ForeignTypeError:
+                named = {key: f"<{type(value).__name__}>"}
+            shown |= named
+            if mask is not None and key in _STREAMED and type(shown.get(key)) is str:
+                shown[key] = mask.next(shown[key])
+    return shown
+
+
+class ToolContext:
+    """Given to a tool that has a parameter annotated `ToolContext`; the model never sees it.
+
+    Safe to use from the thread of a sync tool.
+
+    Args:
+        call: The call being run.
+        sink: Where events go.
+        mask: Takes the secrets out of what they say.
+
+    Example:
+        >>> async def book(city: str, ctx: ToolContext) -> str:
+        ...     ctx.progress("Asking the airline", fraction=0.5)
+        ...     return f"booked for {ctx.session.id}"
+    """
+
+    __slots__ = ("_loop", "_mask", "_room", "_sink", "_undo", "call", "cancelled")
+
+    def __init__(
+        self, call: ToolCall, sink: Sink | None = None, mask: Masking | None = None
+    ) -> None:
+        self.call = call
+        self.cancelled = False
+        """Becomes true when the call was cancelled or ran out of time: a loop should look at it."""
+        self._sink = sink
+        self._mask = mask
+        self._loop = _running_loop()
+        self._room: threading.Semaphore | None = None
+        self._undo: list[UndoStep] = []
+
+    @property
+    def session(self) -> ToolSession:
+        """The conversation this call belongs to."""
+        return self.call.session
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The tool's `custom_parameters` from the settings."""
+        settings = self.call.settings
+        return settings.custom_parameters if settings is not None else {}
+
+    def progress(
+        self, message: str | None = None, *, fraction: float | None = None, **data: Any
+    ) -> None:
+        """Tells whoever listens how far the tool is.
+
+        Args:
+            message: A sentence for a person.
+            fraction: How much is done, from 0 to 1.
+            data: Anything else. What has no form in JSON is left out. On the event loop, a value
+                whose conversion runs code of its own (a model, a dataclass, a number of NumPy) is
+                shown as the name of its type.
+        """
+        if message is not None:
+            data["message"] = message
+        if fraction is not None:
+            data["fraction"] = fraction
+        self._tell(EventKind.PROGRESS, _shown(data, self._mask, on_loop=self._is_on_loop()))
+
+    def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
+        """Sends an event of this call, from whatever thread."""
+        on_loop = self._is_on_loop()
+        self._tell(kind, _shown(data, self._mask, _LONGEST_EVENT, on_loop=on_loop))
+
+    def _tell(self, kind: EventKind, data: Mapping[str, Any]) -> None:
+        if self._sink is None:
+            return
+        event = ToolEvent(kind=kind, call=self.call, data=data)
+        if self._loop is None or _running_loop() is self._loop:
+            self._sink(event)
+        else:
+            self._send(event, self._loop)
+
+    def _is_on_loop(self) -> bool:
+        return self._loop is not None and _running_loop() is self._loop
+
+    def _send(self, event: ToolEvent, loop: asyncio.AbstractEventLoop) -> None:
+        """Sends an event from a thread, which waits where it is faster than the loop."""
+        if self._room is None:
+            self._room = threading.Semaphore(_MOST_WAITING)
+        room, sink = self._room, self._sink
+        assert sink is not None
+        if not room.acquire(timeout=_LONGEST_WAIT_SECONDS):
+            return  # the loop is held: nobody could hear of it
+
+        def arrive() -> None:
+            room.release()
+            sink(event)
+
+        loop.call_soon_threadsafe(arrive)
+
+    def undo(self, step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+        """Registers a step that takes back what the tool has just done.
+
+        The steps run in reverse order if the call does not complete.
+
+        Args:
+            step: A function, sync or async.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+        """
+        self._undo.append(lambda: step(*args, **kwargs))
+
+    def take_undo_steps(self) -> list[UndoStep]:
+        """The registered steps, last first; they are forgotten here."""
+        steps, self._undo = self._undo[::-1], []
+        return steps
+
+    def raise_if_cancelled(self) -> None:
+        """Raises `ToolCancelledError` once the call is no longer wanted."""
+        if self.cancelled:
+            raise ToolCancelledError("The call was cancelled.")

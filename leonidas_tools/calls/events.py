@@ -1,0 +1,137 @@
+"""What happened: one small record for everything a call goes through."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from leonidas_tools.calls.call import ResultStatus
+from leonidas_tools.calls.records import record
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls.call import ToolCall, ToolResult
+
+_NOTHING: Mapping[str, Any] = {}
+_REFUSED = frozenset(
+    {
+        ResultStatus.INVALID_ARGUMENT,
+        ResultStatus.NOT_FOUND,
+        ResultStatus.DISABLED,
+        ResultStatus.DENIED,
+        ResultStatus.PENDING_APPROVAL,
+        ResultStatus.LOOP,
+        ResultStatus.LIMITED,
+    }
+)
+
+
+class EventKind(StrEnum):
+    """What can happen to a call. The last four end it."""
+
+    START = "tool_start"
+    PROGRESS = "tool_progress"
+    RETRY = "tool_retry"
+    FALLBACK = "tool_fallback"
+    UNDO = "tool_undo"
+    SKIP = "tool_skip"
+    BREAKER = "tool_breaker"
+    ITERATION = "iteration"
+    TASK_LIST = "task_list"
+    TASK_UPDATE = "task_update"
+    APPROVAL_REQUEST = "tool_approval_request"
+    APPROVAL_ANSWER = "tool_approval_answer"
+    COMPLETE = "tool_complete"
+    ERROR = "tool_error"
+    FAILED = "tool_failed"
+    CANCEL = "tool_cancel"
+
+
+_IN_THEIR_WORDS = frozenset(
+    {EventKind.PROGRESS, EventKind.ITERATION, EventKind.TASK_LIST, EventKind.TASK_UPDATE}
+)
+"""Events that say what a tool or the model has put in words."""
+
+
+@record
+class ToolEvent:
+    """Something that happened to a call.
+
+    `tool_complete` ends a call that did what it was asked; `tool_error` one that was refused or
+    failed in a way the model can mend (bad arguments, unknown tool, disabled); `tool_failed` one
+    that was tried and did not work; `tool_cancel` one that nobody wants any more.
+
+    Args:
+        kind: What happened.
+        call: The call it happened to.
+        result: How it ended, for the kinds that end a call.
+        seconds: How long the call took, for the kinds that end a call.
+        data: What else there is to say: `message`, `fraction`, `attempt`, `delay_seconds`, …
+        at: When, in seconds since the epoch.
+        dropped: How many events of progress before it were dropped, since they came faster than
+            they were read.
+    """
+
+    kind: EventKind
+    call: ToolCall
+    result: ToolResult | None = None
+    seconds: float | None = None
+    data: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    at: float = field(default_factory=time.time)
+    dropped: int = 0
+
+    @property
+    def ends_call(self) -> bool:
+        """Whether nothing more happens to this call."""
+        return self.result is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as plain JSON, without arguments, results and messages: those may be secret."""
+        body: dict[str, Any] = {
+            "event": self.kind.value,
+            "call_id": self.call.id,
+            "tool": self.call.name,
+            "session": self.call.session.id,
+            "trace_id": self.call.trace_id,
+            "at": self.at,
+        }
+        if self.result is not None:
+            body["status"] = self.result.status.value
+            if self.result.reason_code is not None:
+                body["reason_code"] = self.result.reason_code
+            if self.result.cached:
+                body["cached"] = True
+        if self.seconds is not None:
+            body["seconds"] = self.seconds
+        if self.dropped:
+            body["dropped"] = self.dropped
+        if self.data:  # what a tool says of its progress does not change what the event says
+            body |= {name: said for name, said in self.shown().items() if name not in body}
+        return body
+
+    def with_dropped(self, count: int) -> ToolEvent:
+        """Return the event, saying that so many before it were dropped."""
+        return replace(self, dropped=count)
+
+    def shown(self) -> Mapping[str, Any]:
+        """What else there is to say, with the secrets masked in what a tool has put in words."""
+        if self.kind not in _IN_THEIR_WORDS:
+            return self.data
+        redaction = self.call.redaction.hiding(self.call.arguments)
+        shown: Mapping[str, Any] = redaction(self.data)
+        return shown
+
+
+_COMPLETE = EventKind.COMPLETE  # looked up once: most calls end so
+
+Sink: TypeAlias = Callable[[ToolEvent], None]
+"""Hears of every event; returns at once and never raises on purpose."""
+
+
+def ending_kind(result: ToolResult) -> EventKind:
+    """The event that ends a call with this result."""
+    if result.ok:
+        return _COMPLETE
+    return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED

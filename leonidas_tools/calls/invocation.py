@@ -1,0 +1,415 @@
+"""One call under way: its task, and the one answer it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import Context, ContextVar
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from leonidas_tools.calls.abandonable import AbandonableTask, context_of, leave_to_itself
+from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
+from leonidas_tools.calls.events import EventKind, Sink, ToolEvent, ending_kind
+from leonidas_tools.calls.loop_watch import TASK_PREFIX
+from leonidas_tools.calls.sendable import sendable
+from leonidas_tools.errors import SessionValueError, ToolError, log_level
+from leonidas_tools.redaction import Masking, described
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.cutting import length
+from leonidas_tools.results.texts import join, say
+
+if TYPE_CHECKING:
+    import logging
+
+    from leonidas_tools.calls.context import ToolContext
+    from leonidas_tools.results.texts import Wording
+
+logger = visible_logger(__name__)
+
+OnEnd: TypeAlias = Callable[["Invocation", ToolResult], None]
+
+_NO_LIMITS: Mapping[str, float] = {}
+
+_current: ContextVar[Invocation] = ContextVar("leonidas_tools_invocation")
+current: Callable[[], Invocation] = _current.get
+"""The invocation in whose task this runs."""
+
+_START = EventKind.START
+_LAST_WORDS = ("cancel", "stop")
+"""Reasons to stop after which no policy may go on."""
+GRACE_SECONDS = 0.5
+"""How long a tool that is stopped may go on before its call is answered without it."""
+
+
+class Place(Protocol):
+    """What a call holds while it runs: a lane, a place among so many."""
+
+    @property
+    def room(self) -> object:
+        """Where the place is."""
+        ...
+
+    def leave(self) -> None:
+        """Gives it to the next."""
+        ...
+
+
+DEBUG_VARIABLE = "LEONIDAS_DEBUG"
+"""Set to `1`, it shows the tracebacks of tools, with what is secret in them."""
+
+
+def log_failure(log: logging.Logger, tool_name: str, error: BaseException) -> None:
+    """Log where a tool failed, without the exception's text, which may hold a secret.
+
+    The text of a `SessionValueError` is ours, and says what the developer has to do.
+    With `LEONIDAS_DEBUG=1` in the environment the whole traceback is logged.
+    """
+    trace = error if os.environ.get(DEBUG_VARIABLE) == "1" else None
+    what = f": {error}" if type(error) is SessionValueError else f" raised {described(error)}"
+    log.log(log_level(error), "The tool %r%s", tool_name, what, exc_info=trace)
+
+
+class Invocation:
+    """Runs one call in a task of its own and hands on exactly one result.
+
+    Whatever the tool does to its task (cancel it, raise `SystemExit`, refuse to be cancelled),
+    `on_end` is called once, and the task of whoever waits is not touched.
+
+    Args:
+        call: The call.
+        run: What to run.
+        on_end: Called once with the result.
+        sinks: Who hears of what happens.
+    """
+
+    __slots__ = (
+        "_answer", "_entered", "_on_end", "_run", "_stop", "_task", "begun", "call", "context",
+        "ended", "left_over", "limits", "measured", "on_failure", "outer", "owner", "places",
+        "sinks", "started", "stoppable", "stopped_by", "take_back", "undo_ends", "undone", "wanted",
+        "wording",
+    )  # fmt: skip
+
+    def __init__(  # noqa: PLR0915 - what it knows of its call, line by line
+        self, call: ToolCall, run: Run, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
+    ) -> None:
+        self.call = call
+        self.context: ToolContext | None = None
+        """What the tool was given; there once its function runs."""
+        self.stoppable = True
+        """Whether stopping now leaves nothing half done; the attempt under way knows."""
+        self.begun = False
+        """Whether something may have happened that happens only once."""
+        self.take_back: Callable[[], Awaitable[None]] | None = None
+        """Undoes what was done; there while it is to be undone once nobody wants the answer."""
+        self.wanted = True
+        """Whether anybody still wants the answer."""
+        self.ended = False
+        self.left_over = 0
+        """How many steps of what it has half done could not be taken back."""
+        self.undone = 0
+        """How many steps of the last attempt were taken back."""
+        self.undo_ends = 0.0
+        """When undoing has taken as long as it may, in the time of the loop; 0 if nothing is undone
+        now."""
+        self.stopped_by: str | None = None
+        """What a person has decided who stops the call: `cancel` or `skip`."""
+        self.limits: Mapping[str, float] = _NO_LIMITS
+        """How long it may take, in the words of its first event."""
+        self.on_failure: OnEnd | None = None
+        """Called once if the call does not do what it was asked."""
+        self.wording: Wording | None = None
+        """The texts that the settings reword, as they were when the call began."""
+        self._answer: asyncio.Future[ToolResult] | None = None
+        self.measured: tuple[Any, int] = (None, 0)
+        """What the last attempt has given, and how long its JSON is."""
+        self.places: list[Place] = []
+        """What it holds, the innermost last; who holds a place leaves it and takes it off."""
+        self.outer = _current.get(None)
+        """The call that made this one, while this one runs."""
+        if self.outer is not None:
+            self.call = call.made_by(self.outer.call)
+        self._entered = False
+        self.owner: set[Invocation] = set()
+        self._run = run
+        self._on_end = on_end
+        self.sinks = sinks
+        self.started = perf_counter()
+        self._stop: object = None
+        self._task: AbandonableTask | None = None
+
+    def start(self, owner: set[Invocation]) -> None:
+        """Begins; the task never raises.
+
+        Args:
+            owner: Holds the invocation for as long as its task runs.
+        """
+        self.owner = owner
+        self._begin(self._body())
+        if self.sinks:  # told before the task takes its first step, in the next turn of the loop
+            event = ToolEvent(kind=_START, call=self.call, data=self.limits)
+            for sink in self.sinks:
+                sink(event)
+
+    def _begin(self, what: Coroutine[Any, Any, None]) -> None:
+        self.owner.add(self)
+        name = TASK_PREFIX + self.call.name
+        self._task = AbandonableTask(what, loop=asyncio.get_running_loop(), name=name)
+
+    def stop(self) -> AbandonableTask | None:
+        """Stops the task whatever it is doing, and returns it if it still runs."""
+        if self._task is None or self._task.has_ended:
+            return None
+        self.interrupt("stop")
+        return self._task
+
+    def interrupt(self, reason: object) -> None:
+        """Stops the task.
+
+        Args:
+            reason: The policy that stops it and takes it from there, or one of the last words.
+        """
+        if self._task is None or self._task.has_ended:
+            return
+        if self._stop not in _LAST_WORDS:
+            self._stop = reason
+        if self.context is not None:
+            self.context.cancelled = True
+        if self._entered:  # a task that is cancelled before its first step never takes one
+            self._task.cancel()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody still waits for an answer: else nothing more may be tried."""
+        return self.wanted and not self.ended and self._stop not in _LAST_WORDS
+
+    def is_inside(self, room: object) -> bool:
+        """Whether the call that made this one has a place there: to wait for it would be for ever.
+
+        Args:
+            room: What places are in.
+        """
+        outer = self.outer
+        while outer is not None:
+            if any(place.room is room for place in outer.places):
+                return True
+            outer = outer.outer
+        return False
+
+    def is_made_by(self, other: Invocation) -> bool:
+        """Whether the tool of another call has made this one, directly or not."""
+        outer = self.outer
+        while outer is not None and outer is not other:
+            outer = outer.outer
+        return outer is not None
+
+    def length_of(self, value: Any) -> int:
+        """How long the JSON of a plain value is; what the attempt has given is measured already."""
+        known, size = self.measured
+        return size if known is value else length(value)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a `CancelledError` in the task is ours, and not the tool's own doing."""
+        return self._stop is not None
+
+    def taken(self, reason: object) -> bool:
+        """Whether the `CancelledError` just caught is that interruption; if so it is over."""
+        if self._stop is not reason:
+            return False
+        self._stop = None
+        if self._task is not None:
+            self._task.uncancel()
+        return True
+
+    @property
+    def cancelled_itself(self) -> bool:
+        """Whether the tool has cancelled the task it runs in, which is for us to do."""
+        return self._stop is None and self._task is not None and self._task.cancelling() > 0
+
+    async def forgive(self) -> None:
+        """Takes back the tool's own cancellation of its task, which may not have struck yet."""
+        while self._task is not None and self._task.cancelling():
+            self._task.uncancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self.stopping:
+                raise
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: stops the call, unless it must run to its end.
+
+        What runs on is told to nobody. What is to be undone is undone also where the call has
+        ended already.
+        """
+        self.wanted = False
+        if self.stoppable:
+            self.interrupt("cancel")
+        elif self.take_back is not None and self.context is not None:
+            self.context.cancelled = True  # a thread can stop only by itself
+        if self.ended and self._task is None and self.take_back is not None:
+            self._begin(self._late(self.take_back))
+
+    def stop_for(self, decision: str) -> asyncio.Future[ToolResult]:
+        """Stop the call because a person has decided so; it is answered, and its work is stopped.
+
+        Args:
+            decision: `cancel` or `skip`.
+
+        Returns:
+            What the call is answered.
+        """
+        if self._answer is not None:
+            return self._answer
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        self.stopped_by = decision
+        if self.context is not None:
+            self.context.cancelled = True
+        # Where a thread is to be undone, it has to end first: it can only be asked to.
+        if self.stoppable or self.take_back is None:
+            self.interrupt("cancel")
+            loop.call_later(GRACE_SECONDS, self._leave_stubborn, context=Context())
+        return self._answer
+
+    def _leave_stubborn(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self.ended:
+            return
+        if self.undo_ends > loop.time():
+            loop.call_at(self.undo_ends, self._leave_stubborn, context=Context())
+        else:
+            self.leave_behind()
+
+    def abandon(self, result: ToolResult) -> None:
+        """Ends the call although its task does not: a tool may refuse to be cancelled.
+
+        What it holds goes to others, since it may never give it back.
+        """
+        if self._task is not None and not self._task.abandoned:
+            logger.warning(
+                "The tool %r goes on after it was stopped: it ignores cancellation", self.call.name
+            )
+            self._task.abandon()
+        for task in asyncio.all_tasks():  # what the tool has started may be as stubborn
+            if context_of(task).get(_current) is self:
+                leave_to_itself(task)
+        while self.places:
+            self.places.pop().leave()
+        self.end(result)
+
+    def leave_behind(self) -> None:
+        """Ends the call as cancelled although its task goes on after it was stopped."""
+        self.abandon(self._was_cancelled())
+
+    def emit(self, kind: EventKind, **data: Any) -> None:
+        """Tells the sinks what has happened."""
+        event = ToolEvent(kind=kind, call=self.call, data=data)
+        for sink in self.sinks:
+            sink(event)
+
+    def tell(self, event: ToolEvent) -> None:
+        """Hands on an event that the tool's context made, while the call is under way."""
+        if self.ended:
+            return
+        for sink in self.sinks:
+            sink(event)
+
+    def end(self, result: ToolResult) -> None:
+        """Ends the call with a result, once: later results are dropped."""
+        if self.ended:
+            return
+        self.ended = True
+        if self.left_over or self.wording is not None:
+            result = self._in_words(result)
+        if self.sinks:
+            seconds = perf_counter() - self.started
+            kind = self._ending_kind(result)
+            event = ToolEvent(kind=kind, call=self.call, result=result, seconds=seconds)
+            for sink in self.sinks:
+                sink(event)
+        if self.on_failure is not None and not result.ok:
+            self.on_failure(self, result)
+        if self._on_end is not None:
+            self._on_end(self, result)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(result)
+
+    def _ending_kind(self, result: ToolResult) -> EventKind:
+        if not self.wanted or (self.stopped_by is not None and not result.ok):
+            return EventKind.CANCEL
+        return ending_kind(result)
+
+    async def _body(self) -> None:
+        _current.set(self)
+        self._entered = True
+        try:
+            result = await self._run(self.call) if self._stop is None else self._cancelled()
+        except asyncio.CancelledError:
+            result = self._cancelled()
+        except BaseException as error:  # noqa: BLE001 - one answer, whatever a policy raises
+            result = self._failed(error)
+        if self.take_back is not None and not self.wanted:
+            await self.take_back()
+        self.end(result)
+        # The task's context holds this, and calls that tasks of calls make hold each other: what
+        # is no longer needed must not wait for the collector, or for ever.
+        self.outer = self.context = self._on_end = self.on_failure = self._task = None
+        self.owner.discard(self)
+
+    async def _late(self, take_back: Callable[[], Awaitable[None]]) -> None:
+        """Undoes what a call has done whose answer came too late."""
+        _current.set(self)
+        await take_back()
+        self._task = None
+        self.owner.discard(self)
+
+    def _in_words(self, result: ToolResult) -> ToolResult:
+        """Return the result with what could not be undone, in the words of the settings."""
+        if self.left_over:
+            said = say("left_over", count=self.left_over)
+            result = replace(result, message=join(result.message, said))
+        return result if self.wording is None else result.reworded(self.wording)
+
+    def _failed(self, error: BaseException) -> ToolResult:
+        """What a policy means by what it raised; what a tool raises does not come here."""
+        if isinstance(error, ToolError):
+            with contextlib.suppress(Exception):  # an error is made by others, and may be odd
+                mask = Masking(self.call.known) if self.call.known else None
+                return sendable(ToolResult.from_error(error), 0, tool=self.call.name, mask=mask)
+        log_failure(logger, self.call.name, error)
+        return ToolResult.failed(say("failed", tool=self.call.name), error=error)
+
+    def _cancelled(self) -> ToolResult:
+        while self._task is not None and self._task.cancelling():
+            self._task.uncancel()
+        return self._was_cancelled()
+
+    def _was_cancelled(self) -> ToolResult:
+        if self.stopped_by is not None:
+            return self.was_stopped()
+        return ToolResult(
+            status=ResultStatus.CANCELLED, message=say("cancelled", tool=self.call.name)
+        )
+
+    def was_stopped(self) -> ToolResult:
+        """Return the answer to a call that a person has stopped."""
+        name, skipped = self.call.name, self.stopped_by == "skip"
+        undone = say("undone") if self.undone and not self.left_over else None
+        code = "skipped" if skipped else "cancelled_by_user"
+        if self.begun:
+            return ToolResult(
+                status=ResultStatus.UNKNOWN_OUTCOME,
+                message=join(say("stopped_running", tool=name), undone, say("effect_unknown")),
+                reason_code=code,
+            )
+        then = say("go_on_without" if skipped else "not_again")
+        return ToolResult(
+            status=ResultStatus.CANCELLED,
+            message=join(say("stopped", tool=name), undone, then),
+            reason_code=code,
+        )

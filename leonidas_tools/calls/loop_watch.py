@@ -1,0 +1,110 @@
+"""Names the tool that keeps the event loop from turning: in voice, a held loop is dead air."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import sysconfig
+import threading
+from contextvars import Context
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+logger = visible_logger(__name__)
+
+TASK_PREFIX = "tool:"
+"""How the names of the tasks begin in which tools run."""
+
+_BEAT_SECONDS = 0.05
+_SLOW_SECONDS = 0.25
+
+
+class LoopWatch:
+    """Looks from a thread whether the loop turns while calls are under way.
+
+    An async tool that blocks cannot be stopped, since the loop itself is blocked; but it can be
+    named while it does, which nothing on the loop could do.
+
+    Args:
+        is_busy: Whether calls are under way; the loop beats and the thread looks only then.
+    """
+
+    def __init__(self, is_busy: Callable[[], bool]) -> None:
+        self.longest_lag_seconds = 0.0
+        """The longest time the loop did not turn while calls were under way."""
+        self._is_busy = is_busy
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._beating = False
+        self._last_beat = 0.0
+        self._wanted = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="leonidas-loop-watch", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Begins to look; called on the loop when a call begins."""
+        if not self._beating:
+            self._beating = True
+            self._last_beat = monotonic()
+            # In an empty context: that of the call would be kept while others are under way.
+            self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
+            self._wanted.set()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stopped.set()
+        self._wanted.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        now = monotonic()
+        lag = now - self._last_beat - _BEAT_SECONDS
+        self.longest_lag_seconds = max(self.longest_lag_seconds, lag)
+        self._last_beat = now
+        if self._is_busy() and not self._stopped.is_set():
+            self._loop.call_later(_BEAT_SECONDS, self._beat)
+        else:
+            self._beating = False
+            self._wanted.clear()
+
+    def _look(self) -> None:
+        reported = 0.0
+        while not self._stopped.is_set():
+            self._wanted.wait()
+            self._stopped.wait(_BEAT_SECONDS)
+            beat = self._last_beat
+            held = monotonic() - beat
+            if self._beating and held > _SLOW_SECONDS and beat != reported:
+                reported = beat
+                self.longest_lag_seconds = max(self.longest_lag_seconds, held)
+                self._report(held)
+
+    def _report(self, held_seconds: float) -> None:
+        task = asyncio.current_task(self._loop)
+        name = task.get_name() if task is not None else ""
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the public way to it
+        who = f"The tool {name.removeprefix(TASK_PREFIX)!r}"
+        logger.warning(
+            "%s has held the event loop for %.2f s, at %s: nothing else runs meanwhile. "
+            "A tool that blocks must be a plain function, which runs in a thread",
+            who if name.startswith(TASK_PREFIX) else "Something that is no tool",
+            held_seconds,
+            _place(frame),
+        )
+
+
+def _place(frame: FrameType | None) -> str:
+    """Where the code stands, in the innermost frame that is not the standard library's."""
+    standard = sysconfig.get_path("stdlib")
+    while frame is not None and frame.f_code.co_filename.startswith(standard):
+        frame = frame.f_back
+    if frame is None:
+        return "a place that is not known"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"

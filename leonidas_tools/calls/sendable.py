@@ -1,0 +1,200 @@
+"""Whatever a tool or a policy made of a call → a result that can be sent."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
+from leonidas_tools.results.cutting import fits
+from leonidas_tools.results.plain import ForeignTypeError, NotPlainError, measured, plain
+from leonidas_tools.results.texts import Said
+
+if TYPE_CHECKING:
+    from leonidas_tools.redaction import Masking
+
+_LONG = 32_768
+"""How long JSON is in which to look for secrets takes a thread."""
+_LONGEST_TEXT = 4096
+_LONGEST_OPTIONS = 16_384
+_MOST_LISTED = 1024
+_PLAIN_LISTS = frozenset({list, tuple, set, frozenset, str, type(None)})
+_UNKNOWN_TYPE = "application/octet-stream"
+MOST_MEDIA_BYTES = 700_000
+"""As Base64 still less than the 1 MiB that a message of a Live session may hold."""
+
+
+def sendable(value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None) -> ToolResult:
+    """A result in plain JSON of bounded size, whatever it was made of.
+
+    Args:
+        value: What a tool returned: a value, or a result of its own making.
+        max_bytes: How long the JSON of its value may be.
+        tool: The tool's name, for what is said about it.
+        mask: Takes the secrets out of it, before anything is cut.
+
+    Example:
+        >>> sendable({7}, 100, tool="dice").to_response()
+        {'status': 'ok', 'result': [7], 'retryable': False}
+    """
+    return measured_sendable(value, max_bytes, tool=tool, mask=mask)[0]
+
+
+def measured_sendable(
+    value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None, foreign: bool = True
+) -> tuple[ToolResult, int]:
+    """Return a result as `sendable` does, and how long the JSON of its value is.
+
+    Raises:
+        ForeignTypeError: The value runs code of its own when it is converted, and `foreign` is
+            false.
+    """
+    is_own = issubclass(type(value), ToolResult)
+    if is_own and not foreign and type(value) is not ToolResult:
+        raise ForeignTypeError(f"a {type(value).__name__} may run code of its own")
+    try:
+        inner = value.result if is_own else value
+        body, cut, size = measured(inner, max_bytes, mask=mask, foreign=foreign)
+    except ForeignTypeError:
+        raise
+    except NotPlainError as error:
+        said = f"The tool {tool!r} ran, but its result cannot be shown: {error}."
+        code = "unserialisable_result"
+        return ToolResult(status=ResultStatus.FAILED, message=said, reason_code=code), 0
+    own = _checked(value, mask, foreign=foreign) if is_own else None
+    message = None if own is None else own.message
+    if cut:
+        said = f"The result was cut: it is longer than {max_bytes} bytes."
+        message = said if message is None else f"{message} {said}"
+    if own is None:
+        return ToolResult(result=body, message=message), size
+    return own.with_value(body, message), size
+
+
+def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> ToolResult:
+    """The result with every field of the type that it says."""
+    if says_little(result):
+        return result
+    text = partial(_text, mask=mask, foreign=foreign)
+    listed = _listed(result.media, foreign=foreign) or []
+    media = _bounded_media(listed, mask)
+    message = text(result.message)
+    if len(media) < len(listed):
+        message = f"{message or ''} A picture or a sound was left out.".strip()
+    return replace(
+        result,
+        status=_status(result.status),
+        message=message,
+        retryable=result.retryable is True,
+        retry_hint=text(result.retry_hint),
+        reason_code=text(result.reason_code),
+        valid_options=_options(result.valid_options, mask, foreign=foreign),
+        media=media,
+        speech=text(result.speech),
+    )
+
+
+def is_long(value: Any) -> bool:
+    """Whether to look for secrets in it would hold the event loop; in doubt it is.
+
+    Args:
+        value: What a tool returned: a value, or a result of its own making.
+    """
+    parts: list[Any] = [value]
+    if type(value) is ToolResult:
+        options = value.valid_options
+        parts = [
+            value.result,
+            value.message,
+            value.retry_hint,
+            value.reason_code,
+            list(options) if type(options) is tuple else options,
+            value.speech,
+        ]
+        if value.media:
+            return True
+    try:
+        return not fits(parts, _LONG)
+    except NotPlainError:  # which may be long: how long, only its conversion tells
+        return True
+
+
+def says_little(result: ToolResult) -> bool:
+    """Whether all beside its value is left as it was made: most results are so."""
+    status: Any = result.status
+    retryable: Any = result.retryable
+    return (
+        type(status) is ResultStatus
+        and type(retryable) is bool
+        and type(result.media) is tuple
+        and not result.media
+        and result.message is None
+        and result.retry_hint is None
+        and result.reason_code is None
+        and result.valid_options is None
+        and result.speech is None
+    )
+
+
+def _status(value: Any) -> ResultStatus:
+    if not issubclass(type(value), str):
+        return ResultStatus.FAILED
+    try:
+        return ResultStatus(str.__str__(value))
+    except ValueError:
+        return ResultStatus.FAILED
+
+
+def _text(value: Any, *, mask: Masking | None, foreign: bool) -> str | None:
+    if value is None:
+        return None
+    try:
+        shown, _ = plain(value, _LONGEST_TEXT, mask=mask, foreign=foreign)
+    except ForeignTypeError:
+        raise
+    except NotPlainError:
+        return None
+    if type(value) is Said and shown == value:
+        return value  # with its key, by which it can be reworded
+    return shown if isinstance(shown, str) else str(shown)
+
+
+def _options(values: Any, mask: Masking | None, *, foreign: bool) -> list[Any] | None:
+    try:
+        listed = _listed(values, foreign=foreign)
+        shown, _ = plain(listed, _LONGEST_OPTIONS, mask=mask, foreign=foreign)
+    except ForeignTypeError:
+        raise
+    except NotPlainError:
+        return None
+    return shown if isinstance(shown, list) else None
+
+
+def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
+    """The first of several values; `None` where they are none."""
+    if type(values) not in _PLAIN_LISTS and not foreign:
+        raise ForeignTypeError(f"a {type(values).__name__} runs code of its own")
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        return None
+    return list(itertools.islice(values, _MOST_LISTED))
+
+
+def _bounded_media(values: list[Any], mask: Masking | None) -> tuple[Media, ...]:
+    """As many of the pictures and sounds as a message holds, and none with a secret in it."""
+    kept: list[Media] = []
+    room = MOST_MEDIA_BYTES
+    for media in values:
+        if type(media) is Media and type(media.data) is bytes and len(media.data) <= room:
+            if mask is not None and mask.are_in(media.data):
+                continue
+            room -= len(media.data)
+            kept.append(replace(media, mime_type=_mime_type(media.mime_type, mask)))
+    return tuple(kept)
+
+
+def _mime_type(value: Any, mask: Masking | None) -> str:
+    shown = _text(value, mask=mask, foreign=False) if type(value) is str else None
+    return shown or _UNKNOWN_TYPE

@@ -1,7 +1,0 @@
-"""All that happens, as one ordered stream that any number may read: typed, numbered, bounded."""
-
-from leonidas_tools.event_stream.schema import Event, events_schema
-from leonidas_tools.event_stream.sse import to_sse
-from leonidas_tools.event_stream.stream import EventStream
-
-__all__ = ["Event", "EventStream", "events_schema", "to_sse"]

@@ -1,0 +1,1 @@
+"""Bounded reading, private files, and the data directory of the user."""

@@ -1,0 +1,158 @@
+"""A file that only the user can read, that several processes share, and that is never half-made."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from leonidas_tools.files.reading import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+_LOOK_AGAIN_SECONDS = 0.05
+_MOST_BYTES: Final = 64 * 1024 * 1024
+
+
+class PrivateFile:
+    """A small file of the user's own, written all at once.
+
+    Args:
+        path: Where it is; its folder is made with the first write.
+
+    Example:
+        >>> import tempfile
+        >>> file = PrivateFile(Path(tempfile.mkdtemp()) / "mine.json")
+        >>> with file.locked():
+        ...     file.write("{}")
+        >>> file.read()
+        '{}'
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Another one once the file has been replaced; `None` where it is missing."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def read(self) -> str | None:
+        """What it holds; `None` where it is missing.
+
+        Raises:
+            OSError: It cannot be read, is not a regular file, or is too large.
+            ValueError: It is no text.
+        """
+        try:
+            return read_file(self.path, _MOST_BYTES).decode("utf-8")
+        except FileNotFoundError:
+            return None
+
+    def write(self, text: str) -> None:
+        """Replaces what it holds: whoever reads it sees the old or the new.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._make_folder()
+        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:  # 0600, as `mkstemp` makes it
+                file.write(text)
+                file.flush()
+                os.fsync(handle)
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def remove(self) -> None:
+        """Takes the file away, if it is there."""
+        self.path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Within it no other process is within it; it waits for that.
+
+        Raises:
+            OSError: The folder cannot be written to.
+        """
+        try:
+            import fcntl
+        except ImportError:  # Windows: the last of two that write at once wins
+            yield
+            return
+        with self._lock_file("lock") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                _release(handle)
+
+    @contextlib.asynccontextmanager
+    async def turn(self, patience_seconds: float) -> AsyncIterator[None]:
+        """Within it no other process is within it, for what takes long; the loop goes on.
+
+        It is another lock than that of `locked`, which may be taken within. A process that ends
+        has had its turn; one that takes too long is waited for no more.
+
+        Args:
+            patience_seconds: How long to wait for the others.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                handle = stack.enter_context(self._lock_file("turn"))
+            except OSError:  # nothing can be written there, so that there is nothing to agree on
+                yield
+                return
+            stack.callback(_release, handle)
+            until = time.monotonic() + patience_seconds
+            # Nothing tells when another process has released it.
+            while not _taken(handle) and time.monotonic() < until:  # noqa: ASYNC110 - as said
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            yield
+
+    @contextlib.contextmanager
+    def _lock_file(self, kind: str) -> Iterator[int]:
+        """Opens a file beside this one; it stays, since others may have it open."""
+        self._make_folder()
+        lock = self.path.with_name(f"{self.path.name}.{kind}")
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+    def _make_folder(self) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _taken(handle: int) -> bool:
+    """Whether a lock is ours now, or nobody's, where there are no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return True
+    return True
+
+
+def _release(handle: int) -> None:
+    """Said, and not left to the closing: a process that was forked meanwhile has it open too."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -1,0 +1,1 @@
+"""Calls of MCP tools and their results."""

@@ -1,0 +1,71 @@
+"""What holds for one call of an MCP tool, whoever has said it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.tools.tool import ToolEffect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leonidas_tools.calls.context import ToolContext
+
+_CALL_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerCall:
+    """A call as a server gets it.
+
+    Args:
+        tool: The name the server gave the tool.
+        arguments: Its arguments.
+        once: Whether the call may change what it must not change twice.
+        seconds: How long the caller waits.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    once: bool
+    seconds: float
+
+
+def call_of(
+    tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
+) -> ServerCall:
+    """The call that a server gets.
+
+    Args:
+        tool: The name the server gave the tool.
+        arguments: Its arguments.
+        context: The context of the call it is for.
+        effect: What the server says of its tool.
+    """
+    once = not may_repeat(context, effect)
+    return ServerCall(tool=tool, arguments=arguments, once=once, seconds=seconds_of(context))
+
+
+def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:
+    """Whether the call may be made twice, as the settings, the registry or the server have it.
+
+    Args:
+        context: The call's.
+        effect: What the server says of its tool.
+    """
+    call = context.call
+    if call.settings is not None and call.settings.effect is not None:
+        effect = call.settings.effect
+    elif call.tool is not None:
+        effect = call.tool.metadata.effect
+    return effect is not ToolEffect.ONCE
+
+
+def seconds_of(context: ToolContext) -> float:
+    """How long the call may take, as far as anybody has said."""
+    settings, tool = context.call.settings, context.call.tool
+    asked = None if settings is None else settings.timeout
+    if asked is None and tool is not None:
+        asked = tool.metadata.timeout_seconds
+    return _CALL_SECONDS if asked is None else asked

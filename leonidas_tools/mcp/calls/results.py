@@ -1,0 +1,150 @@
+"""What an MCP tool answered → `ToolResult`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls.call import Media, ToolResult
+from leonidas_tools.calls.sendable import MOST_MEDIA_BYTES
+from leonidas_tools.errors import ToolError
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, ContentBlock
+
+_SHOWN = ("image/", "audio/")
+_LONGEST_BLOB = 8192
+
+
+def to_result(answer: CallToolResult) -> ToolResult:
+    """Turns an answer into a result.
+
+    Structured content is the result if there is any, else the text. Pictures and sounds become
+    media, as many as can be sent, and are not repeated in the result; links and embedded resources
+    stand under `resources`. What is meant for programs (`_meta`) goes nowhere.
+
+    Args:
+        answer: What the server answered.
+
+    Raises:
+        ToolError: A picture or a sound cannot be decoded.
+
+    Example:
+        >>> from mcp_types import CallToolResult, TextContent
+        >>> to_result(CallToolResult(content=[TextContent(text="21 degrees")])).to_response()
+        {'status': 'ok', 'result': '21 degrees', 'retryable': False}
+    """
+    text = _text(answer.content)
+    if answer.is_error:
+        message = text or "The tool failed and did not say why."
+        return ToolResult.failed(message, result=answer.structured_content)
+    structured = answer.structured_content
+    rest = [block for block in answer.content if block.type != "text"]
+    if not rest:
+        return ToolResult(result=text if structured is None else structured)
+    media, too_long = _media(rest)
+    value = text if structured is None else _without_data(structured, _data(rest))
+    return ToolResult(
+        result=_with_resources(value, _resources(rest)), media=media, message=too_long
+    )
+
+
+def _text(content: Iterable[ContentBlock]) -> str | None:
+    texts = [block.text for block in content if block.type == "text"]
+    return "\n".join(texts) if texts else None
+
+
+def _data(content: Iterable[ContentBlock]) -> frozenset[str]:
+    """What pictures, sounds and embedded resources consist of, encoded."""
+    blobs = (getattr(getattr(block, "resource", None), "blob", None) for block in content)
+    return frozenset([data for _, data in _encoded(content)]) | frozenset(filter(None, blobs))
+
+
+def _without_data(value: Any, data: frozenset[str]) -> Any:
+    """Structured content without what it repeats of the other content: the model has that."""
+    if not data:
+        return value
+    if isinstance(value, Mapping):
+        return {
+            key: _without_data(each, data)
+            for key, each in value.items()
+            if not (isinstance(each, str) and each in data)
+        }
+    return [_without_data(each, data) for each in value] if isinstance(value, list) else value
+
+
+def _with_resources(value: Any, resources: list[dict[str, Any]]) -> Any:
+    if not resources:
+        return value
+    if isinstance(value, Mapping):
+        # A structured result that has a field of that name speaks of the same resources.
+        return {"resources": resources, **value}
+    return {"resources": resources} if value is None else {"text": value, "resources": resources}
+
+
+def _resources(content: Iterable[ContentBlock]) -> list[dict[str, Any]]:
+    return [_resource(block) for block in content if block.type in {"resource_link", "resource"}]
+
+
+def _resource(block: ContentBlock) -> dict[str, Any]:
+    hidden = _hidden_fields(block)
+    said = block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=hidden)
+    blob = said.get("resource", {}).get("blob", "")
+    if len(blob) > _LONGEST_BLOB:  # a part of it would be of no use to anybody
+        del said["resource"]["blob"]
+        said["resource"]["size"] = len(blob) * 3 // 4
+    return said
+
+
+def _hidden_fields(block: ContentBlock) -> dict[str, Any]:
+    """What the model does not need, or gets as media."""
+    hidden: dict[str, Any] = {"meta": True, "annotations": True, "icons": True}
+    if block.type == "resource":
+        hidden["resource"] = {"meta": True, **({"blob": True} if _is_shown(block) else {})}
+    return hidden
+
+
+def _is_shown(block: ContentBlock) -> bool:
+    """Whether an embedded resource is a picture or a sound."""
+    resource: Any = getattr(block, "resource", None)
+    return hasattr(resource, "blob") and (resource.mime_type or "").startswith(_SHOWN)
+
+
+def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | None]:
+    """The pictures and sounds, as many as can be sent, and what to say of the others."""
+    shown: list[Media] = []
+    left_out: list[str] = []
+    room = MOST_MEDIA_BYTES
+    for mime_type, data in _encoded(content):
+        if len(data) * 3 // 4 > room:  # decoding what is not sent would hold the loop
+            left_out.append(f"{mime_type} of {len(data) * 3 // 4:,} bytes")
+            continue
+        shown.append(_decoded(mime_type, data))
+        room -= len(shown[-1].data)
+    if not left_out:
+        return tuple(shown), None
+    said = (
+        f"The tool has run, but {', '.join(left_out)} is left out: all pictures and sounds of one "
+        f"answer may have {MOST_MEDIA_BYTES:,} bytes. Ask for a smaller one, or for less."
+    )
+    return tuple(shown), said
+
+
+def _encoded(content: Iterable[ContentBlock]) -> Iterator[tuple[str, str]]:
+    for block in content:
+        if block.type in {"image", "audio"}:
+            yield block.mime_type, block.data
+        elif block.type == "resource" and _is_shown(block):
+            resource: Any = block.resource
+            yield resource.mime_type, resource.blob
+
+
+def _decoded(mime_type: str, data: str) -> Media:
+    try:
+        return Media(mime_type=mime_type, data=base64.b64decode(data, validate=True))
+    except binascii.Error as error:
+        raise ToolError(
+            f"The tool has run, but the {mime_type} it answered with cannot be decoded."
+        ) from error

@@ -1,0 +1,1 @@
+"""One connection to an MCP server, its health, and how it is restored."""

@@ -1,0 +1,117 @@
+"""What servers may ask of us, and what each of them may."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.mcp.features.calls import Calls
+from leonidas_tools.mcp.features.sampling import GeminiSampling, SamplingModel
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+    from leonidas_tools.settings.models import MCPServerSettings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asks:
+    """Answers what servers ask, as far as their settings allow it.
+
+    Args:
+        sampling: The model that answers servers; by default google-genai with its own key.
+    """
+
+    sampling: SamplingModel | None = None
+
+    def of(self, name: str, settings: MCPServerSettings) -> ServerAsks:
+        """What answers one server.
+
+        Args:
+            name: The server's name.
+            settings: What it may ask.
+        """
+        return ServerAsks(name, settings, self.sampling or GeminiSampling())
+
+
+class ServerAsks:
+    """Answers what one server asks.
+
+    Args:
+        name: The server's name.
+        settings: What it may ask.
+        sampling: The model that answers it.
+    """
+
+    def __init__(self, name: str, settings: MCPServerSettings, sampling: SamplingModel) -> None:
+        self.calls = Calls()
+        """Its calls under way."""
+        self._settings = settings
+        self._client: Client | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        self._name = name
+        self._sampling = sampling
+
+    def check(self) -> None:
+        """Looks whether it can be answered.
+
+        Raises:
+            ConfigurationError: A directory that it is told of does not exist.
+        """
+        from leonidas_tools.mcp.features.roots import checked
+
+        checked(self._settings.roots)
+
+    async def opened(self, client: Client) -> None:
+        """Asks a server for its log, as far as it is wanted.
+
+        Args:
+            client: Is connected to it.
+        """
+        from leonidas_tools.mcp.features.logs import ask_for_logs
+
+        self._client = client
+        await ask_for_logs(client, self._settings.log_level)
+
+    def closed(self) -> None:
+        """Takes back what is asked: the connection is gone, and no answer would arrive."""
+        self._client = None
+        self.calls.close()
+
+    def apply(self, settings: MCPServerSettings) -> None:
+        """Applies settings that need no other connection: where the server may work.
+
+        Args:
+            settings: All its settings.
+        """
+        from leonidas_tools.mcp.features.roots import tell_change
+
+        before, self._settings = self._settings, settings
+        if before.roots != settings.roots and self._client is not None:
+            telling = asyncio.create_task(tell_change(self._client, settings.roots))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    def client_options(self) -> dict[str, Any]:
+        """The options of an MCP client that answer the server; what it may not is not declared."""
+        from leonidas_tools.mcp.features.elicitation import Elicitation
+        from leonidas_tools.mcp.features.logs import ServerLog
+        from leonidas_tools.mcp.features.roots import Roots
+        from leonidas_tools.mcp.features.sampling_requests import SamplingRequests
+        from leonidas_tools.mcp.trust.pins import identity_of
+
+        name, settings = self._name, self._settings
+        options: dict[str, Any] = {}
+        if settings.elicitation:
+            options["elicitation_callback"] = Elicitation(name, self.calls)
+        if settings.sampling.enabled:
+            options["sampling_callback"] = SamplingRequests(
+                name, identity_of(settings), settings.sampling, self._sampling, self.calls
+            )
+        if settings.roots:
+            options["list_roots_callback"] = Roots(lambda: self._settings.roots)
+        if settings.log_level != "off":
+            options["logging_callback"] = ServerLog(name, settings)
+            options["log_level"] = settings.log_level
+        return options

@@ -1,0 +1,236 @@
+"""The calls of a server that are under way: which of them a question of the server is about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leonidas_tools.approvals.inquiry import CallPausedError, PausedCalls
+from leonidas_tools.approvals.request import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_types import RequestParamsMeta
+
+    from leonidas_tools.approvals.inquiry import Inquiry
+    from leonidas_tools.calls.call import ToolSession
+    from leonidas_tools.calls.context import ToolContext
+
+_current: ContextVar[CallUnderWay] = ContextVar("leonidas_tools_mcp_call")
+
+
+_RELATED_TASK = "io.modelcontextprotocol/related-task"
+
+
+def runs_as(task: str) -> None:
+    """Notes that the request which is being sent here runs as a task.
+
+    Args:
+        task: What the server calls it.
+    """
+    call = _current.get(None)
+    if call is not None:
+        call.task = task
+
+
+class OnProgress(Protocol):
+    """Awaited with each progress notification."""
+
+    async def __call__(
+        self, progress: float | None, total: float | None, message: str | None
+    ) -> None:
+        """Takes it; what a task says of its state has no number."""
+
+
+class CallUnderWay:
+    """A request to a server on behalf of a call, from when it is sent until it is answered.
+
+    Where the server asks something meanwhile, the call pauses: it ends with `CallPausedError`, and
+    the request waits until a call goes on with the answer.
+
+    Args:
+        context: The call's context.
+        send: Sends the request and waits for the answer.
+    """
+
+    def __init__(self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]) -> None:
+        self.on_gone: Callable[[], None] | None = None
+        self.task: str | None = None
+        """What the server calls the task that it runs the call as, if it does."""
+        self._context = context
+        self._asked: list[Inquiry] = []
+        self._paused_at: Inquiry | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._news = asyncio.Event()
+        # In a task of its own: it outlives a call that is paused, and telling a server that hangs
+        # of a cancellation may take seconds, which must not hold the caller.
+        self._task = asyncio.create_task(self._run(send))
+        self._task.add_done_callback(self._done)
+
+    @property
+    def session(self) -> ToolSession:
+        """The conversation it belongs to."""
+        return self._context.session
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it waits for an answer."""
+        return self._paused_at is not None
+
+    @property
+    def inquiry(self) -> Inquiry:
+        """What it asks, while it is paused."""
+        assert self._paused_at is not None
+        return self._paused_at
+
+    def on_end(self, listener: Callable[[], None]) -> None:
+        """Calls back when the request has ended or nobody waits for its end any more."""
+        self._listeners.append(listener)
+
+    async def ask(self, inquiry: Inquiry) -> tuple[Decision, str]:
+        """Has the person asked; cancelling this takes the question back.
+
+        Args:
+            inquiry: The question.
+        """
+        self._asked.append(inquiry)
+        self._news.set()
+        try:
+            await asyncio.wait({inquiry.answered})
+        finally:
+            self._asked.remove(inquiry)
+            if not inquiry.answered.done():
+                self._take_back(inquiry)
+        return inquiry.answered.result()
+
+    async def go_on(self, context: ToolContext) -> Any:
+        """Waits for the answer of the server; cancelling this cancels the request.
+
+        Args:
+            context: That of the call that waits now.
+
+        Raises:
+            CallPausedError: The server asks something first.
+        """
+        self._context = context
+        while not self._task.done():
+            unanswered = [each for each in self._asked if not each.answered.done()]
+            if unanswered:
+                self._paused_at = unanswered[0]
+                raise CallPausedError(self)
+            self._news.clear()
+            try:
+                await self._news.wait()
+            except asyncio.CancelledError:
+                self.abort()
+                raise
+        return await self._task
+
+    def answer(self, decision: Decision, why_not: str) -> None:
+        """Hands the server the answer to what it asks."""
+        inquiry, self._paused_at, self.on_gone = self._paused_at, None, None
+        if inquiry is not None and not inquiry.answered.done():
+            inquiry.answered.set_result((decision, why_not))
+
+    def take_back(self) -> None:
+        """Takes back all that it asks; the request goes on as if nobody had answered."""
+        for inquiry in tuple(self._asked):
+            if not inquiry.answered.done():
+                inquiry.answered.set_result((Decision.deny(), "withdrawn"))
+                self._take_back(inquiry)
+
+    def abort(self) -> None:
+        """Cancels the request at the server."""
+        self._paused_at = self.on_gone = None
+        self._task.cancel()
+        self._end()
+
+    async def _run(self, send: Callable[[OnProgress], Awaitable[Any]]) -> Any:
+        _current.set(self)
+        try:
+            return await send(self._on_progress)
+        finally:
+            self._news.set()  # here, which is a turn of the loop earlier than in a callback
+
+    async def _on_progress(
+        self, progress: float | None, total: float | None, message: str | None
+    ) -> None:
+        if progress is None:
+            self._context.progress(message)
+            return
+        fraction = progress / total if total else None
+        self._context.progress(message, fraction=fraction, progress=progress)
+
+    def _take_back(self, inquiry: Inquiry) -> None:
+        self._news.set()
+        if self._paused_at is inquiry and self.on_gone is not None:
+            on_gone, self.on_gone = self.on_gone, None
+            on_gone()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # nobody may be there to take it
+        self._end()
+
+    def _end(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+        self.take_back()  # nobody is asked any more, and what has asked may go
+        self._news.set()
+
+
+class Calls:
+    """The calls of one server that are under way."""
+
+    def __init__(self) -> None:
+        self._under_way: list[CallUnderWay] = []
+
+    def begin(
+        self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]
+    ) -> CallUnderWay:
+        """Sends a request.
+
+        Args:
+            context: The context of the call it is for.
+            send: Sends it and waits for the answer.
+        """
+        call = CallUnderWay(context, send)
+        self._under_way.append(call)
+        call.on_end(lambda: self._under_way.remove(call))
+        return call
+
+    def paused(self, context: ToolContext) -> CallUnderWay | None:
+        """The request that goes on in this call, if one does."""
+        paused = context.session.get(PausedCalls).take(context.call.number)
+        return paused if isinstance(paused, CallUnderWay) else None
+
+    def close(self) -> None:
+        """Takes back what is asked: the connection is gone, and no answer would arrive."""
+        for call in tuple(self._under_way):
+            call.take_back()
+
+    def asking(self, meta: RequestParamsMeta | None) -> CallUnderWay | None:
+        """The call that what the server asks now is about.
+
+        Where neither the protocol tells nor the server, it is about the only conversation that
+        calls the server; where there are several, nobody can say.
+
+        Args:
+            meta: What the server says beside its question; it names the task that asks.
+        """
+        about = (meta or {}).get(_RELATED_TASK)
+        if isinstance(about, Mapping) and about.get("taskId") is not None:
+            for call in self._under_way:
+                if call.task == about["taskId"]:
+                    return call
+        current = _current.get(None)
+        if current is not None and current in self._under_way:
+            return current
+        if len({call.session for call in self._under_way}) != 1:
+            return None
+        running = [call for call in self._under_way if not call.is_paused]
+        return (running or self._under_way)[-1]

@@ -1,0 +1,140 @@
+"""Questions of a server to the person."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import mcp_types
+
+from leonidas_tools.approvals.inquiry import Inquiry
+from leonidas_tools.approvals.request import Answer
+from leonidas_tools.errors import SchemaError
+from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.mcp.features.rate import Rate
+from leonidas_tools.mcp.features.wording import asks, clean, opens, options_of, properties_of
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp.client.session import ClientRequestContext
+
+    from leonidas_tools.approvals.request import Decision
+    from leonidas_tools.mcp.features.calls import Calls
+
+logger = visible_logger(__name__)
+
+_MOST_PER_MINUTE = 10
+_LONGEST_SCHEMA = 16_384
+_LONGEST_URL = 2048
+
+
+class UnaskableError(Exception):
+    """Raised for a question that cannot be put; says why."""
+
+
+class Elicitation:
+    """Puts a server's questions to the person of the call that they are about.
+
+    Args:
+        server: The server's name.
+        calls: Its calls under way.
+    """
+
+    def __init__(self, server: str, calls: Calls) -> None:
+        self._server = server
+        self._calls = calls
+        self._rate = Rate(_MOST_PER_MINUTE)
+
+    async def __call__(
+        self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult:
+        """Asks, and tells what was answered; a question that cannot be put is declined."""
+        try:
+            call = self._calls.asking(context.meta)
+            if call is None:
+                raise UnaskableError("it is not known whose call it is about")  # noqa: TRY301 - said once, below
+            if not self._rate.admits():
+                raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - said once, below
+            inquiry = self._inquiry(params)
+        except UnaskableError as error:
+            logger.warning("The MCP server %r asks, and is declined: %s", self._server, error)
+            return mcp_types.ElicitResult(action="decline")
+        return _answered(*await call.ask(inquiry), has_content=params.mode == "form")
+
+    def _inquiry(self, params: mcp_types.ElicitRequestParams) -> Inquiry:
+        if isinstance(params, mcp_types.ElicitRequestURLParams):
+            return self._about_page(params)
+        schema = _bounded(params.requested_schema)
+        fields = properties_of(schema)
+        try:
+            validator = ArgumentValidator(schema)
+        except SchemaError as error:
+            raise UnaskableError("what it asks for is no valid schema") from error
+        return Inquiry(
+            rule="elicitation",
+            title=lambda language: asks(self._server, params.message, schema, language),
+            details={"server": self._server, "message": clean(params.message)},
+            answered=asyncio.get_running_loop().create_future(),
+            schema=schema if fields else None,
+            validate=_by_title(fields, validator),
+        )
+
+    def _about_page(self, params: mcp_types.ElicitRequestURLParams) -> Inquiry:
+        try:
+            parts = urlsplit(params.url)
+        except ValueError as error:
+            raise UnaskableError("the address of its page is none") from error
+        if parts.scheme not in {"http", "https"} or len(params.url) > _LONGEST_URL:
+            raise UnaskableError("its page has no address of the web")
+        host = clean(parts.hostname or "?")
+        return Inquiry(
+            rule="elicitation",
+            title=lambda language: opens(self._server, host, params.message, language),
+            details={
+                "server": self._server,
+                "message": clean(params.message),
+                "url": params.url,
+            },
+            answered=asyncio.get_running_loop().create_future(),
+        )
+
+
+def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_types.ElicitResult:
+    if decision.answer is not Answer.DENY:
+        content = dict(decision.arguments or {}) if has_content else None
+        return mcp_types.ElicitResult(action="accept", content=content)
+    said_no = why_not in {"refused", "denied_by_rule"}
+    return mcp_types.ElicitResult(action="decline" if said_no else "cancel")
+
+
+def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an answer, which has nothing in it that was not asked for."""
+    if len(json.dumps(schema)) > _LONGEST_SCHEMA:
+        raise UnaskableError("it asks for too much at once")
+    return {"additionalProperties": False, **schema}
+
+
+def _by_title(
+    fields: Mapping[str, Any], validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """Takes what is called something by what it is called, too: a person says "Red", not "r"."""
+    chosen = {
+        name: {title.casefold(): value for value, title in options_of(schema)}
+        for name, schema in fields.items()
+    }
+
+    def meant(name: str, value: Any) -> Any:
+        options = chosen.get(name)
+        if not options:
+            return value
+        if isinstance(value, list):
+            return [meant(name, each) for each in value]
+        if not isinstance(value, str) or value in options.values():
+            return value
+        return options.get(value.strip().casefold(), value)
+
+    return lambda answers: validate({name: meant(name, each) for name, each in answers.items()})

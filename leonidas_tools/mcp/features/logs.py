@@ -1,0 +1,116 @@
+"""What a server logs to us, in our log: bounded, in one line, without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+import mcp_types
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from leonidas_tools.mcp.features.rate import Rate
+from leonidas_tools.mcp.transport.redaction import Redaction
+from leonidas_tools.redaction import redact
+from leonidas_tools.redaction.visible import visible, visible_logger
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+    from leonidas_tools.settings.models import MCPServerSettings
+
+logger = visible_logger(__name__)
+
+_NAME = "leonidas_tools.mcp.server"
+_MOST_PER_MINUTE = 600
+_LONGEST_TEXT = 2000
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "alert": logging.CRITICAL,
+    "emergency": logging.CRITICAL,
+}
+
+
+async def ask_for_logs(client: Client, level: str) -> None:
+    """Asks a server of the older protocol for its log; a newer one is asked with each request.
+
+    Args:
+        client: The connected client.
+        level: The least that is asked for; `off` for nothing.
+    """
+    wanted = level != "off" and client.server_capabilities.logging is not None
+    if not wanted or client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return
+    params = mcp_types.SetLevelRequestParams(level=cast("mcp_types.LoggingLevel", level))
+    try:
+        await client.session.send_request(
+            mcp_types.SetLevelRequest(params=params), mcp_types.EmptyResult
+        )
+    except (MCPError, ValidationError) as error:
+        logger.info("The server sets no log level: %s", type(error).__name__)
+
+
+class ServerLog:
+    """Logs what a server says under a logger of its name, `leonidas_tools.mcp.server.NAME`.
+
+    Args:
+        server: The server's name.
+        settings: Its settings: what to leave out.
+    """
+
+    def __init__(self, server: str, settings: MCPServerSettings) -> None:
+        self._server = server
+        self._redact = Redaction(settings)
+        self._logger = visible_logger(f"{_NAME}.{visible(server)}")
+        self._least = _LEVELS.get(settings.log_level, logging.WARNING)
+        self._rate = Rate(_MOST_PER_MINUTE)
+        self._dropped = 0
+
+    async def __call__(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
+        """Logs one message."""
+        level = _LEVELS[params.level]
+        if level < self._least or not self._logger.isEnabledFor(level):
+            return
+        if not self._rate.admits():
+            self._drop()
+            return
+        if self._dropped:
+            self._logger.warning("%d messages of the server were dropped", self._dropped)
+            self._dropped = 0
+        said = self._redact(_text(params.data))
+        place = f"{_line(params.logger)}: " if params.logger else ""
+        self._logger.log(level, "%s%s", place, _line(said))
+
+    def _drop(self) -> None:
+        if not self._dropped:
+            self._logger.warning(
+                "The MCP server %r logs more than %d messages a minute: the rest is dropped",
+                self._server,
+                _MOST_PER_MINUTE,
+            )
+        self._dropped += 1
+
+
+def _text(data: Any) -> str:
+    if isinstance(data, str):
+        return data[:_LONGEST_TEXT]
+    return json.dumps(redact(data), ensure_ascii=False, default=str)[:_LONGEST_TEXT]
+
+
+def _line(text: str) -> str:
+    r"""A text in one line, with what is not printable written out.
+
+    Example:
+        >>> _line("done\n\x1b[31m")
+        'done\\n\\x1b[31m'
+    """
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

@@ -1,0 +1,87 @@
+"""What a server offers besides tools, page by page, as a tool of ours answers it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mcp_types
+
+from leonidas_tools.mcp.features.wording import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import BaseModel
+
+READS = mcp_types.ToolAnnotations(read_only_hint=True)
+
+_MOST_LISTED = 100
+_LONGEST_DESCRIPTION = 300
+
+
+def listing_tool(name: str, description: str) -> mcp_types.Tool:
+    """A tool that lists something, a page a call.
+
+    Args:
+        name: What it is called.
+        description: What it lists.
+    """
+    cursor = {
+        "type": "string",
+        "description": "Where to go on: the 'next_cursor' of the answer before.",
+    }
+    return mcp_types.Tool(
+        name=name,
+        description=description,
+        input_schema={
+            "type": "object",
+            "properties": {"cursor": cursor},
+            "additionalProperties": False,
+        },
+        annotations=READS,
+    )
+
+
+def page_of(
+    kind: str,
+    things: Sequence[BaseModel],
+    page: mcp_types.PaginatedResult,
+    fields: set[str],
+    **more: Any,
+) -> mcp_types.CallToolResult:
+    """The answer of such a tool: so many things and no more, and where to go on.
+
+    Args:
+        kind: What the things are, as a key.
+        things: Those of the page.
+        page: What the server has answered.
+        fields: What the model needs of each.
+        more: What else there is to say.
+    """
+    said: dict[str, Any] = {kind: shown(things, fields), **more}
+    if page.next_cursor is not None:
+        said["next_cursor"] = page.next_cursor
+    left_out = len(things) - _MOST_LISTED
+    if left_out > 0:
+        said["left_out"] = left_out
+    return mcp_types.CallToolResult(content=[], structured_content=said)
+
+
+def shown(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
+    """What the model needs of things that a server lists: the first of them, in short.
+
+    Args:
+        things: What is listed.
+        fields: Which of their fields.
+    """
+    said = [
+        each.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
+        for each in things[:_MOST_LISTED]
+    ]
+    return [_short(each) for each in said]
+
+
+def _short(said: dict[str, Any]) -> dict[str, Any]:
+    if "description" in said:
+        said["description"] = clean(said["description"], _LONGEST_DESCRIPTION)
+    return said

@@ -1,0 +1,110 @@
+"""The resources of a server as tools: listed and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mcp_types
+from mcp.shared.exceptions import MCPError
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.mcp.features.offered_pages import READS, listing_tool, page_of, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.client.client import Client
+
+LIST = "list_resources"
+READ = "read_resource"
+
+_NOT_FOUND = -32002
+"""What older servers say of a resource that they do not have."""
+_SHOWN = {"name", "title", "description", "uri", "uri_template", "mime_type", "size"}
+
+
+def resource_tools(name: str) -> list[mcp_types.Tool]:
+    """The tools that list and read the resources of a server.
+
+    Args:
+        name: The server's name.
+    """
+    return [
+        listing_tool(
+            LIST,
+            f"Lists what the server {name!r} has to read: resources with their addresses, and "
+            f"templates of addresses. Read one with {READ}.",
+        ),
+        mcp_types.Tool(
+            name=READ,
+            description=f"Reads a resource of the server {name!r} by its address.",
+            input_schema={
+                "type": "object",
+                "properties": {
+                    "uri": {
+                        "type": "string",
+                        "description": "Its address; that of a template with its places filled.",
+                    }
+                },
+                "required": ["uri"],
+                "additionalProperties": False,
+            },
+            annotations=READS,
+        ),
+    ]
+
+
+async def listed_resources(
+    client: Client, arguments: Mapping[str, Any]
+) -> mcp_types.CallToolResult:
+    """A page of the resources, and at first the templates.
+
+    Args:
+        client: Is connected to the server.
+        arguments: `cursor`.
+    """
+    cursor = arguments.get("cursor")
+    page = await client.list_resources(cursor=cursor)
+    templates = await _templates(client) if cursor is None else []
+    more = {"templates": templates} if templates else {}
+    return page_of("resources", page.resources, page, _SHOWN, **more)
+
+
+async def read_resource(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    """A resource, as a tool would embed it.
+
+    Args:
+        client: Is connected to the server.
+        arguments: `uri`.
+
+    Raises:
+        ToolError: It has no such resource.
+    """
+    uri = str(arguments["uri"])
+    try:
+        read = await client.read_resource(uri)
+    except MCPError as error:
+        if error.code in {mcp_types.INVALID_PARAMS, _NOT_FOUND}:
+            raise ToolError(
+                f"There is no resource {uri!r}: {LIST} tells what there is.",
+                status="not_found",
+                reason_code="unknown_resource",
+            ) from error
+        raise
+    texts = [each for each in read.contents if isinstance(each, mcp_types.TextResourceContents)]
+    if len(texts) == len(read.contents) == 1:
+        content = mcp_types.TextContent(text=texts[0].text)
+        return mcp_types.CallToolResult(content=[content])
+    return mcp_types.CallToolResult(
+        content=[mcp_types.EmbeddedResource(resource=each) for each in read.contents]
+    )
+
+
+async def _templates(client: Client) -> list[dict[str, Any]]:
+    try:
+        page = await client.list_resource_templates()
+    except MCPError as error:
+        if error.code == mcp_types.METHOD_NOT_FOUND:
+            return []
+        raise
+    return shown(page.resource_templates, _SHOWN)

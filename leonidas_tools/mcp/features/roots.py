@@ -1,0 +1,82 @@
+"""Where a server is told it may work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mcp_types
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mcp.client.client import Client
+    from mcp.client.session import ClientRequestContext
+
+
+logger = visible_logger(__name__)
+
+
+class Roots:
+    """Tells a server its directories.
+
+    Args:
+        directories: Which they are now.
+    """
+
+    def __init__(self, directories: Callable[[], Iterable[str]]) -> None:
+        self._directories = directories
+
+    async def __call__(self, _: ClientRequestContext) -> mcp_types.ListRootsResult:
+        """Those that exist; one may have gone since."""
+        directories = [path for each in self._directories() if (path := _path(each)).is_dir()]
+        return mcp_types.ListRootsResult(
+            roots=[
+                mcp_types.Root.model_validate({"uri": path.as_uri(), "name": path.name or "/"})
+                for path in directories
+            ]
+        )
+
+
+async def tell_change(client: Client, directories: Sequence[str]) -> None:
+    """Tells a server that where it may work has changed; newer ones ask each time.
+
+    Args:
+        client: Is connected to it.
+        directories: What there is now.
+    """
+    try:
+        checked(directories)
+    except ConfigurationError as error:
+        logger.warning("In the settings of an MCP server, %s", error)
+    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return
+    try:
+        await client.session.send_notification(mcp_types.RootsListChangedNotification())
+    except MCPError as error:
+        logger.debug("A server was not told of its roots: error %s", error.code)
+
+
+def checked(directories: Iterable[str]) -> None:
+    """Looks whether directories exist.
+
+    Raises:
+        ConfigurationError: One does not.
+
+    Example:
+        >>> checked(["/"])
+    """
+    for each in directories:
+        if not _path(each).is_dir():
+            raise ConfigurationError(
+                f"the root {each!r} is no directory: make it, or take it out of 'roots'"
+            )
+
+
+def _path(directory: str) -> Path:
+    return Path(directory).expanduser().resolve()

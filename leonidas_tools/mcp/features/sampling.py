@@ -1,0 +1,118 @@
+"""A model that answers what servers ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.genai import Client
+
+    from leonidas_tools.calls.call import Media
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingTurn:
+    """What somebody has said in the conversation that a server makes up.
+
+    Args:
+        role: `user` or `assistant`.
+        content: Texts, pictures and sounds.
+    """
+
+    role: str
+    content: Sequence[str | Media] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingRequest:
+    """What a server asks of a model.
+
+    Args:
+        server: The server's name.
+        model: The model that is to answer.
+        turns: The conversation so far.
+        max_tokens: How long the answer may be.
+        system_prompt: What the server tells the model beforehand.
+        temperature: How freely it may answer.
+        stop_sequences: Texts at which the answer ends.
+    """
+
+    server: str
+    model: str
+    turns: Sequence[SamplingTurn] = field(repr=False)
+    max_tokens: int
+    system_prompt: str | None = field(default=None, repr=False)
+    temperature: float | None = None
+    stop_sequences: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingAnswer:
+    """What a model has answered.
+
+    Args:
+        text: The answer.
+        model: The model that has answered.
+        stop_reason: Why it ended: `endTurn`, `maxTokens` or `stopSequence`.
+    """
+
+    text: str = field(repr=False)
+    model: str
+    stop_reason: str = "endTurn"
+
+
+SamplingModel: TypeAlias = Callable[[SamplingRequest], Awaitable[SamplingAnswer]]
+"""Answers a request; it is given no tools and knows nothing of our conversation."""
+
+
+class GeminiSampling:
+    """Answers by google-genai.
+
+    Args:
+        client: The client; by default one with the key of the environment, made when first needed.
+    """
+
+    def __init__(self, client: Client | None = None) -> None:
+        self._client = client
+
+    async def __call__(self, request: SamplingRequest) -> SamplingAnswer:
+        """Asks the model."""
+        from google import genai
+        from google.genai import types
+
+        if self._client is None:
+            self._client = genai.Client()
+        answer = await self._client.aio.models.generate_content(
+            model=request.model,
+            contents=[_content(turn, types) for turn in request.turns],
+            config=types.GenerateContentConfig(
+                max_output_tokens=request.max_tokens,
+                system_instruction=request.system_prompt,
+                temperature=request.temperature,
+                stop_sequences=list(request.stop_sequences) or None,
+            ),
+        )
+        reason = answer.candidates[0].finish_reason if answer.candidates else None
+        is_cut = reason is types.FinishReason.MAX_TOKENS
+        return SamplingAnswer(
+            text=answer.text or "",
+            model=answer.model_version or request.model,
+            stop_reason="maxTokens" if is_cut else "endTurn",
+        )
+
+
+def _content(turn: SamplingTurn, types: Any) -> Any:
+    parts = [
+        types.Part.from_text(text=each)
+        if isinstance(each, str)
+        else types.Part.from_bytes(data=each.data, mime_type=each.mime_type)
+        for each in turn.content
+    ]
+    content: types.Content = types.Content(
+        role="user" if turn.role == "user" else "model", parts=parts
+    )
+    return content

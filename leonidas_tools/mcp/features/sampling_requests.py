@@ -1,0 +1,191 @@
+"""What a server asks of a model: held to the settings, shown to a person, and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+import mcp_types
+
+from leonidas_tools.approvals.inquiry import Inquiry
+from leonidas_tools.approvals.request import Answer
+from leonidas_tools.calls.call import Media
+from leonidas_tools.mcp.features.rate import Rate
+from leonidas_tools.mcp.features.sampling import SamplingRequest, SamplingTurn
+from leonidas_tools.mcp.features.wording import clean, samples
+from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.rules.subject import Subject
+from leonidas_tools.tools.tool import ToolCategory, ToolEffect, ToolMetadata, ToolOrigin
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientRequestContext
+    from mcp_types import RequestParamsMeta
+
+    from leonidas_tools.mcp.features.calls import Calls
+    from leonidas_tools.mcp.features.sampling import SamplingModel
+    from leonidas_tools.settings.mcp_settings import SamplingSettings
+
+logger = visible_logger(__name__)
+
+_REFUSED = -1
+"""The code that the specification has for a person's no."""
+_MOST_TURNS = 100
+_LONGEST = 262_144
+"""How many characters a server may hand to a model at once."""
+
+
+class RefusedError(Exception):
+    """Raised for a request that is not answered; says why, and by which code."""
+
+    def __init__(self, message: str, code: int = mcp_types.INVALID_PARAMS) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SamplingRequests:
+    """Has a model answer a server, where a rule or a person allows it.
+
+    Rules know it as the tool `SERVER__sampling`.
+
+    Args:
+        server: The server's name.
+        identity: Stands for the command or the address behind the name.
+        settings: What it may ask.
+        model: Answers.
+        calls: The server's calls under way.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        identity: str,
+        settings: SamplingSettings,
+        model: SamplingModel,
+        calls: Calls,
+    ) -> None:
+        self._server = server
+        # An "always" is for this server, not for another one of its name.
+        self._metadata = ToolMetadata(
+            name=f"{server}__sampling",
+            description="",
+            parameters={},
+            category=ToolCategory.MCP,
+            effect=ToolEffect.READ,
+            origin=ToolOrigin(server=server, tool="sampling", identity=identity),
+        )
+        self._settings = settings
+        self._model = model
+        self._calls = calls
+        self._rate = Rate(settings.calls_per_minute)
+
+    async def __call__(
+        self, context: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
+    ) -> mcp_types.CreateMessageResult | mcp_types.ErrorData:
+        """Answers, or says why not."""
+        try:
+            return await self._answered(params, context.meta)
+        except RefusedError as error:
+            logger.warning("The MCP server %r asks a model, in vain: %s", self._server, error)
+            return mcp_types.ErrorData(code=error.code, message=str(error))
+
+    async def _answered(
+        self, params: mcp_types.CreateMessageRequestParams, meta: RequestParamsMeta | None
+    ) -> mcp_types.CreateMessageResult:
+        request = self._request(params)
+        if not self._rate.admits():
+            most = self._settings.calls_per_minute
+            raise RefusedError(f"it does so more than {most} times a minute", _REFUSED)
+        await self._ask(request, meta)
+        try:
+            answer = await self._model(request)
+        except Exception as error:  # a model is others' code, and may raise anything
+            logger.warning("The model %r raised %s", request.model, described(error))
+            raise RefusedError("The model has failed.", mcp_types.INTERNAL_ERROR) from error
+        return mcp_types.CreateMessageResult(
+            role="assistant",
+            content=mcp_types.TextContent(text=answer.text),
+            model=answer.model,
+            stop_reason=answer.stop_reason,
+        )
+
+    async def _ask(self, request: SamplingRequest, meta: RequestParamsMeta | None) -> None:
+        """Asks the person of the call that it is about.
+
+        Raises:
+            RefusedError: A rule or the person says no, or there is nobody to ask.
+        """
+        call = self._calls.asking(meta)
+        if call is None:
+            raise RefusedError("it is not known whose call it is about", _REFUSED)
+        text = _last_text(request)
+        inquiry = Inquiry(
+            rule="sampling",
+            title=lambda language: samples(self._server, text, language),
+            details={
+                "server": self._server,
+                "model": request.model,
+                "messages": len(request.turns),
+                "system_prompt": clean(request.system_prompt or ""),
+                "message": clean(text),
+            },
+            answered=asyncio.get_running_loop().create_future(),
+            subject=Subject(
+                names=(self._metadata.name,),
+                category="mcp",
+                tags=frozenset({"mcp", self._server}),
+                effect=ToolEffect.READ,
+                server=self._server,
+                requires_approval=True,
+                metadata=self._metadata,
+            ),
+        )
+        decision, _ = await call.ask(inquiry)
+        if decision.answer is Answer.DENY:
+            raise RefusedError("the user does not allow it", _REFUSED)
+
+    def _request(self, params: mcp_types.CreateMessageRequestParams) -> SamplingRequest:
+        if params.tools or params.tool_choice is not None:
+            raise RefusedError("it wants tools for it, which a server is not given")
+        turns = tuple(_turn(message) for message in params.messages)
+        length = sum(len(each) for turn in turns for each in turn.content if isinstance(each, str))
+        if not turns or len(turns) > _MOST_TURNS or length > _LONGEST:
+            raise RefusedError("it sends nothing, or too much at once")
+        model, most = self._settings.model, self._settings.max_tokens
+        assert model is not None
+        # What it would like to see of our conversation (`includeContext`) is not declared, so
+        # that it is told nothing; and which model it prefers is for the settings to say.
+        return SamplingRequest(
+            server=self._server,
+            model=model,
+            turns=turns,
+            max_tokens=max(1, min(params.max_tokens, most)),
+            system_prompt=params.system_prompt,
+            temperature=params.temperature,
+            stop_sequences=tuple(params.stop_sequences or ()),
+        )
+
+
+def _turn(message: mcp_types.SamplingMessage) -> SamplingTurn:
+    return SamplingTurn(
+        role=message.role, content=tuple(_content(block) for block in message.content_as_list)
+    )
+
+
+def _content(block: Any) -> str | Media:
+    if block.type == "text":
+        return str(block.text)
+    if block.type not in {"image", "audio"}:
+        raise RefusedError(f"it sends {block.type!r}, which is neither text nor a picture or sound")
+    try:
+        data = base64.b64decode(block.data, validate=True)
+    except binascii.Error as error:
+        raise RefusedError("it sends a picture or a sound that cannot be read") from error
+    return Media(mime_type=block.mime_type, data=data)
+
+
+def _last_text(request: SamplingRequest) -> str:
+    texts = [each for turn in request.turns for each in turn.content if isinstance(each, str)]
+    return texts[-1] if texts else "…"

@@ -1,0 +1,1 @@
+"""Which tools a server lists, and what becomes of them here."""

@@ -1,0 +1,280 @@
+"""What a server lists → the `Tool`s that are used of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.errors import ConfigurationError, SchemaError, ToolDeniedError
+from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.mcp.listing.fixed_arguments import fix
+from leonidas_tools.mcp.listing.listed_names import ListedNames
+from leonidas_tools.mcp.listing.selection import check_server, is_used
+from leonidas_tools.mcp.listing.visible_schema import visible_schema
+from leonidas_tools.mcp.trust.pins import Described, Pin, Pins, PinsError, identity_of
+from leonidas_tools.mcp.trust.quarantine import QUARANTINED, Report
+from leonidas_tools.redaction.visible import visible_logger, without_unseen
+from leonidas_tools.settings.finding import Finding
+from leonidas_tools.tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
+
+if TYPE_CHECKING:
+    import mcp_types
+
+    from leonidas_tools.mcp.listing.listing import Listing
+    from leonidas_tools.settings.models import MCPServerSettings
+
+logger = visible_logger(__name__)
+
+_SLICE = 64
+"""How many schemas are read before the loop gets a turn: each takes some 50 microseconds."""
+
+AnyTool: TypeAlias = Tool[..., Any]
+CallTool: TypeAlias = Callable[
+    [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
+]
+"""Calls a tool of a server: its name, its arguments, the context and its effect."""
+_Made: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None, bool]
+"""What a tool is made of: while it is the same, so is the tool."""
+
+
+class Definitions:
+    """The tools of one server; one whose definition is the same stays the same `Tool`.
+
+    Args:
+        server: The server's name.
+        settings: Which of its tools are used, and how.
+        call: How its tools are called.
+    """
+
+    def __init__(self, server: str, settings: MCPServerSettings, call: CallTool) -> None:
+        self.settings = settings
+        self.report = Report()
+        """What a person should know of the last listing."""
+        self._server = server
+        self._call = call
+        self._identity = identity_of(settings)
+        self._pins = Pins(server, self._identity)
+        self._names = ListedNames(server)
+        self._read_for: MCPServerSettings | None = None
+        self._known: dict[str, tuple[_Made, AnyTool | None]] = {}
+        self._said: list[str] = []
+
+    @property
+    def are_stale(self) -> bool:
+        """Whether settings, or what a person trusts, are others than when they were read."""
+        if self._read_for not in (None, self.settings):
+            return True
+        return bool(self.report.quarantined) and self._pins.are_stale
+
+    def check_trust(self, tool: str) -> None:
+        """Looks whether a tool may be run by now: it may have changed since it was called.
+
+        Args:
+            tool: What the server calls it.
+
+        Raises:
+            ToolDeniedError: It is in quarantine.
+        """
+        if tool in self.report.quarantined:
+            message = QUARANTINED.format(tool=tool, server=self._server)
+            raise ToolDeniedError(message, reason_code="quarantined")
+
+    async def read(self, listing: Listing) -> list[AnyTool]:
+        """The tools that can be used; the others are skipped with a warning."""
+        while True:
+            self._read_for = settings = self.settings
+            listed, twice = _by_name(listing.tools)
+            used, too_many = _used(settings, listed)
+            named = [*listed, *listing.refused]
+            pins, report = await self._pinned(settings, named, used)
+            report.findings += check_server(self._server, settings, named)
+            report.left_out |= {
+                name: why for name, why in listing.refused.items() if is_used(settings, name)
+            }
+            tools = await self._read(settings, used, pins, report)
+            if settings is self.settings:  # they may have changed meanwhile
+                self._warn([*twice, *too_many])
+                report.after(self.report)
+                report.tell(self._server, self.report)
+                self.report = report
+                return tools
+
+    def _warn(self, warnings: list[str]) -> None:
+        """Logs what the listing before gave no reason to say."""
+        before = set(self._said)
+        for warning in warnings:
+            if warning not in before:
+                logger.warning("MCP server %r %s", self._server, warning)
+        self._said = warnings
+
+    async def _pinned(
+        self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
+    ) -> tuple[Mapping[str, Pin] | None, Report]:
+        """The pins of the tools; none where nothing is pinned, `None` where they are not known."""
+        report = Report(denies=settings.pin == "quarantine")
+
+        def look() -> tuple[dict[str, Pin], list[str]]:
+            self._names.keep(listed)
+            if settings.pin == "off":
+                return {}, []
+            return self._pins.check({name: described(each) for name, each in used.items()})
+
+        # A thread of its own: the disk may be slow, and another process may hold the file.
+        worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-pins")
+        try:
+            pins, new = await asyncio.get_running_loop().run_in_executor(worker, look)
+        except PinsError as error:
+            report.pins_error = str(error)
+            if settings.pin == "quarantine":
+                report.unknown = sorted(used)
+                return None, report
+            return {}, report
+        finally:
+            worker.shutdown(wait=False)
+        report.new = new if len(new) < len(pins) else []
+        report.changed = {name: pin for name, pin in pins.items() if pin.waiting is not None}
+        return pins, report
+
+    async def _read(
+        self,
+        settings: MCPServerSettings,
+        used: Mapping[str, mcp_types.Tool],
+        pins: Mapping[str, Pin] | None,
+        report: Report,
+    ) -> list[AnyTool]:
+        known: dict[str, tuple[_Made, AnyTool | None]] = {}
+        for name, definition in used.items() if pins is not None else ():
+            if len(known) % _SLICE == 0:
+                await asyncio.sleep(0)
+            said = settings.tools.get(name)
+            changed = report.changed.get(name)
+            made = (definition, {} if said is None else said.arguments, changed, report.denies)
+            before = self._known.get(name)
+            if before is None or before[0] != made:
+                before = (made, self._made(made, report))
+            elif before[1] is None:
+                report.remember(self.report, name, self._key(name))
+            known[name] = before
+        self._known = known
+        return [tool for _, tool in known.values() if tool is not None]
+
+    def _made(self, made: _Made, report: Report) -> AnyTool | None:
+        definition, fixed, changed, denies = made
+        said = described(definition)
+        if changed is not None and denies:
+            said = changed.trusted
+        try:
+            # No answer of a tool passes that cannot be checked, and by then it has run.
+            ArgumentValidator(definition.output_schema or {})
+            parameters, values = visible_schema(dict(said.input_schema)), dict(fixed)
+            if fixed:
+                ArgumentValidator(parameters)
+                parameters, values = fix(parameters, fixed)
+            return self._tool(said, parameters, values, denied=changed is not None and denies)
+        except SchemaError as error:
+            report.left_out[definition.name] = str(error)
+        except ConfigurationError as error:
+            key = self._key(definition.name)
+            report.findings.append(Finding(severity="error", key=key, message=error.message))
+        return None
+
+    def _tool(
+        self,
+        described: Described,
+        parameters: Mapping[str, Any],
+        fixed: Mapping[str, Any],
+        *,
+        denied: bool,
+    ) -> AnyTool:
+        name, effect, call = described.name, ToolEffect(described.effect), self._call
+        description = without_unseen(described.description)
+        if description != described.description:
+            logger.warning(
+                "MCP server %r: what nobody can see is taken out of the description of %r",
+                self._server,
+                name,
+            )
+
+        # The parameter's name is one that no MCP tool has an argument of.
+        async def run(leonidas_tool_context: ToolContext, **arguments: Any) -> ToolResult:
+            return await call(name, {**arguments, **fixed}, leonidas_tool_context, effect)
+
+        tool: AnyTool = Tool.from_json_schema(
+            name=name,
+            description=description,
+            parameters=parameters,
+            function=run,
+            category=ToolCategory.MCP,
+            effect=None if effect is ToolEffect.ONCE else effect,  # else no hint says so
+            lane=f"mcp:{self._server}",
+            tags=("mcp", self._server),
+            origin=ToolOrigin(server=self._server, tool=name, identity=self._identity),
+            quarantine=QUARANTINED.format(tool=name, server=self._server) if denied else None,
+        )
+        _ = tool.metadata  # made now, while the loop gets its turns, not when all are registered
+        return tool
+
+    def _key(self, tool: str) -> str:
+        return f"mcp_servers.{self._server}.tools.{tool}.arguments"
+
+
+def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool], list[str]]:
+    """The tools by name, and what to say of those that share one."""
+    listed: dict[str, mcp_types.Tool] = {}
+    twice: dict[str, None] = {}
+    for tool in tools:
+        if listed.setdefault(tool.name, tool) is not tool:
+            twice[tool.name] = None
+    return listed, [f"lists {name!r} twice; the first counts" for name in twice]
+
+
+def _used(
+    settings: MCPServerSettings, listed: Mapping[str, mcp_types.Tool]
+) -> tuple[dict[str, mcp_types.Tool], list[str]]:
+    """The tools that are used, and what to say where there are more."""
+    used = {name: each for name, each in listed.items() if is_used(settings, name)}
+    most = settings.max_tools
+    if not most or len(used) <= most:
+        return used, []
+    said = f"has {len(used)} tools, of which the first {most} are used: see its max_tools"
+    return dict(itertools.islice(used.items(), most)), [said]
+
+
+def described(definition: mcp_types.Tool) -> Described:
+    """What a server says of a tool, as it is pinned.
+
+    Args:
+        definition: The tool as it is listed.
+    """
+    return Described(
+        name=definition.name,
+        description=definition.description or definition.title or "",
+        input_schema=definition.input_schema,
+        effect=effect_of(definition.annotations).value,
+    )
+
+
+def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
+    """What a call changes, as far as the server says.
+
+    Annotations are hints of somebody who may not be trusted. They say how often a call may be
+    repeated and beside what it may run; a hint that is missing counts as the protocol has it: a
+    tool changes something, each time anew. `read_only_hint` outweighs all others, which mean
+    nothing beside it. Whether what a tool changes is lost (`destructive_hint`) or the world's
+    (`open_world_hint`) makes no difference to that, so neither is looked at.
+
+    A person is asked by the rules, not by hints: a rule for `servers` or `effects` asks about every
+    tool that says no more than that it changes something, destructive ones among them. The effect
+    is part of a tool's pin, so that no server talks itself out of a rule later; where a hint is not
+    to be believed at all, `effect` in the settings outweighs it.
+    """
+    if annotations is None:
+        return ToolEffect.ONCE
+    if annotations.read_only_hint:
+        return ToolEffect.READ
+    return ToolEffect.IDEMPOTENT if annotations.idempotent_hint else ToolEffect.ONCE

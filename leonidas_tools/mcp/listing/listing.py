@@ -1,0 +1,126 @@
+"""A server's tools: read from it page by page, and kept for the next session."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import mcp_types
+from pydantic import ValidationError
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files.private import PrivateFile
+from leonidas_tools.mcp.places import data_file
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+    from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
+    from leonidas_tools.mcp.transport.mending import Mending
+    from leonidas_tools.settings.models import MCPServerSettings
+
+logger = visible_logger(__name__)
+
+_MOST_TOOLS = 100_000
+_MOST_PAGES = 1_000
+_KIND = "tools"
+_REACHED_BY = {"command", "args", "cwd", "url", "transport"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """What a server lists.
+
+    Args:
+        tools: Its tools.
+        refused: Why others cannot be read, by name.
+    """
+
+    tools: list[mcp_types.Tool]
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+async def list_tools(client: Client, mending: Mending, outputs: OutputSchemas) -> Listing:
+    """A server's tools, from all pages; one that cannot be read keeps no other away.
+
+    Args:
+        client: Is connected to it.
+        mending: Looks at what it answers.
+        outputs: Have the schemas of answers, which the client is not told of.
+
+    Raises:
+        ConfigurationError: The pages never end.
+    """
+    if client.server_capabilities.tools is None:
+        return Listing(tools=[])
+    mending.refused = {}
+    tools: list[mcp_types.Tool] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    while True:
+        page = await _page(client, cursor, mending)
+        tools.extend(outputs.given_back(page.tools))
+        cursor = page.next_cursor
+        if cursor is None:
+            outputs.keep_only(tool.name for tool in tools)
+            return Listing(tools=tools, refused=mending.refused)
+        if cursor in seen:
+            raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")
+        if len(seen) >= _MOST_PAGES or len(tools) > _MOST_TOOLS:
+            raise ConfigurationError(f"lists its tools without end: {len(tools):,} so far")
+        seen.add(cursor)
+
+
+async def _page(client: Client, cursor: str | None, mending: Mending) -> mcp_types.ListToolsResult:
+    try:
+        return await client.list_tools(cursor=cursor)
+    except ValidationError:
+        if mending.by_tool:
+            raise
+        mending.mend_by_tool(client.protocol_version)
+        return await client.list_tools(cursor=cursor)
+
+
+class KeptListing:
+    """The tools that a server listed last, kept in a file so that they are known without it.
+
+    What every server called its tools is kept by `ListedNames`, which is short and read without
+    the client library; all that they say is kept only where a server starts late.
+
+    Args:
+        name: The server's name.
+        settings: How to reach it; what was listed by another server of the name does not count.
+    """
+
+    def __init__(self, name: str, settings: MCPServerSettings) -> None:
+        self._name = name
+        self._file = PrivateFile(data_file(name, _KIND))
+        reached_by = settings.model_dump_json(include=_REACHED_BY)
+        self._server = hashlib.sha256(reached_by.encode()).hexdigest()
+
+    def load(self) -> Listing | None:
+        """The tools, if they are known."""
+        try:
+            text = self._file.read()
+            kept = None if text is None else _Kept.model_validate_json(text)
+        except (OSError, ValueError) as error:
+            logger.warning("MCP server %r: the kept listing is of no use: %s", self._name, error)
+            return None
+        if kept is None or kept.server != self._server:
+            return None
+        return Listing(tools=kept.tools, refused=kept.refused)
+
+    def keep(self, listing: Listing) -> None:
+        """Keeps the tools; that it cannot is no failure."""
+        kept = _Kept(server=self._server, tools=listing.tools, refused=listing.refused)
+        try:
+            self._file.write(kept.model_dump_json(by_alias=True))
+        except OSError as error:
+            logger.warning("MCP server %r: its listing cannot be kept: %s", self._name, error)
+
+
+class _Kept(mcp_types.ListToolsResult):
+    server: str
+    refused: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it

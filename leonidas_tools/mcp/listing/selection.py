@@ -1,0 +1,75 @@
+"""Which tools of a server are used, and what is said of tools that it does not have."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from leonidas_tools.results.similar import closest
+from leonidas_tools.settings.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from leonidas_tools.settings.models import MCPServerSettings
+
+
+def is_used(settings: MCPServerSettings, tool: str) -> bool:
+    """Whether a tool is used: included, if anything is, and not excluded.
+
+    Args:
+        settings: The server's settings.
+        tool: What the server calls it.
+
+    Example:
+        >>> from leonidas_tools.settings.models import MCPServerSettings
+        >>> settings = MCPServerSettings(command="x", include=["read_*"], exclude=["read_all"])
+        >>> [tool for tool in ("read_one", "read_all", "write") if is_used(settings, tool)]
+        ['read_one']
+    """
+    return (settings.include is None or _fits(settings.include, tool)) and not _fits(
+        settings.exclude, tool
+    )
+
+
+def check_server(
+    server: str, settings: MCPServerSettings, listed: Collection[str]
+) -> list[Finding]:
+    """What the settings say of tools that the server does not have, or that are not used.
+
+    Args:
+        server: The server's name.
+        settings: Its settings.
+        listed: What it calls its tools.
+
+    Example:
+        >>> from leonidas_tools.settings.models import MCPServerSettings
+        >>> settings = MCPServerSettings(command="x", exclude=["serch"])
+        >>> print(*check_server("web", settings, ["search", "fetch"]))
+        warning: mcp_servers.web.exclude: the server has no tool 'serch'; did you mean 'search'?
+    """
+    return list(_findings(f"mcp_servers.{server}", settings, listed))
+
+
+def _findings(key: str, settings: MCPServerSettings, listed: Collection[str]) -> Iterator[Finding]:
+    for where, patterns in (("include", settings.include or ()), ("exclude", settings.exclude)):
+        for pattern in patterns:
+            if not any(fnmatchcase(tool, pattern) for tool in listed):
+                yield _unknown(f"{key}.{where}", pattern, listed)
+    for tool in settings.tools:
+        if tool not in listed:
+            yield _unknown(f"{key}.tools.{tool}", tool, listed)
+        elif not is_used(settings, tool):
+            message = "the tool is not used: include it, or remove this"
+            yield Finding(severity="warning", key=f"{key}.tools.{tool}", message=message)
+
+
+def _unknown(key: str, name: str, listed: Collection[str]) -> Finding:
+    suggestions = closest(name, listed, limit=1)
+    hint = f"; did you mean {suggestions[0]!r}?" if suggestions else ": remove it"
+    message = f"the server has no tool {name!r}{hint}"
+    return Finding(severity="warning", key=key, message=message)
+
+
+def _fits(patterns: Collection[str], tool: str) -> bool:
+    return any(fnmatchcase(tool, pattern) for pattern in patterns)

@@ -1,0 +1,125 @@
+"""The tools of one server in a registry."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from leonidas_tools.mcp.listing.listed_names import ListedNames
+from leonidas_tools.mcp.listing.selection import is_used
+from leonidas_tools.mcp.listing.tool_names import name_for, wished_name
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leonidas_tools.mcp.listing.definitions import AnyTool
+    from leonidas_tools.settings.models import MCPServerSettings
+    from leonidas_tools.tools.registry import ToolRegistry
+
+logger = visible_logger(__name__)
+
+
+class ServerTools:
+    """Keeps a registry in step with the tools of one server.
+
+    Args:
+        server: The server's name.
+        registry: Where they are registered.
+        settings: What they are called.
+        is_reserved: Whether a name is kept for a server that goes before this one.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        registry: ToolRegistry,
+        settings: MCPServerSettings,
+        is_reserved: Callable[[str, str], bool],
+    ) -> None:
+        self.settings = settings
+        self._server = server
+        self._registry = registry
+        self._is_reserved = is_reserved
+        self._names: dict[str, str] = {}
+        self._wished: dict[str, str | None] = {}
+        self._listed: dict[str, AnyTool] = {}
+        self._expected = frozenset(self._called(tool) for tool in self._used_before())
+
+    def registered(self) -> list[AnyTool]:
+        """The tools as they stand in the registry."""
+        tools = (self._registry.get(self._names[name]) for name in self._listed)
+        return [tool for tool in tools if tool is not None]
+
+    def expects(self, name: str) -> bool:
+        """Whether a name would be one of its tools', by what it listed in an earlier process."""
+        return name in self._expected
+
+    def update(self, tools: list[AnyTool]) -> None:
+        """Puts new and changed tools into the registry, and takes out those that are gone."""
+        self._expected = frozenset()
+        listed = {tool.name: tool for tool in tools}
+        for gone in self._listed.keys() - listed.keys():
+            self._take_out(gone)
+        for name, tool in listed.items():
+            wished = wished_name(name, self.settings)
+            if wished != self._wished.get(name):
+                self._take_out(name)
+                self._names.pop(name, None)
+                self._listed.pop(name, None)
+            self._wished[name] = wished
+            if self._listed.get(name) is not tool:
+                self._put(name, tool)
+        self._listed = listed
+
+    def clear(self) -> None:
+        """Takes all tools out."""
+        self.update([])
+
+    def _put(self, name: str, tool: AnyTool) -> None:
+        if self._is_ours(name):
+            self._registry.replace(_named(tool, self._names[name]))
+            return
+        chosen = name_for(
+            self._server,
+            name,
+            self.settings,
+            is_taken=self._is_taken,
+            had=self._names.get(name),
+        )
+        self._names[name] = chosen
+        wished = self._wished[name]
+        if chosen != (name if wished is None else wished):
+            logger.log(
+                logging.INFO if wished is None else logging.WARNING,
+                "The tool %r of the MCP server %r is named %r here: the name %r is taken",
+                name,
+                self._server,
+                chosen,
+                name if wished is None else wished,
+            )
+        self._registry.register(_named(tool, chosen))
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self._registry or self._is_reserved(self._server, name)
+
+    def _take_out(self, name: str) -> None:
+        if self._is_ours(name):
+            self._registry.unregister(self._names[name])
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether the registry holds this tool; whoever may have changed its options."""
+        before = self._listed.get(name)
+        now = self._registry.get(self._names.get(name, name))
+        return before is not None and now is not None and now.function is before.function
+
+    def _used_before(self) -> list[str]:
+        return [tool for tool in ListedNames(self._server).names() if is_used(self.settings, tool)]
+
+    def _called(self, tool: str) -> str:
+        return wished_name(tool, self.settings) or tool
+
+
+def _named(tool: AnyTool, name: str) -> AnyTool:
+    # Most keep their name, and to make 10,000 tools anew would hold the loop for half a second.
+    return tool if tool.name == name else tool.with_options(name=name)

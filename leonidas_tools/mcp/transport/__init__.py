@@ -1,0 +1,1 @@
+"""How messages reach an MCP server: stdio, HTTP, TLS."""

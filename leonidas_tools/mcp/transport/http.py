@@ -1,0 +1,152 @@
+"""The HTTP transports: streamable HTTP, and the older server-sent events."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from leonidas_tools.mcp.auth import client_auth
+from leonidas_tools.mcp.transport.bounded import Bounds
+from leonidas_tools.mcp.transport.http_client import CONNECT_SECONDS, ReportingClient
+from leonidas_tools.mcp.transport.tls import tls_context
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
+
+    from leonidas_tools.mcp.auth.client import OpenPage
+    from leonidas_tools.settings.mcp_settings import MCPServerSettings
+
+_SILENCE_SECONDS = 300.0
+_LONGEST_SSE = 1024 * 1024 - 1024
+"""The client library reads no longer event over the older transport, whatever it is asked."""
+
+
+class HTTPServer:
+    """A server over HTTP, opened by `streams()`.
+
+    Args:
+        name: The server's name.
+        settings: How to reach it.
+        on_failure: Called when a request fails; with transport `sse`, when the connection ends.
+        on_bytes: Called with each sound of the server.
+        on_secret: Called with each token that comes, so that it can be masked.
+        open_page: Shows a person the page to log in on; nobody is asked when left out.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: MCPServerSettings,
+        on_failure: Callable[[str], None],
+        *,
+        on_bytes: Callable[[], None] = lambda: None,
+        on_secret: Callable[[str], None] | None = None,
+        open_page: OpenPage | None = None,
+    ) -> None:
+        self._url = str(settings.url)
+        self._settings = settings
+        self._on_failure = on_failure
+        longest = settings.max_message_bytes
+        if settings.transport == "sse":
+            longest = min(longest, _LONGEST_SSE)
+        self._bounds = Bounds(longest, on_bytes=on_bytes, on_stray=on_failure)
+        self._auth = client_auth(name, settings, open_page=open_page, on_secret=on_secret)
+
+    @asynccontextmanager
+    async def streams(
+        self,
+    ) -> AsyncIterator[tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]]:
+        """Opens the transport.
+
+        Raises:
+            ConfigurationError: The `ca_file` cannot be used.
+        """
+        options = {
+            "on_failure": self._on_failure,
+            "bounds": self._bounds,
+            "verify": await tls_context(self._settings),
+        }
+        opened = self._sse if self._settings.transport == "sse" else self._streamable
+        async with opened(options) as streams:
+            yield streams
+
+    @asynccontextmanager
+    async def _streamable(
+        self, options: dict[str, Any]
+    ) -> AsyncIterator[tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]]:
+        async with (
+            ReportingClient(
+                headers=dict(self._settings.headers),
+                auth=self._auth,
+                timeout=httpx2.Timeout(CONNECT_SECONDS, read=_SILENCE_SECONDS),
+                **options,
+            ) as client,
+            streamable_http_client(
+                self._url, http_client=client, max_sse_event_size=2 * self._bounds.longest
+            ) as streams,
+        ):
+            yield streams
+
+    @asynccontextmanager
+    async def _sse(
+        self, options: dict[str, Any]
+    ) -> AsyncIterator[tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]]:
+        def client(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            return ReportingClient(headers=headers, timeout=timeout, auth=auth, **options)
+
+        async with sse_client(
+            self._url,
+            headers=dict(self._settings.headers),
+            timeout=CONNECT_SECONDS,
+            httpx_client_factory=client,
+            auth=self._auth,
+        ) as (read, write):
+            yield _Watched(read, lambda: self._on_failure("closed the connection")), write
+
+
+class _Watched:
+    """A stream that tells when it ends, before its reader knows."""
+
+    def __init__(
+        self, stream: ReadStream[SessionMessage | Exception], on_end: Callable[[], None]
+    ) -> None:
+        self._stream = stream
+        self._on_end = on_end
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._on_end()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stream.aclose()

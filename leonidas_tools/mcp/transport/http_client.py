@@ -1,0 +1,157 @@
+"""The HTTP client under a transport: a failed request is answered here, and says why it failed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
+from mcp.client.auth import OAuthFlowError
+from mcp_types import CONNECTION_CLOSED
+from pydantic import ValidationError
+
+from leonidas_tools.mcp.auth.failures import NotAuthorizedError, reason
+from leonidas_tools.mcp.transport.reasons import PATH_HINT, StrangeAnswerError, status_text, why
+from leonidas_tools.redaction.addresses import shown_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from leonidas_tools.mcp.transport.bounded import Bounds
+
+NOT_SENT = 41_000
+"""The code of an answer made here: the request never left, or was refused before it was read."""
+
+SESSION_GONE = 41_001
+"""The code of an answer made here: the server has forgotten the session, so it did nothing."""
+
+CONNECT_SECONDS = 30.0
+_GOODBYE_SECONDS = 2.0
+_SESSION_HEADER = "mcp-session-id"
+_NO_SESSION = -32000
+"""What servers on the TypeScript SDK say, with status 400, of a session they do not know."""
+
+_PAGE = f"it answers with a web page; {PATH_HINT}"
+
+
+class ReportingClient(httpx2.AsyncClient):
+    """Answers a failed POST in the server's place, so that it ends one request and no other.
+
+    Left alone, one refused connection ends the transport with all its requests, and every HTTP
+    error reads "Server returned an error response".
+
+    Args:
+        on_failure: Called with what happened.
+        bounds: Bounds what is answered.
+        options: As for `httpx2.AsyncClient`.
+    """
+
+    def __init__(
+        self, *, on_failure: Callable[[str], None], bounds: Bounds, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self._on_failure = on_failure
+        self._bounds = bounds
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Sends a request."""
+        if request.method == "DELETE":
+            request.extensions["timeout"] = httpx2.Timeout(_GOODBYE_SECONDS).as_dict()
+        if request.method == "GET":
+            # An event stream: nothing comes for as long as the server has nothing to say.
+            request.extensions["timeout"] = httpx2.Timeout(CONNECT_SECONDS, read=None).as_dict()
+        if request.method != "POST":
+            response = await self._authorized(request, **options)
+            if _is_page(response):
+                raise StrangeAnswerError(_PAGE, request=request)
+            return response
+        try:
+            response = await self._authorized(request, **options)
+        except (
+            httpx2.ConnectError,
+            httpx2.ConnectTimeout,
+            httpx2.PoolTimeout,
+            httpx2.ProxyError,
+            NotAuthorizedError,
+        ) as error:
+            return self._failed(request, NOT_SENT, _where(error, request))
+        except httpx2.TransportError as error:
+            return self._failed(request, CONNECTION_CLOSED, _where(error, request))
+        if response.status_code >= httpx2.codes.BAD_REQUEST:
+            return self._refused(request, response, _json_rpc_error(await response.aread()))
+        strange = _strange(response)
+        return response if strange is None else self._failed(request, NOT_SENT, strange)
+
+    async def _authorized(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        try:
+            response = await super().send(request, **{**options, "stream": True})
+            return await self._bounds.apply(response)
+        except (OAuthFlowError, ValidationError) as error:
+            # Raised out of its chain, which quotes what the login server has said.
+            why_not = reason(error)
+        raise NotAuthorizedError(why_not, request=request)
+
+    def _refused(
+        self, request: httpx2.Request, response: httpx2.Response, error: Mapping[str, Any]
+    ) -> httpx2.Response:
+        status = response.status_code
+        if _SESSION_HEADER in request.headers and (
+            status == httpx2.codes.NOT_FOUND
+            or (status == httpx2.codes.BAD_REQUEST and error.get("code") == _NO_SESSION)
+        ):
+            return self._failed(request, SESSION_GONE, "the server has forgotten the session")
+        if error:
+            return response
+        code = NOT_SENT if status < httpx2.codes.INTERNAL_SERVER_ERROR else CONNECTION_CLOSED
+        return self._failed(request, code, status_text(response))
+
+    def _failed(self, request: httpx2.Request, code: int, what: str) -> httpx2.Response:
+        self._on_failure(what)
+        error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": what}}
+
+        return httpx2.Response(503, json=error, request=request)
+
+
+def _where(error: httpx2.TransportError, request: httpx2.Request) -> str:
+    """Why, and where that was if it was not at the server."""
+    what = why(error)
+    asked = error._request  # noqa: SLF001 - the property raises where there is none
+    if asked is not None and asked.url.host != request.url.host:
+        return f"{what} (at its login server, {shown_place(str(asked.url))})"
+    proxy = getproxies().get(request.url.scheme)
+    if proxy and not proxy_bypass(request.url.host) and isinstance(error, httpx2.ConnectError):
+        return f"{what} (through the proxy {shown_place(proxy)})"
+    return what
+
+
+def _strange(response: httpx2.Response) -> str | None:
+    """What is wrong with an answer that reports no error, if anything is."""
+    if _leads_away(response):
+        return status_text(response)
+    return _PAGE if _is_page(response) else None
+
+
+def _is_page(response: httpx2.Response) -> bool:
+    kind = response.headers.get("content-type", "").lower()
+    return response.is_success and kind.startswith("text/html")
+
+
+def _leads_away(response: httpx2.Response) -> bool:
+    """Whether it redirects to another origin, where what was meant for this one must not go."""
+    following = response.next_request
+    if following is None:
+        return False
+    here, there = response.request.url, following.url
+    if here.scheme == "http" and there.scheme == "https" and here.port is there.port is None:
+        return here.host != there.host
+    return (here.scheme, here.host, here.port) != (there.scheme, there.host, there.port)
+
+
+def _json_rpc_error(body: bytes) -> dict[str, Any]:
+    """The error in a JSON-RPC answer; empty if there is none."""
+    try:
+        error = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return error if isinstance(error, dict) else {}

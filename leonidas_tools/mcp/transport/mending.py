@@ -1,0 +1,215 @@
+"""Answers that the client library would refuse as a whole, mended on their way to it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import mcp_types
+from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.message import SessionMessage
+from mcp_types import methods
+from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp.client import Transport
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+
+    from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
+
+    Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
+
+_SLICE = 64
+"""How many tools are looked at before the loop gets a turn."""
+_AROUND = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""What some protocol wants of a listing beside its tools."""
+
+
+class Mending:
+    """Looks at the answers of a server before the client library does.
+
+    The library checks every answer against the protocol first, and gives nothing of one that does
+    not hold: a single tool that is not described as the protocol has it hides all others. And it
+    knows no calls that run as tasks, though its types do: their answers lack a field for it.
+
+    Args:
+        outputs: Takes the schemas of answers out of listings.
+    """
+
+    def __init__(self, outputs: OutputSchemas) -> None:
+        self.refused: dict[str, str] = {}
+        """Why tools were taken out of listings, by name."""
+        self._outputs = outputs
+        self._version: str | None = None
+        self._asked: dict[object, str] = {}
+
+    @asynccontextmanager
+    async def of(
+        self, transport: Transport | AbstractAsyncContextManager[Streams]
+    ) -> AsyncIterator[Streams]:
+        """Opens a transport whose answers are mended.
+
+        Args:
+            transport: Has not been opened.
+        """
+        async with transport as (read, write):
+            yield _Read(read, self), _Write(write, self)
+
+    @property
+    def by_tool(self) -> bool:
+        """Whether listings are mended tool by tool; whole ones are not looked into."""
+        return self._version is not None
+
+    def mend_by_tool(self, version: str) -> None:
+        """Has tools taken out of listings that are not as the protocol has it.
+
+        Args:
+            version: The protocol that is spoken.
+        """
+        self._version = version
+
+    def sent(self, item: SessionMessage) -> None:
+        """Takes note of what is asked."""
+        message = item.message
+        if isinstance(message, mcp_types.JSONRPCRequest):
+            is_task = message.method == "tools/call" and "task" in (message.params or {})
+            if is_task or message.method == "tools/list":
+                self._asked[message.id] = message.method
+        elif isinstance(message, mcp_types.JSONRPCNotification) and message.params:
+            self._asked.pop(message.params.get("requestId"), None)  # it is not asked any more
+
+    async def mended(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        """The message, if it is an answer in need of it mended."""
+        message = None if isinstance(item, Exception) else item.message
+        if not isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+            return item
+        asked = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
+        if asked is None or isinstance(message, mcp_types.JSONRPCError):
+            return item
+        result = message.result
+        if asked == "tools/list":
+            result = await self._listing(result)
+        elif isinstance(result.get("task"), dict):
+            result = {"content": [], **result}
+        assert isinstance(item, SessionMessage)
+        return replace(item, message=message.model_copy(update={"result": result}))
+
+    async def _listing(self, result: dict[str, Any]) -> dict[str, Any]:
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return result
+        if self._version is not None:
+            tools = await self._kept(tools, self._version)
+        return {**result, "tools": self._outputs.taken_from(tools)}
+
+    async def _kept(self, tools: list[Any], version: str) -> list[Any]:
+        kept: list[Any] = []
+        for number, tool in enumerate(tools, 1):
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+            try:
+                kept.append(_accepted(tool, version))
+            except ValidationError as error:
+                name = tool.get("name") if isinstance(tool, dict) else None
+                said = name if isinstance(name, str) else f"number {number} of its listing"
+                self.refused[said] = _reason(error)
+        return kept
+
+
+def _accepted(tool: Any, version: str) -> Any:
+    """The tool as the client library accepts it.
+
+    Raises:
+        ValidationError: It does not.
+    """
+    try:
+        return _checked(tool, version)
+    except ValidationError as error:
+        typed = _typed(tool)
+        if typed == tool:
+            raise
+        try:
+            return _checked(typed, version)
+        except ValidationError:
+            raise error from None
+
+
+def _checked(tool: Any, version: str) -> Any:
+    methods.validate_server_result("tools/list", version, {**_AROUND, "tools": [tool]})
+    mcp_types.ListToolsResult.model_validate({"tools": [tool]}, by_name=False)
+    return tool
+
+
+def _typed(tool: Any) -> Any:
+    """The tool with schemas that say they are of objects, where they do not say of what."""
+    if not isinstance(tool, dict):
+        return tool
+    schemas = {key: tool[key] for key in ("inputSchema", "outputSchema") if key in tool}
+    said = {
+        key: {"type": "object", **each} for key, each in schemas.items() if isinstance(each, dict)
+    }
+    return {**tool, **said}
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"][2:]))
+    return f"the server describes it wrongly: {where or 'the tool'}: {first['msg']}"
+
+
+class _Read:
+    """A stream of what the server says, mended."""
+
+    def __init__(self, stream: ReadStream[SessionMessage | Exception], mending: Mending) -> None:
+        self._stream = stream
+        self._mending = mending
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._mending.mended(await self._stream.receive())
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> _Read:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return await self._mending.mended(await self._stream.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stream.aclose()
+
+
+class _Write:
+    """A stream of what the server is asked, of which note is taken."""
+
+    def __init__(self, stream: WriteStream[SessionMessage], mending: Mending) -> None:
+        self._stream = stream
+        self._mending = mending
+
+    async def send(self, item: SessionMessage, /) -> None:
+        self._mending.sent(item)
+        await self._stream.send(item)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stream.aclose()

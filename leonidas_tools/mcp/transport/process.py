@@ -1,0 +1,251 @@
+"""An MCP server as a child process: its pipes, its exit, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leonidas_tools.mcp.transport.lines import Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LONGEST_STDERR_LINE = 65_536
+_STDERR_LINES = 5
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+
+_EXIT_SECONDS = 2.0
+"""How long a server may take to exit once its input is closed, and again once it was told to."""
+
+_PIPE_SECONDS = 0.5
+"""How long output may still come after an exit, and an exit after the end of the output."""
+
+_POLL_SECONDS = 0.01
+_MOST_UNREAD = 256
+
+
+class Listener(Protocol):
+    """Who hears what a server says."""
+
+    def on_bytes(self) -> None:
+        """Something has come."""
+
+    def on_line(self, line: bytes) -> None:
+        """A line of standard output."""
+
+    def on_long_line(self, beginning: bytes, end: bytes) -> None:
+        """The beginning and the end of a line of standard output that was too long."""
+
+    def on_stderr(self, line: bytes) -> None:
+        """A line of standard error."""
+
+    def on_end(self, what: str) -> None:
+        """Nothing more can come; called once, with what happened."""
+
+
+class ServerProcess(asyncio.SubprocessProtocol):
+    """One running server; `mcp.client.stdio` hides its process and so cannot say how it died.
+
+    Args:
+        listener: Who hears what it says.
+        longest_line: How many bytes a line of standard output may have.
+    """
+
+    def __init__(self, listener: Listener, longest_line: int) -> None:
+        self.last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
+        """What the server last wrote to standard error."""
+        self._lines = {
+            _STDOUT: Lines(longest_line, listener.on_line, listener.on_long_line),
+            _STDERR: Lines(_LONGEST_STDERR_LINE, self._keep, lambda start, _: self._keep(start)),
+        }
+        self._listener = listener
+        self._ended = False
+        self._stdout: asyncio.ReadTransport | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._exited = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._unread = 0
+
+    @classmethod
+    async def start(
+        cls, listener: Listener, longest_line: int, command: Sequence[str], **options: Any
+    ) -> ServerProcess:
+        """Starts a command in a process group of its own.
+
+        Args:
+            listener: As for the class.
+            longest_line: As for the class.
+            command: The program and its arguments.
+            options: As for `subprocess.Popen`, such as `env` and `cwd`.
+
+        Raises:
+            OSError: The command cannot be started.
+        """
+        _, process = await asyncio.get_running_loop().subprocess_exec(
+            lambda: cls(listener, longest_line), *command, start_new_session=True, **options
+        )
+        return process
+
+    @property
+    def pid(self) -> int:
+        """The number of the process and of its group."""
+        assert self._transport is not None
+        return self._transport.get_pid()
+
+    def hold(self, held: bool) -> None:
+        """Leaves what the server says in its pipe, which it then waits for; or reads again."""
+        if self._stdout is not None and not self._stdout.is_closing():
+            if held:
+                self._stdout.pause_reading()
+            else:
+                self._stdout.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Writes to the server's standard input: what it does not read yet waits, however much.
+
+        What is written before it is ended still gets to it, while it exits. What is written to a
+        server that has closed its input is lost: it is about to end.
+        """
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+            self._unread += not self._writable.is_set()
+
+    async def room(self) -> None:
+        """Waits while many writes are unread.
+
+        Without it a server that asks and never reads would fill our memory with answers.
+        """
+        if self._unread > _MOST_UNREAD:
+            await self._writable.wait()
+
+    async def stop(self) -> None:
+        """Ends the server and every process it has started: asked first, then told, then killed."""
+        self._ended = True
+        try:
+            if self._stdin is not None:
+                self._stdin.close()
+            await _happens(self._exited, _EXIT_SECONDS)
+            if self._signal(signal.SIGTERM):
+                await self._all_gone(_EXIT_SECONDS)
+        finally:
+            anybody_left = self._signal(signal.SIGKILL)
+            if self._transport is not None:
+                self._transport.close()
+        if anybody_left:
+            await self._all_gone(_PIPE_SECONDS)
+        await _happens(self._closed, _PIPE_SECONDS)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio once the process runs."""
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+        stdin: Any = transport.get_pipe_transport(_STDIN)
+        stdout: Any = transport.get_pipe_transport(_STDOUT)
+        self._stdin, self._stdout = stdin, stdout
+        stdout.set_protocol(_Output(self, stdout.get_protocol()))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Called by asyncio with output."""
+        self._listener.on_bytes()
+        self._lines[fd].feed(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Called by asyncio when a pipe ends."""
+        if fd == _STDIN:
+            self._writable.set()
+            self._pause_before("closed its standard input")
+        elif fd == _STDOUT:
+            self._pause_before("closed its standard output")
+        else:
+            self._lines[fd].flush()
+
+    def process_exited(self) -> None:
+        """Called by asyncio when the process has exited, also while others hold its pipes."""
+        self._exited.set()
+        self._pause_before(self._exit_text())
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Called by asyncio when the process has exited and all its pipes have ended."""
+        self._end(self._exit_text())
+        self._closed.set()
+
+    def pause_writing(self) -> None:
+        """Called by asyncio while the server does not read."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Called by asyncio when it reads again."""
+        self._unread = 0
+        self._writable.set()
+
+    def _keep(self, line: bytes) -> None:
+        if text := line.decode(errors="replace").strip():
+            self.last_lines.append(text)
+        self._listener.on_stderr(line)
+
+    def _pause_before(self, what: str) -> None:
+        """Ends a little later: exit and output end together, in either order."""
+        self._loop.call_later(_PIPE_SECONDS, self._end, what)
+
+    def _end(self, what: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._listener.on_end(what if self._code() is None else self._exit_text())
+
+    def _code(self) -> int | None:
+        return None if self._transport is None else self._transport.get_returncode()
+
+    def _exit_text(self) -> str:
+        code = self._code() or 0
+        if code >= 0:
+            return f"exited with code {code}"
+        return f"was ended by {signal.Signals(-code).name}"
+
+    async def _all_gone(self, seconds: float) -> None:
+        """Waits until nobody is left in the process group, or the time is up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._signal(0):  # noqa: ASYNC110 - nothing tells when a group is empty
+                    await asyncio.sleep(_POLL_SECONDS)
+
+    def _signal(self, number: int) -> bool:
+        """Signals the process group; whether anybody is left in it."""
+        if self._transport is None:
+            return False
+        try:
+            os.killpg(self._transport.get_pid(), number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True  # somebody is left who may not be signalled
+        return True
+
+
+class _Output(asyncio.Protocol):
+    """Hands over standard output as it is read; asyncio's own takes a turn of the loop to do so."""
+
+    def __init__(self, process: ServerProcess, own: asyncio.BaseProtocol) -> None:
+        self._process = process
+        self._own = own
+
+    def data_received(self, data: bytes) -> None:
+        self._process.pipe_data_received(_STDOUT, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._own.connection_lost(exc)
+
+
+async def _happens(event: asyncio.Event, seconds: float) -> bool:
+    """Whether the event happens in time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -1,0 +1,151 @@
+"""Why a server cannot be reached, in a few words: what happened; what to do about it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import httpx2
+from mcp.shared.exceptions import MCPError
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp.auth import NotAuthorizedError
+from leonidas_tools.mcp.transport.tls import tls_reason
+from leonidas_tools.redaction.addresses import shown_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATH_HINT = "is the path of the url right, such as /mcp, or /sse for transport 'sse'?"
+_HINTS = {
+    401: "it wants a token (`headers`) or a login (`auth`)",
+    403: "whoever this token or address is of may not use it",
+    404: PATH_HINT,
+    405: PATH_HINT,
+    407: "the proxy wants a login",
+    421: "it does not know the host of the url",
+}
+
+
+_TELLING = (TimeoutError, MCPError, ConfigurationError, httpx2.HTTPError, OSError)
+
+
+class StrangeAnswerError(httpx2.TransportError):
+    """Raised in place of an answer that is none of MCP; says what it is."""
+
+
+def reason_of(error: BaseException | None) -> str:
+    """Why a connection could not be opened or has ended.
+
+    Example:
+        >>> reason_of(ExceptionGroup("both", [TimeoutError()]))
+        'no answer in time'
+    """
+    match telling(error):
+        case None:
+            return "the connection was closed"
+        case TimeoutError():
+            return "no answer in time"
+        case MCPError() | ConfigurationError() as told:
+            return told.message
+        case httpx2.HTTPError() | OSError() as told:
+            return why(told)
+        case _:
+            return "it does not follow the protocol"
+
+
+def telling(error: BaseException | None) -> BaseException | None:
+    """The error, or of a group the first that says what has happened, whichever came first.
+
+    Example:
+        >>> telling(ExceptionGroup("both", [ValueError(), TimeoutError()]))
+        TimeoutError()
+    """
+    leaves = list(_leaves(error))
+    return next((each for each in leaves if isinstance(each, _TELLING)), next(iter(leaves), None))
+
+
+def _leaves(error: BaseException | None) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    elif error is not None:
+        yield error
+
+
+def why(error: BaseException) -> str:
+    """Why a request failed, in a few words; behind a semicolon, what to do about it."""
+    match error:
+        case httpx2.HTTPStatusError():
+            return status_text(error.response)
+        case NotAuthorizedError() | StrangeAnswerError():
+            return str(error)
+        case httpx2.ProxyError():
+            return f"the proxy does not let it through: {error}"
+    cause = _os_error(error)
+    return _of_connection(error) if cause is None else _of_system(cause)
+
+
+def _of_connection(error: BaseException) -> str:
+    match error:
+        case httpx2.TimeoutException():
+            return "it took too long to connect or to answer"
+        case httpx2.RemoteProtocolError():
+            return "it does not answer by HTTP; should the url begin with https://?"
+    return "the connection broke"
+
+
+def _of_system(error: OSError) -> str:
+    match error:
+        case ssl.SSLError():
+            return tls_reason(error)
+        case socket.gaierror():
+            return "the name of its host is not known"
+    return os.strerror(error.errno or 0).lower()
+
+
+def placed(what: str, url: str | None) -> str:
+    """A reason with the place it is about, before what to do about it.
+
+    Args:
+        what: As `why` says it.
+        url: The server's address.
+
+    Example:
+        >>> placed("HTTP 404 Not Found; is the path right?", "http://host/")
+        'HTTP 404 Not Found at http://host/; is the path right?'
+    """
+    if url is None or "`leonidas " in what:  # a command to run says all
+        return what
+    happened, semicolon, hint = what.partition("; ")
+    return f"{happened} at {shown_place(url)}{semicolon}{hint}"
+
+
+def status_text(response: httpx2.Response) -> str:
+    """What a status says, and what to do about it.
+
+    Example:
+        >>> request = httpx2.Request("POST", "http://host/mcp")
+        >>> status_text(httpx2.Response(403, request=request))
+        'HTTP 403 Forbidden; whoever this token or address is of may not use it'
+    """
+    status = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+    if response.next_request is not None:
+        to = shown_place(str(response.next_request.url))
+        return f"{status}: it redirects to {to}; set that url if it is the right one"
+    is_token = response.status_code == httpx2.codes.UNAUTHORIZED and (
+        "authorization" in response.request.headers
+    )
+    hint = "it refuses the token it was sent" if is_token else _HINTS.get(response.status_code)
+    return status if hint is None else f"{status}; {hint}"
+
+
+def _os_error(error: BaseException | None) -> OSError | None:
+    """The operating system's error behind an error, if there is one."""
+    while (error := telling(error)) is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,79 @@
+"""Whom a server over HTTPS is trusted by, and what is wrong with its certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files.reading import open_file
+
+if TYPE_CHECKING:
+    from leonidas_tools.settings.mcp_settings import MCPServerSettings
+
+_UNTRUSTED = "its certificate is signed by nobody known; name the signer's in `ca_file`"
+_WRONG_HOST = "its certificate is for another host"
+_BY_CODE = {  # as OpenSSL numbers what is wrong with a certificate
+    9: "its certificate is not valid yet",
+    10: "its certificate has expired",
+    18: "its certificate is signed by itself; name it in `ca_file` if it is the right one",
+    19: _UNTRUSTED,
+    20: _UNTRUSTED,
+    21: _UNTRUSTED,
+    62: _WRONG_HOST,
+    64: _WRONG_HOST,
+}
+
+
+async def tls_context(settings: MCPServerSettings) -> ssl.SSLContext:
+    """A context that trusts the system's certificates and those of `ca_file`.
+
+    Reading them takes tens of milliseconds, so a thread does it.
+
+    Args:
+        settings: The server's settings.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or holds no certificate.
+    """
+    return await asyncio.to_thread(_context, settings.ca_file)
+
+
+def _context(ca_file: str | None) -> ssl.SSLContext:
+    context = httpx2.create_ssl_context()
+    if ca_file is None:
+        return context
+    try:
+        open_file(Path(ca_file)).close()  # the library below would wait at a FIFO for ever
+        context.load_verify_locations(cafile=ca_file)
+    except FileNotFoundError:
+        raise ConfigurationError(f"the ca_file {ca_file!r} was not found") from None
+    except ssl.SSLError:
+        raise ConfigurationError(f"the ca_file {ca_file!r} holds no PEM certificate") from None
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigurationError(f"the ca_file {ca_file!r} cannot be read: {why}") from None
+    return context
+
+
+def tls_reason(error: ssl.SSLError) -> str:
+    """Why no secure connection came to be, in a few words.
+
+    Example:
+        >>> tls_reason(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"))
+        'it does not answer by TLS; should the url begin with http://?'
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _BY_CODE.get(
+            error.verify_code, f"its certificate is not accepted: {error.verify_message}"
+        )
+    text = str(error)
+    if any(word in text for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")):
+        return "it does not answer by TLS; should the url begin with http://?"
+    if any(word in text for word in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")):
+        return "it refused the TLS handshake; it may want a certificate of ours"
+    return "no TLS connection came to be"

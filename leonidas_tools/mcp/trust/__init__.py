@@ -1,0 +1,1 @@
+"""Pinned tool definitions and the quarantine of changed ones."""

@@ -1,0 +1,289 @@
+"""What the tools of a server were when they were first used, and which have changed since.
+
+Trust on first use: what a server lists when it is used for the first time is taken as it is, and
+kept. A tool that says something else later is not run, and what it says is not read by the model,
+before a person has trusted it (`leonidas mcp trust`). A tool that comes later is taken on its first
+use as well, and told of: servers may bring tools at any time, and a setting that lists what is used
+(`include`) is what keeps them out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from leonidas_tools.errors import LeonidasError
+from leonidas_tools.files.private import PrivateFile
+from leonidas_tools.mcp.places import data_file
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from leonidas_tools.settings.models import MCPServerSettings
+
+logger = visible_logger(__name__)
+
+_VERSION = 1
+
+
+class PinsError(LeonidasError):
+    """The file of the pins cannot be read, or does not say what it should."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """What a server says of a tool that a model or a policy acts on.
+
+    Args:
+        name: What the server calls it.
+        description: What it says it does, as the server has it.
+        input_schema: Its JSON Schema.
+        effect: What a call changes, as its annotations have it.
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    effect: str
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same tool, whatever the order of keys."""
+        canonical = json.dumps(_in_order(self.to_json()), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def changed_from(self, other: Described) -> list[str]:
+        """The names of the fields that are not the same."""
+        before, now = _in_order(other.to_json()), _in_order(self.to_json())
+        return [field for field in now if now[field] != before[field]]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "input_schema": self.input_schema,
+            "effect": self.effect,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pin:
+    """One tool of a server.
+
+    Args:
+        trusted: What it was when it was first used, or when a person has last trusted it.
+        waiting: What it says by now, where that is something else.
+    """
+
+    trusted: Described
+    waiting: Described | None = None
+
+    def seen(self, now: Described) -> Pin:
+        """The pin once the server has said this."""
+        if now.fingerprint == self.trusted.fingerprint:
+            return Pin(trusted=self.trusted)
+        return Pin(trusted=self.trusted, waiting=now)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept."""
+        waiting = {} if self.waiting is None else {"waiting": self.waiting.to_json()}
+        return {
+            "sha256": self.trusted.fingerprint,
+            "trusted": self.trusted.to_json(),
+            **waiting,
+        }
+
+
+def identity_of(settings: MCPServerSettings) -> str:
+    """Which server it is, whatever it is called: the command or the address, as a fingerprint.
+
+    Args:
+        settings: The server's settings.
+    """
+    said: list[Any] = [settings.command, list(settings.args)]
+    if settings.url is not None:
+        parts = urlsplit(settings.url)
+        # A key in the query may be exchanged for another; a path may lead to another server.
+        said = [f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+class Pins:
+    """The pins of one server, in a file that only the user reads and several processes share.
+
+    Args:
+        server: The server's name.
+        identity: Which server it is: another one under the same name has pins of its own.
+
+    Example:
+        >>> pins = Pins("notes", "an example")
+        >>> said = Described(name="add", description="Adds.", input_schema={}, effect="once")
+        >>> pins.check({"add": said}), pins.check({"add": said})[0]["add"].waiting
+        (({'add': Pin(trusted=Described(name='add', description='Adds.', input_schema={}, \
+effect='once'), waiting=None)}, ['add']), None)
+    """
+
+    def __init__(self, server: str, identity: str) -> None:
+        self._server = server
+        self._identity = identity
+        self._file = PrivateFile(data_file(server, "pins"))
+        self._known: dict[str, Pin] = {}
+        self._seen = self._file.stamp
+
+    @property
+    def are_stale(self) -> bool:
+        """Whether the file is another one than when it was last looked into."""
+        return self._file.stamp != self._seen
+
+    def check(self, listed: Mapping[str, Described]) -> tuple[dict[str, Pin], list[str]]:
+        """The pins of these tools, and which of them are new; what is new is kept. It blocks.
+
+        Args:
+            listed: What the server says now, by name.
+
+        Raises:
+            PinsError: The file cannot be read, so that it is not known what these tools were.
+        """
+        try:
+            with self._file.locked():
+                return self._checked(listed)
+        except OSError as error:
+            logger.warning(
+                "The pins of the MCP server %r cannot be kept: %s; they hold until this process "
+                "ends",
+                self._server,
+                error.strerror or error,
+            )
+            return self._merged(listed, self.pinned())
+        finally:
+            self._seen = self._file.stamp
+
+    def trust(self, shown: Mapping[str, str]) -> list[str]:
+        """Trusts what tools say by now, where that is what a person was shown. It blocks.
+
+        Args:
+            shown: The fingerprint of what was shown, by the name of the tool.
+
+        Returns:
+            The tools that are trusted as they were shown. One that says something else by now
+            still waits.
+
+        Raises:
+            PinsError: The file cannot be read.
+            OSError: It cannot be written.
+        """
+        with self._file.locked():
+            every = self._read()
+            pins = every.setdefault(self._identity, {})
+            before = dict(pins)
+            for name, pin in before.items():
+                said = pin.waiting
+                if said is not None and said.fingerprint == shown.get(name):
+                    pins[name] = Pin(trusted=said)
+            if pins != before:
+                self._write(every)
+            return [name for name, pin in pins.items() if _is_as_shown(pin, shown.get(name))]
+
+    def pinned(self) -> dict[str, Pin]:
+        """The pins in the file.
+
+        Raises:
+            PinsError: It cannot be read.
+        """
+        return self._read().get(self._identity, {})
+
+    def _checked(self, listed: Mapping[str, Described]) -> tuple[dict[str, Pin], list[str]]:
+        every = self._read()
+        before = every.get(self._identity, {})
+        pins, new = self._merged(listed, before)
+        every[self._identity] = {**before, **pins}
+        if every[self._identity] != before:
+            self._write(every)
+        return pins, new
+
+    def _merged(
+        self, listed: Mapping[str, Described], kept: Mapping[str, Pin]
+    ) -> tuple[dict[str, Pin], list[str]]:
+        """What is kept goes before what is remembered: a person may have trusted something."""
+        known = {**self._known, **kept}
+        pins = {
+            name: known[name].seen(said) if name in known else Pin(trusted=said)
+            for name, said in listed.items()
+        }
+        self._known = {**known, **pins}
+        return pins, [name for name in listed if name not in known]
+
+    def _read(self) -> dict[str, dict[str, Pin]]:
+        try:
+            text = self._file.read()
+            if text is None:
+                return {}
+            said = json.loads(text)
+            return {
+                identity: {name: _pin(name, pin) for name, pin in pins.items()}
+                for identity, pins in _servers(said).items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PinsError(
+                f"the pins in {str(self._file.path)!r} cannot be read ({error}): correct the file, "
+                f"or take it away, and what {self._server!r} lists next is trusted as it is"
+            ) from error
+
+    def _write(self, every: Mapping[str, Mapping[str, Pin]]) -> None:
+        servers = {
+            identity: {name: pin.to_json() for name, pin in pins.items()}
+            for identity, pins in every.items()
+        }
+        text = json.dumps({"version": _VERSION, "servers": servers}, indent=1)
+        self._file.write(text)
+
+
+def _servers(said: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The pins by the identity of the server."""
+    if said["version"] != _VERSION:
+        raise ValueError(f"its version is {said['version']!r}")
+    servers: Mapping[str, Mapping[str, Any]] = said["servers"]
+    return servers
+
+
+def _pin(name: str, said: Mapping[str, Any]) -> Pin:
+    """Reads a pin; refuses one that is not what was written."""
+    trusted = _described(said["trusted"])
+    if trusted.fingerprint != said["sha256"] or trusted.name != name:
+        raise ValueError(f"the fingerprint of {name!r} is another")
+    waiting = said.get("waiting")
+    return Pin(trusted=trusted, waiting=None if waiting is None else _described(waiting))
+
+
+def _is_as_shown(pin: Pin, fingerprint: str | None) -> bool:
+    return pin.waiting is None and pin.trusted.fingerprint == fingerprint
+
+
+def _described(said: Mapping[str, Any]) -> Described:
+    described = Described(
+        name=said["name"],
+        description=said["description"],
+        input_schema=said["input_schema"],
+        effect=said["effect"],
+    )
+    if not isinstance(described.input_schema, dict) or not isinstance(described.description, str):
+        raise TypeError(f"{described.name!r} is not described")
+    return described
+
+
+def _in_order(value: Any) -> Any:
+    """With the lists in order whose order says nothing: some servers shuffle them."""
+    if isinstance(value, Mapping):
+        return {
+            key: sorted(inner, key=str)
+            if key == "required" and isinstance(inner, list)
+            else _in_order(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_in_order(inner) for inner in value]
+    return value

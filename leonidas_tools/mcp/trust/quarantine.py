@@ -1,0 +1,138 @@
+"""What a person should know of what a server lists: tools that have changed, settings in vain."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.redaction.visible import revealed, visible_logger
+
+if TYPE_CHECKING:
+    from leonidas_tools.mcp.trust.pins import Described, Pin
+    from leonidas_tools.settings.finding import Finding
+
+logger = visible_logger(__name__)
+
+QUARANTINED = (
+    "The tool {tool!r} of the MCP server {server!r} is no longer what it was when it was first "
+    "used: it is not run until a person trusts it again."
+)
+"""What the model reads when it calls a tool that has changed."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Report:
+    """What was found in one listing.
+
+    Args:
+        findings: What the settings say in vain.
+        news: The tools that have changed since the listing before.
+        left_out: Why tools cannot be used, by name.
+        changed: The tools that are not what they were, by name.
+        denies: Whether those are denied, and not only told of.
+        new: The tools that have come to a server that was used before.
+        pins_error: Why it is not known what the tools were.
+        unknown: The tools that are not used for that reason.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    news: list[str] = field(default_factory=list)
+    changed: dict[str, Pin] = field(default_factory=dict)
+    denies: bool = True
+    new: list[str] = field(default_factory=list)
+    pins_error: str | None = None
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def quarantined(self) -> list[str]:
+        """The tools that are not run."""
+        return [*(self.changed if self.denies else ()), *self.unknown]
+
+    def after(self, before: Report) -> None:
+        """Notes what has changed since the listing before.
+
+        Args:
+            before: Its report.
+        """
+        self.news = [name for name, pin in self.changed.items() if before.changed.get(name) != pin]
+
+    def remember(self, before: Report, tool: str, key: str) -> None:
+        """Says again why a tool that is as it was cannot be used.
+
+        Args:
+            before: The report that said it.
+            tool: What the server calls it.
+            key: Where its arguments are fixed.
+        """
+        if tool in before.left_out:
+            self.left_out[tool] = before.left_out[tool]
+        self.findings += [finding for finding in before.findings if finding.key == key]
+
+    def tell(self, server: str, before: Report) -> None:
+        """Logs what was not known before.
+
+        Args:
+            server: The server's name.
+            before: What the listing before it said.
+        """
+        for finding in self.findings:
+            if finding not in before.findings:
+                level = logging.ERROR if finding.severity == "error" else logging.WARNING
+                logger.log(level, "In the settings, %s", finding)
+        for name, why in self.left_out.items():
+            if before.left_out.get(name) != why:
+                logger.warning("MCP server %r: the tool %r is left out: %s", server, name, why)
+        for name in self.news:
+            pin = self.changed[name]
+            logger.warning(
+                "MCP server %r: the tool %r has changed since it was first used (%s)%s; "
+                "`leonidas mcp trust %s` shows how",
+                server,
+                name,
+                ", ".join(fields_of(pin)),
+                ", and is not run" if self.denies else "",
+                shlex.quote(server),
+            )
+        if self.new:
+            names = ", ".join(map(repr, self.new))
+            logger.warning("MCP server %r has tools that it did not have before: %s", server, names)
+        if self.pins_error is not None and self.pins_error != before.pins_error:
+            done = "none of its tools is used: " if self.unknown else ""
+            logger.error("MCP server %r: %s%s", server, done, self.pins_error)
+
+    def status(self) -> dict[str, Any]:
+        """What there is to say, as plain JSON."""
+        changed = [
+            {"tool": name, "changed": fields_of(pin), "diff": diff_of(pin)}
+            for name, pin in self.changed.items()
+        ]
+        unknown = [{"tool": name, "why": self.pins_error} for name in self.unknown]
+        said = {
+            "quarantined": [*(changed if self.denies else []), *unknown],
+            "changed": [] if self.denies else changed,
+            "left_out": [{"tool": name, "why": why} for name, why in self.left_out.items()],
+            "problems": [str(finding) for finding in self.findings],
+        }
+        return {key: value for key, value in said.items() if value}
+
+
+def fields_of(pin: Pin) -> list[str]:
+    """What a tool says of itself that is no longer the same."""
+    return [] if pin.waiting is None else pin.waiting.changed_from(pin.trusted)
+
+
+def diff_of(pin: Pin) -> str:
+    """What a tool was and what it is, line by line, with what is unseen written out."""
+    before, now = _lines(pin.trusted), _lines(pin.waiting or pin.trusted)
+    return "\n".join(difflib.unified_diff(before, now, "trusted", "now", lineterm="", n=1))
+
+
+def _lines(described: Described) -> list[str]:
+    schema = json.dumps(described.input_schema, indent=1, sort_keys=True, ensure_ascii=False)
+    text = f"{described.description}\neffect: {described.effect}\ninput schema: {schema}"
+    return revealed(text).splitlines()

@@ -1,0 +1,100 @@
+"""What a tool returns → plain JSON of bounded size.
+
+The Live client serialises answers while it sends them, where a set or a NaN ends the session
+(`google/genai/live.py`, `send_tool_response`). So nothing but plain JSON may leave a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from leonidas_tools.results.cutting import fitting, length, room_left
+from leonidas_tools.results.jsonable import Conversion, ForeignTypeError, NotPlainError
+
+__all__ = ["ForeignTypeError", "Measured", "NotPlainError", "measured", "plain", "snapshot"]
+
+_BRANCHES = frozenset({dict, list})
+_ENDLESS = 1 << 62
+_MARGIN = 65_536
+"""How much more than is kept is looked at where secrets are masked, so that none is cut."""
+
+Mask: TypeAlias = Callable[[Any], Any]
+"""Takes the secrets out of plain JSON."""
+
+
+def plain(
+    value: Any, max_bytes: int, *, mask: Mask | None = None, foreign: bool = True
+) -> tuple[Any, bool]:
+    """Return the value as plain JSON, and whether something was cut to keep it small.
+
+    The result shares nothing with the value, and its texts are valid UTF-8. The work is bounded by
+    `max_bytes`, however large the value is.
+
+    Args:
+        value: Whatever a tool returned.
+        max_bytes: How long its JSON may be, roughly, with all but ASCII escaped.
+        mask: Takes the secrets out of it, before anything is cut.
+        foreign: Whether to convert types that run code of their own, such as `__str__`. That code
+            may block: on the event loop, say `False`.
+
+    Raises:
+        ForeignTypeError: The value has such a type, and `foreign` is false.
+        NotPlainError: The value contains itself, is nested too deeply, or holds what has no text.
+
+    Example:
+        >>> plain({"sizes": [1, 2]}, 100)
+        ({'sizes': [1, 2]}, False)
+        >>> plain(list(range(100)), 50)
+        ([0, 1, 2, 3, '… 96 more'], True)
+    """
+    shown = measured(value, max_bytes, mask=mask, foreign=foreign)
+    return shown.value, shown.cut
+
+
+class Measured(NamedTuple):
+    """A plain value, whether something was cut, and how long its JSON is."""
+
+    value: Any
+    cut: bool
+    length: int
+
+
+def measured(
+    value: Any, max_bytes: int, *, mask: Mask | None = None, foreign: bool = True
+) -> Measured:
+    """Return the value as `plain` does, and how long its JSON is, so that nobody measures again."""
+    if mask is not None:
+        whole = measured(value, max_bytes + _MARGIN, foreign=foreign)
+        shown = measured(mask(whole.value), max_bytes)
+        return shown._replace(cut=shown.cut or whole.cut)
+    if type(value) is str and len(value) < max_bytes and value.isascii():
+        return Measured(value, False, len(value) + 2)
+    try:
+        left = room_left((value,), max_bytes)
+    except NotPlainError:
+        value = Conversion(max_bytes, foreign=foreign).of(value)
+        left = room_left((value,), max_bytes)
+    if left >= 0:
+        return Measured(snapshot(value), False, max_bytes - left)
+    fitted = fitting(value, max_bytes)
+    try:
+        size = length(fitted)
+    except NotPlainError:  # only as much of each text was looked at as there was room for
+        fitted = Conversion(_ENDLESS).of(fitted)
+        size = length(fitted)
+    return Measured(snapshot(fitted), fitted is not value, size)
+
+
+def snapshot(value: Any) -> Any:
+    """A copy of a plain value that shares nothing with it: its owner may go on changing it."""
+    kind = type(value)
+    if kind is dict:
+        copied = value.copy()  # most are flat: to copy them so is twice as quick
+        for key, inner in value.items():
+            if type(inner) in _BRANCHES:
+                copied[key] = snapshot(inner)
+        return copied
+    if kind is list:
+        return [snapshot(i) if type(i) in _BRANCHES else i for i in value]
+    return value

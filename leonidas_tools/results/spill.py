@@ -1,0 +1,128 @@
+"""Results that are too long for the model, kept whole so that it can ask for more of them."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Protocol
+
+from leonidas_tools.errors import StoreError
+
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+class Piece(Protocol):
+    """A piece of a result that is kept."""
+
+    @property
+    def content(self) -> bytes:
+        """The piece."""
+
+    @property
+    def size(self) -> int:
+        """How long the whole is, in bytes."""
+
+
+class KeepsResults(Protocol):
+    """Where results are kept: in memory, or in a database."""
+
+    async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
+        """Keeps a result, and returns a handle for it."""
+        ...
+
+    async def read(
+        self, handle: str, *, offset: int, limit: int | None, session: str | None
+    ) -> Piece:
+        """A piece of a result; raises `StoreError` where there is none."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    content: bytes
+    size: int
+
+
+class ResultMemory:
+    """Keeps results in memory; where they are too many, the oldest go first.
+
+    Args:
+        max_bytes: How long they may be together.
+    """
+
+    def __init__(self, max_bytes: int = _MOST_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._bytes = 0
+
+    async def put(
+        self,
+        content: bytes,
+        *,
+        mime_type: str = "text/plain",
+        session: str | None = None,  # noqa: ARG002 - each session has a memory of its own
+    ) -> str:
+        """Keeps a result.
+
+        Args:
+            content: All of it.
+            mime_type: What it is.
+            session: The conversation it belongs to.
+
+        Raises:
+            StoreError: It is longer than all may be together.
+        """
+        if len(content) > self.max_bytes:
+            raise StoreError(f"A {mime_type} of {len(content)} bytes is too long to be kept")
+        handle = f"result-{secrets.token_hex(8)}"
+        self._kept[handle] = content
+        self._bytes += len(content)
+        while self._bytes > self.max_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= len(oldest)
+        return handle
+
+    async def read(
+        self,
+        handle: str,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        session: str | None = None,  # noqa: ARG002 - each session has a memory of its own
+    ) -> Piece:
+        """A piece of a result.
+
+        Args:
+            handle: What `put` returned.
+            offset: Where the piece begins, in bytes.
+            limit: How long it is at most, in bytes.
+            session: Who asks.
+
+        Raises:
+            StoreError: There is no such result, or no longer.
+        """
+        content = self._kept.get(handle)
+        if content is None:
+            raise StoreError(f"There is no result {handle!r}, or no longer: make the call again")
+        end = None if limit is None else offset + limit
+        return _Piece(content=content[offset:end], size=len(content))
+
+
+class Results:
+    """The long results of a session, wherever they are kept.
+
+    Example:
+        >>> import asyncio
+        >>> from leonidas_tools.calls.call import ToolSession
+        >>> results = ToolSession("kitchen").get(Results)
+        >>> handle = asyncio.run(results.store.put(b"long", mime_type="text/plain", session="k"))
+        >>> asyncio.run(results.store.read(handle, offset=1, limit=2, session="k")).content
+        b'on'
+    """
+
+    __slots__ = ("store",)
+
+    def __init__(self) -> None:
+        self.store: KeepsResults = ResultMemory()
+        """By default the memory of this session; an application may put a database here."""

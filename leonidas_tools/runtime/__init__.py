@@ -1,0 +1,1 @@
+"""Runs calls: executor, compiler and attempts. It knows no framework."""

@@ -1,0 +1,212 @@
+"""One attempt: the edge where a tool's own code runs, and where what it raises stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls.abandonable import AbandonableTask
+from leonidas_tools.calls.call import ToolCall, ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.invocation import GRACE_SECONDS, current, log_failure
+from leonidas_tools.calls.sendable import is_long, measured_sendable
+from leonidas_tools.errors import RetryableError, ToolError
+from leonidas_tools.redaction import KnownSecrets, Masking
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.plain import ForeignTypeError
+from leonidas_tools.results.texts import say
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from leonidas_tools.calls.invocation import Invocation
+    from leonidas_tools.runtime.functions import Call
+
+logger = visible_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """Runs a tool's function once and makes a plain result of whatever comes of it.
+
+    Args:
+        function: Runs the tool's function.
+        takes_context: Whether that needs a `ToolContext`.
+        max_bytes: How big the result may be.
+        once: Whether the effect must not happen twice.
+        stoppable: Whether it is stopped when nobody wants the answer any more.
+        undoes: Whether what was done is undone then, also where it was done to the end.
+        undo: Takes back what a call has half done.
+        undo_seconds: How long each step of undoing may take.
+        in_thread: Runs in a thread what would block the event loop.
+        undoes_in_thread: Whether what undoes runs there too, as the tool does.
+        stops: Whether its code has ended once it was stopped, which a thread may not have.
+        secrets: What is secret in the tool's settings; `None` where its calls have no secrets.
+        secret_names: Names in its results whose values are secret.
+    """
+
+    function: Call
+    takes_context: bool
+    max_bytes: int
+    once: bool
+    in_thread: Callable[..., Awaitable[Any]]
+    undoes_in_thread: bool = False
+    stops: bool = True
+    stoppable: bool = True
+    undoes: bool = False
+    undo: Callable[[ToolCall], Any] | None = None
+    undo_seconds: float = 30.0
+    secrets: KnownSecrets | None = None
+    secret_names: frozenset[str] = frozenset()
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        """Runs the function; only cancellation that is ours leaves here."""
+        invocation = current()
+        mask = None
+        if self.secrets is not None or call.inherited:
+            mask = self._masking(call)
+        context = self._begun(call, invocation, mask)
+        try:
+            result = await self._caught(call, context, mask)
+        except asyncio.CancelledError as error:
+            if invocation.stopping:
+                await self._stopped(call, context, invocation)
+                raise
+            result = self._failed(call, error)
+        if invocation.cancelled_itself:
+            await invocation.forgive()
+        if not result.ok:
+            await self._take_back(call, context)
+            invocation.begun = self.once and not isinstance(result.error, RetryableError)
+            invocation.stoppable = True
+        elif self.undoes:
+            await self._done(call, context)
+            if invocation.stopped_by is not None:
+                result = invocation.was_stopped()
+        return result
+
+    async def _stopped(
+        self, call: ToolCall, context: ToolContext | None, invocation: Invocation
+    ) -> None:
+        """Undo what a stopped attempt has done; what undoes the whole call leaves nothing of it."""
+        await self._take_back(call, context)
+        if self.undo is not None and self.stops and _all_undone(invocation):
+            invocation.begun = False
+
+    def _masking(self, call: ToolCall) -> Masking | None:
+        """What is secret here, and nowhere else: each way out has what was masked."""
+        known = [each for each in (self.secrets, *call.inherited) if each]
+        known += [each] if (each := call.secretive_arguments()) else []
+        return Masking(known, self.secret_names) if known or self.secret_names else None
+
+    def _begun(
+        self, call: ToolCall, invocation: Invocation, mask: Masking | None
+    ) -> ToolContext | None:
+        """Notes what holds from here on; returns what the tool is given."""
+        context = None
+        if self.takes_context:
+            context = invocation.context = ToolContext(call, invocation.tell, mask)
+        if self.once:
+            invocation.begun = True
+        invocation.undone = 0
+        invocation.stoppable = self.stoppable
+        if self.undoes:
+            invocation.take_back = partial(self._take_back, call, context)
+        return context
+
+    async def _caught(
+        self, call: ToolCall, context: ToolContext | None, mask: Masking | None
+    ) -> ToolResult:
+        try:
+            value = await self.function(call, context)
+            return ToolResult() if value is None else await self._sendable(call, value, mask)
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except ToolError as error:
+            return await self._sendable(call, ToolResult.from_error(error), mask)
+        except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
+            return self._failed(call, error)
+
+    async def _sendable(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult:
+        convert = partial(measured_sendable, value, self.max_bytes, tool=call.name, mask=mask)
+        result: ToolResult
+        if mask is not None and is_long(value):  # to look for secrets takes a while
+            result, size = await self.in_thread(convert)
+        else:
+            try:
+                result, size = convert(foreign=False)
+            except ForeignTypeError:  # what it runs may block or never end: not on the event loop
+                result, size = await self.in_thread(convert)
+        current().measured = (result.result, size)
+        return result
+
+    def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
+        log_failure(logger, call.name, error)
+        return ToolResult.failed(say("failed", tool=call.name), error=error)
+
+    async def _done(self, call: ToolCall, context: ToolContext | None) -> None:
+        """Undoes what nobody wants any more; else keeps at hand what would undo it."""
+        invocation = current()
+        if not invocation.wanted or invocation.stopped_by is not None:
+            await self._take_back(call, context)
+            if _all_undone(invocation):
+                invocation.begun = False
+            return
+        steps = self._steps(call, context)  # without the context, which holds the invocation
+        invocation.take_back = partial(self._run_to_end, steps, call.name) if steps else None
+
+    async def _take_back(self, call: ToolCall, context: ToolContext | None) -> None:
+        await self._run_to_end(self._steps(call, context), call.name)
+
+    def _steps(self, call: ToolCall, context: ToolContext | None) -> list[Callable[[], Any]]:
+        """What takes back what was done, in its order."""
+        steps = context.take_undo_steps() if context is not None else []
+        undo = self.undo
+        if undo is not None:
+            steps.append(lambda: undo(call))
+        return steps
+
+    async def _run_to_end(self, steps: list[Callable[[], Any]], tool: str) -> None:
+        """Runs the steps to the end, once: whoever stops the call waits for this too."""
+        invocation, loop = current(), asyncio.get_running_loop()
+        invocation.take_back = None
+        if not steps:
+            return
+        undoing = AbandonableTask(self._undo_all(steps, tool), loop=loop, name=f"undo:{tool}")
+        invocation.undo_ends = loop.time() + len(steps) * self.undo_seconds + GRACE_SECONDS
+        while not undoing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([undoing])
+        invocation.undo_ends = 0.0
+        if undoing.abandoned:
+            logger.warning("What undoes the tool %r goes on: it ignores cancellation", tool)
+            invocation.left_over += 1
+
+    async def _undo_all(self, steps: list[Callable[[], Any]], tool: str) -> None:
+        """Runs the steps one after another; none stops the others."""
+        for step in steps:
+            done = True
+            try:
+                async with asyncio.timeout(self.undo_seconds):
+                    await self._undo(step)
+            except BaseException as error:  # noqa: BLE001 - the edge: this is the tool's code too
+                log_failure(logger, tool, error)
+                done = False
+                current().left_over += 1
+            current().undone += done
+            current().emit(EventKind.UNDO, done=done)
+
+    async def _undo(self, step: Callable[[], Any]) -> None:
+        outcome = await self.in_thread(step) if self.undoes_in_thread else step()
+        if inspect.isawaitable(outcome):
+            await outcome
+
+
+def _all_undone(invocation: Invocation) -> bool:
+    """Whether every step that was noted was taken back, and there was one."""
+    return invocation.undone > 0 and not invocation.left_over

@@ -1,0 +1,569 @@
+"""Runs calls: each in a task of its own, all of them through here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
+
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.question import Asking
+from leonidas_tools.calls.call import (
+    ResultStatus,
+    ToolCall,
+    ToolResult,
+    are_too_large,
+    gist_of,
+    too_large,
+)
+from leonidas_tools.calls.events import EventKind, Sink, ToolEvent, ending_kind
+from leonidas_tools.calls.invocation import Invocation, OnEnd, current
+from leonidas_tools.calls.loop_watch import LoopWatch
+from leonidas_tools.calls.records import record
+from leonidas_tools.errors import ToolError, ToolValidationError
+from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.policies.lane import Lane
+from leonidas_tools.policies.loop_guard import LoopHistory
+from leonidas_tools.results.similar import clearly_closest
+from leonidas_tools.results.texts import join, say
+from leonidas_tools.rules.rule import CONFIRM
+from leonidas_tools.runtime.compiler import Compiler, refuse
+from leonidas_tools.session.tasks import TaskList
+from leonidas_tools.settings.models import Settings
+from leonidas_tools.settings.overrides import effect_of, quarantined, refused
+from leonidas_tools.tools.metadata import ToolEffect
+from leonidas_tools.workers.threads import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from leonidas_tools.approvals.request import Channel
+    from leonidas_tools.calls.call import Run, ToolSession
+    from leonidas_tools.policies.base import Policy
+    from leonidas_tools.policies.cache import ResultCache
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+
+
+_DECIDABLE = frozenset(
+    {
+        ResultStatus.FAILED,
+        ResultStatus.TIMEOUT,
+        ResultStatus.UNAVAILABLE,
+        ResultStatus.UNKNOWN_OUTCOME,
+        ResultStatus.CANCELLED,
+    }
+)
+"""How a call ends after which a person may have it tried again, or go on without it."""
+_MOST_FAILURES = 64
+
+
+@record
+class _Failure:
+    """A call that has failed.
+
+    Args:
+        call: The call, as it came.
+        result: How it ended.
+        sinks: Who hears of it.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    sinks: tuple[Sink, ...]
+
+
+class _Failures:
+    """The last calls of a session that have failed and were not decided about, by trace id."""
+
+    def __init__(self) -> None:
+        self.calls: OrderedDict[str, _Failure] = OrderedDict()
+
+    def keep(self, failure: _Failure) -> None:
+        """Keep a failure; the oldest goes where there are too many."""
+        self.calls[failure.call.trace_id] = failure
+        if len(self.calls) > _MOST_FAILURES:
+            self.calls.popitem(last=False)
+
+
+class Executor:
+    """Runs calls: every call, of whatever stream or caller, passes through here and only here.
+
+    Args:
+        registry: Where fallback tools and dependencies are found.
+        settings: What holds for each tool, and for all together.
+        policies: Policies of the user, outside all others.
+        sinks: Who hears of every event.
+        approval: Asks a person where the rules say so; without one, the answer comes later, by
+            voice or by `Approvals.decide`.
+        save: Changes the settings file, where "always" is kept.
+
+    Example:
+        >>> from leonidas_tools.tools.registry import ToolRegistry
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> registry = ToolRegistry([add])
+        >>> executor = Executor(registry)
+        >>> call = ToolCall(name="add", arguments={"a": 1, "b": 2}, tool=registry["add"])
+        >>> asyncio.run(executor.run(call)).result
+        3
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        *,
+        settings: Settings | None = None,
+        policies: Sequence[Policy] = (),
+        sinks: Sequence[Sink] = (),
+        approval: Channel | None = None,
+        save: Callable[[Mapping[str, Any]], object] | None = None,
+    ) -> None:
+        settings = settings or Settings()
+        limits = settings.policies
+        self.registry = registry
+        self.sinks = tuple(sinks)
+        self.workers = Workers(threads=limits.threads, processes=limits.processes)
+        self._compiler = Compiler(
+            registry,
+            settings=settings,
+            policies=policies,
+            workers=self.workers,
+            asking=Asking(runner=self, channel=approval, by_voice=self._by_voice, save=save),
+        )
+        self._under_way: set[Invocation] = set()
+        self._sessions_with_failures: WeakSet[ToolSession] = WeakSet()
+        self._users = 0
+        self._loop_watch: LoopWatch | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """What holds for the calls that begin now."""
+        return self._compiler.settings
+
+    @property
+    def cache(self) -> ResultCache:
+        """The results of reads that may be used again."""
+        return self._compiler.guards.cache
+
+    @property
+    def breakers(self) -> dict[str, str]:
+        """The state of every breaker that watches a tool: `closed`, `open` or `half_open`."""
+        return self._compiler.guards.breakers()
+
+    def apply(self, settings: Settings) -> None:
+        """Puts other settings in force for the calls that begin from now on."""
+        self._compiler.apply(settings)
+
+    def start(
+        self, call: ToolCall, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
+    ) -> Invocation:
+        """Begins a call in a task of its own.
+
+        Args:
+            call: A call whose tool is known.
+            on_end: Called once with the result, also when nobody wants it any more.
+            sinks: Who hears of its events; by default those of the executor.
+        """
+        sinks = sinks or self.sinks
+        made = call
+        call, refusal = self._bounded(made)
+        tasks = call.session.find(TaskList)
+        if tasks is not None:
+            sinks = tasks.tie(call, sinks)
+        plan = self._compiler.plan(call)
+        run = plan.run if refusal is None else partial(refuse, result=self._judged(made, refusal))
+        if call.stands_in:
+            run = partial(_in_place, run=run)
+        invocation = Invocation(call, run, on_end, sinks)
+        invocation.limits = plan.limits
+        invocation.wording = self.settings.wording
+        invocation.on_failure = self._keep_failure
+        invocation.start(self._under_way)
+        if self._loop_watch is not None:
+            self._loop_watch.wake()
+        return invocation
+
+    def settle(
+        self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()
+    ) -> ToolResult:
+        """Ends a call that has not begun: unknown, or switched off; returns what it is told."""
+        result = self.reworded(self._judged(call, result))
+        call, _ = self._bounded(call)
+        event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
+        for sink in self.with_sinks(sinks):
+            sink(event)
+        return result
+
+    def _judged(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Return the result of a call that does not begin, or what the loop guard makes of it."""
+        guard = self._compiler.guards.loop_guard
+        if guard is None:
+            return result
+        if are_too_large(call.arguments, self.settings.policies.max_argument_bytes):
+            # They are compared by their gist: they are not kept, and comparing them takes long.
+            call = call.with_arguments({"gist": gist_of(call.arguments)})
+        return guard.judge(call, result)
+
+    def _bounded(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
+        """Return a call, without its arguments and with its refusal if they are too large.
+
+        All that looks at arguments does so on the event loop: policies, rules, and every sink.
+        """
+        max_bytes = self.settings.policies.max_argument_bytes
+        if not are_too_large(call.arguments, max_bytes):
+            return call, None
+        return call.with_arguments({}), too_large(call.name, max_bytes)
+
+    def settle_unknown(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
+        """Answer a call of a tool that does not exist, with the closest names."""
+        closest = self.registry.suggestions(call.name)
+        hint = say("closest_tool", closest=closest[0]) if closest else None
+        result = ToolResult(
+            status=ResultStatus.NOT_FOUND,
+            message=join(say("unknown_tool", tool=call.name), hint),
+            reason_code="unknown_tool",
+            valid_options=closest or None,
+        )
+        return self.settle(call, result, sinks)
+
+    def similar(self, call: ToolCall) -> ToolCall | None:
+        """Return a call of an unknown tool as a call of the one it can only mean, if it may run.
+
+        Only a tool that changes nothing: what has a side effect is never guessed.
+        """
+        policies = self.settings.policies
+        if policies.similar_tool == "off" or are_too_large(
+            call.arguments, policies.max_argument_bytes
+        ):
+            return None
+        by_declared = {self.registry.declared_name(tool.name): tool for tool in self.registry}
+        tool = by_declared.get(clearly_closest(call.name, by_declared) or "")
+        if tool is None or tool.metadata.answers_questions:
+            return None
+        settings = self.settings.for_tool(tool.name, tool.origin)
+        if effect_of(tool, settings) is not ToolEffect.READ or quarantined(tool) is not None:
+            return None
+        own = tool.declared_parameters[1]
+        arguments = {own.get(key, key): value for key, value in call.arguments.items()}
+        if refused(tool, settings) is not None or not _accepts(tool, arguments):
+            return None
+        return replace(
+            call,
+            name=tool.name,
+            called_as=call.called_as or call.name,
+            arguments=arguments,
+            tool=tool,
+            settings=settings,
+            autonomous=False,  # said of the tool that was called, and of no other
+            stands_in=True,
+        )
+
+    def reworded(self, result: ToolResult) -> ToolResult:
+        """Return a result in the words of the settings there are now."""
+        wording = self.settings.wording
+        return result if wording is None else result.reworded(wording)
+
+    def renewed(self, call: ToolCall, arguments: Mapping[str, Any]) -> ToolCall:
+        """The call as a new one, with the tool and the settings there are now.
+
+        Args:
+            call: A call that was not run.
+            arguments: What it is to be run with.
+        """
+        tool = self.registry.get(call.name)
+        return replace(
+            call,
+            arguments=arguments,
+            tool=tool,
+            settings=self.settings.for_tool(call.name, None if tool is None else tool.origin),
+            number=next(call.session.numbers),
+        )
+
+    def cancel(
+        self, call_id: str, *, session: ToolSession | None = None
+    ) -> asyncio.Future[ToolResult]:
+        """Stop a call because a person wants it stopped: its work ends, and it is answered once.
+
+        Also a call is stopped whose side effect happens once; the answer says where it is not
+        known whether it took effect. Calls that its tool has made are stopped with it. A thread
+        cannot be stopped: its tool sees `ctx.cancelled`, and what it returns is dropped.
+
+        Args:
+            call_id: The id of the call, or its trace id.
+            session: The conversation it belongs to, where the id alone is not enough.
+
+        Returns:
+            What the call is answered; it need not be awaited.
+
+        Raises:
+            ToolError: No such call runs, or several do.
+        """
+        return self._stop(self._running(call_id, session), "cancel")
+
+    def retry(
+        self, call_id: str, *, session: ToolSession | None = None
+    ) -> asyncio.Future[ToolResult]:
+        """Run a call that failed once more, because a person has decided so.
+
+        It runs under all policies, with the settings there are now, also where its side effect
+        happens once. A decision counts for one run; if that fails too, a person may decide again.
+        The model is told the new outcome, as one of a call that was answered before.
+
+        Args:
+            call_id: The id of the call, or its trace id.
+            session: The conversation it belongs to, where the id alone is not enough.
+
+        Returns:
+            How the new run ends; it need not be awaited.
+
+        Raises:
+            ToolError: No such call has failed, or it was decided about, or there are several.
+        """
+        failed = self._take_failure(call_id, session)
+        # What ran unasked was allowed to run once: the rules ask again where they ask.
+        call = replace(self.renewed(failed.call, failed.call.arguments), autonomous=False)
+        ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
+
+        def on_end(_: object, result: ToolResult) -> None:
+            message = join(say("tried_again", tool=call.name), result.message)
+            self._tell_late(failed.call, replace(result, message=message))
+            if not ended.done():
+                ended.set_result(result)
+
+        if call.tool is None:
+            on_end(None, self.settle_unknown(call, failed.sinks))
+            return ended
+        history = call.session.find(LoopHistory)
+        if history is not None:
+            history.forget()  # the user wants it once more
+        invocation = self.start(call, on_end, failed.sinks)
+        was = failed.result.status.value
+        invocation.emit(EventKind.RETRY, attempt=1, delay_seconds=0.0, error=was, by="person")
+        return ended
+
+    def skip(
+        self, call_id: str, *, session: ToolSession | None = None
+    ) -> asyncio.Future[ToolResult]:
+        """Go on without a call, because a person has decided so; one that runs is stopped.
+
+        Args:
+            call_id: The id of the call, or its trace id.
+            session: The conversation it belongs to, where the id alone is not enough.
+
+        Returns:
+            What the model is told; it need not be awaited.
+
+        Raises:
+            ToolError: No such call runs or has failed, or there are several.
+        """
+        if any(_is_named(each.call, call_id, session) for each in self._open_calls()):
+            return self._stop(self._running(call_id, session), "skip")
+        failed = self._take_failure(call_id, session)
+        result = ToolResult(
+            status=ResultStatus.CANCELLED,
+            message=say("skipped", tool=failed.call.name),
+            reason_code="skipped",
+        )
+        result = self.reworded(result)
+        event = ToolEvent(kind=EventKind.SKIP, call=failed.call, data={"by": "person"})
+        for sink in failed.sinks:
+            sink(event)
+        self._tell_late(failed.call, result)
+        told: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
+        told.set_result(result)
+        return told
+
+    def _open_calls(self) -> list[Invocation]:
+        return [each for each in self._under_way if not each.ended]
+
+    def _keep_failure(self, invocation: Invocation, result: ToolResult) -> None:
+        """Keep a call that has failed, for a person to decide about."""
+        call = invocation.call
+        if result.status not in _DECIDABLE or not invocation.wanted or invocation.outer is not None:
+            return
+        if call.tool is None or call.tool.metadata.answers_questions:
+            return
+        if invocation.stopped_by == "skip":
+            return
+        kept = _Failure(call=call, result=result, sinks=invocation.sinks)
+        call.session.get(_Failures).keep(kept)
+        self._sessions_with_failures.add(call.session)
+
+    def _take_failure(self, call_id: str, session: ToolSession | None) -> _Failure:
+        """Return the failed call of that id, which can be decided about once."""
+        sessions = tuple(self._sessions_with_failures) if session is None else (session,)
+        known = [each for one in sessions for each in one.get(_Failures).calls.values()]
+        found = [each for each in known if _is_named(each.call, call_id, session)]
+        traces = [each.call.trace_id for each in found]
+        if len(found) > 1:
+            raise _ambiguous(call_id, traces)
+        if not found:
+            raise ToolError(
+                f"No call {call_id!r} has failed and waits for a decision.",
+                status="not_found",
+                reason_code="unknown_call",
+                valid_options=[each.call.trace_id for each in known] or None,
+            )
+        del found[0].call.session.get(_Failures).calls[traces[0]]
+        return found[0]
+
+    def _stop(self, invocation: Invocation, decision: str) -> asyncio.Future[ToolResult]:
+        answer = invocation.stop_for(decision)
+        for each in tuple(self._under_way):
+            if not each.ended and each.is_made_by(invocation):
+                each.stop_for(decision)
+        return answer
+
+    def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
+        """Tell the model of the session, if there is one, the new outcome of a call."""
+        desk = call.session.find(Approvals)
+        if desk is not None:
+            desk.tell(call, self.reworded(result))
+
+    def _running(self, call_id: str, session: ToolSession | None) -> Invocation:
+        """Return the call that runs under this id."""
+        running = [e for e in self._open_calls() if session in (None, e.call.session)]
+        found = [each for each in running if _is_named(each.call, call_id, session)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise _ambiguous(call_id, [each.call.trace_id for each in found])
+        raise ToolError(
+            f"No call {call_id!r} is running.",
+            status="not_found",
+            reason_code="unknown_call",
+            valid_options=[each.call.trace_id for each in running] or None,
+        )
+
+    async def run(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
+        """Runs one call to its end; cancelling this cancels the call."""
+        ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
+
+        def on_end(_: Invocation, result: ToolResult) -> None:
+            if not ended.done():
+                ended.set_result(result)
+
+        invocation = self.start(call, on_end, sinks)
+        try:
+            return await ended
+        except asyncio.CancelledError:
+            invocation.cancel()
+            raise
+
+    async def execute_turn(
+        self, calls: Sequence[tuple[ToolCall, ToolResult | None]], *, concurrency: int = 8
+    ) -> list[ToolResult]:
+        """Run the calls of one turn, and return their results in the order of the calls.
+
+        Reads run side by side. A call that changes something waits for all before it, and all after
+        it wait for it, whatever lanes they have. Cancelling this cancels the calls.
+
+        Args:
+            calls: Each call, with its result where it is known without running it.
+            concurrency: How many of them may run at once.
+        """
+        if concurrency < 1:
+            raise ValueError(f"concurrency is how many calls may run at once, not {concurrency!r}")
+        turn, places = Lane(), asyncio.Semaphore(concurrency)
+
+        async def run(call: ToolCall, known: ToolResult | None) -> ToolResult:
+            if known is not None and call.tool is not None:
+                return self.settle(call, known)
+            if call.tool is None:
+                similar = self.similar(call) if known is None else None
+                if similar is None:
+                    return self.settle_unknown(call)
+                call = similar
+            write = not self._compiler.plan(call).is_read
+            if not turn.enter_now(write=write):
+                await turn.enter(write=write)
+            try:
+                async with places:
+                    return await self.run(call)
+            finally:
+                turn.leave(write=write)
+
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(run(*each)) for each in calls]
+        return [task.result() for task in running]
+
+    @property
+    def loop_lag_seconds(self) -> float | None:
+        """The longest time the event loop was held while calls were under way."""
+        return self._loop_watch.longest_lag_seconds if self._loop_watch is not None else None
+
+    async def __aenter__(self) -> Self:
+        """Holds threads and processes, and watches the loop, until the last user leaves."""
+        self._users += 1
+        if self._loop_watch is None:
+            self._loop_watch = LoopWatch(lambda: bool(self._under_way))
+            self.workers.processes.prepare(
+                tool.function for tool in self.registry if tool.metadata.cpu_bound
+            )
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Lets go; the last to leave ends the calls still under way."""
+        self._users -= 1
+        if not self._users:
+            await self._close()
+
+    def with_sinks(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
+        """The executor's sinks and these, each once."""
+        return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
+
+    def _by_voice(self) -> bool:
+        """Whether the model can put a question to the user, and tell the answer."""
+        tool = self.registry.get(CONFIRM)
+        return tool is not None and tool.metadata.answers_questions
+
+    async def _close(self) -> None:
+        tasks = [task for invocation in tuple(self._under_way) if (task := invocation.stop())]
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+        for invocation in tuple(self._under_way):
+            invocation.leave_behind()
+        if self._loop_watch is not None:
+            self._loop_watch.stop()
+            self._loop_watch = None
+        await self.workers.close()
+
+
+async def _in_place(call: ToolCall, *, run: Run) -> ToolResult:
+    """Run a call in place of one whose tool does not exist, and say so."""
+    data = {"strategy": "similar_tool", "error": "unknown_tool", "to": call.name}
+    current().emit(EventKind.FALLBACK, **data)
+    result = await run(call)
+    said = say("similar_tool", called=call.called_as, tool=call.name)
+    return replace(result, message=join(said, result.message))
+
+
+def _accepts(tool: AnyTool, arguments: Mapping[str, Any]) -> bool:
+    """Whether the tool's schema names all the arguments and accepts them as they are."""
+    parameters = tool.metadata.parameters
+    if not arguments.keys() <= parameters.get("properties", {}).keys():
+        return False
+    validate = ArgumentValidator(parameters)
+    try:
+        validate(arguments)  # refuses what would take too long to check
+        return validate.is_valid(arguments)
+    except ToolValidationError:
+        return False
+
+
+def _is_named(call: ToolCall, call_id: str, session: ToolSession | None) -> bool:
+    """Whether an id is that of a call, in this session or in any."""
+    return call_id in (call.id, call.trace_id) and session in (None, call.session)
+
+
+def _ambiguous(call_id: str, options: list[str]) -> ToolError:
+    return ToolError(
+        f"Several calls have the id {call_id!r}: name the session, or give a trace id.",
+        status="invalid_argument",
+        reason_code="ambiguous_call",
+        valid_options=options,
+    )

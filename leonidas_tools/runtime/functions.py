@@ -1,0 +1,291 @@
+"""How a function of each kind is run: coroutines, threads, processes, generators."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from leonidas_tools.calls.call import ToolCall, ToolResult
+from leonidas_tools.calls.context import ToolContext, is_foreign
+from leonidas_tools.calls.invocation import current
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.cutting import length
+from leonidas_tools.results.plain import NotPlainError, plain
+from leonidas_tools.tools.tool import kind_of
+from leonidas_tools.workers.processes import ProcessDiedError, leased
+
+if TYPE_CHECKING:
+    from leonidas_tools.tools.tool import Tool
+    from leonidas_tools.workers.threads import Workers
+
+Call: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any]]
+"""Runs a tool's function with a call's arguments."""
+
+_PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})
+_MOST_ITEMS = 100_000
+"""More would be cut from an answer anyway, and an iterator may never end."""
+
+
+def caller(
+    tool: Tool[..., Any], workers: Workers, *, max_bytes: int, collect: bool = False
+) -> Call:
+    """Return how to run the function of a tool, decided once.
+
+    Args:
+        tool: The tool.
+        workers: Where functions run that are not coroutines.
+        max_bytes: How big a result may be.
+        collect: Whether the result of a generator is all that it yields.
+    """
+    collected = partial(Collected, max_bytes) if collect else LastValue
+    function, bind = tool.function, _binder(tool)
+    match kind_of(function):
+        case "async":
+            return _calling(function, bind)
+        case "async generator":
+            return _streaming(function, bind, workers, collected)
+        case "generator":
+            return _streaming_in_thread(function, bind, workers, collected)
+        case _ if tool.metadata.cpu_bound:
+            return _calling_in_process(bind, max_bytes)
+        case _:
+            return _calling_in_thread(function, bind, workers)
+
+
+Bind: TypeAlias = Callable[[ToolCall, ToolContext | None], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
+    signature = tool.signature
+    convert, injected = signature.convert, signature.context_parameter if inject else None
+    positional = signature.positional
+
+    def bind(call: ToolCall, context: ToolContext | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        arguments = dict(call.arguments) if convert is None else convert(call.arguments)
+        if injected is not None:
+            arguments[injected] = context
+        if not positional:
+            return (), arguments
+        return tuple(arguments.pop(name) for name in positional if name in arguments), arguments
+
+    return bind
+
+
+def _calling(function: Callable[..., Any], bind: Bind) -> Call:
+    async def run(call: ToolCall, context: ToolContext | None) -> Any:
+        args, kwargs = bind(call, context)
+        return await function(*args, **kwargs)
+
+    return run
+
+
+def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Workers) -> Call:
+    async def run(call: ToolCall, context: ToolContext | None) -> Any:
+        args, kwargs = bind(call, context)
+        value = await workers.in_thread(_call, function, args, kwargs)
+        return await value.value if type(value) is _Awaitable else value
+
+    return run
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Calls a function, and in the same thread goes through the iterator it may return."""
+    value = function(*args, **kwargs)
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Iterator):
+        return list(itertools.islice(value, _MOST_ITEMS))
+    return _Awaitable(value) if inspect.isawaitable(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaitable:
+    """What a function returned that is to be awaited on the loop.
+
+    To ask that of a value may run code of its own, so the thread asks.
+    """
+
+    value: Awaitable[Any]
+
+
+def _calling_in_process(bind: Bind, max_bytes: int) -> Call:
+    async def run(call: ToolCall, context: ToolContext | None) -> Any:
+        args, kwargs = bind(call, context)
+        # More than fits: the end of what comes back is cut once more, after it has been masked.
+        room = max_bytes * 2
+        try:
+            return await leased.get().call(args, kwargs, tool=call.name, room=room)
+        except ProcessDiedError:
+            raise _died(call.name, begun=current().begun) from None
+
+    return run
+
+
+def _died(tool: str, *, begun: bool) -> ToolError:
+    said = f"The process in which the tool {tool!r} ran has ended"
+    if begun:
+        said += ", and it is not known whether it took effect: do not call it again, check first."
+        return ToolError(said, status="unknown_outcome", reason_code="worker_died")
+    return ToolError(f"{said}.", status="unavailable", retryable=True, reason_code="worker_died")
+
+
+class LastValue:
+    """What a generator yields, of which the last value is the result."""
+
+    __slots__ = ("last",)
+    measures = False
+    """Whether it looks into the values, which may run code of their own."""
+
+    def __init__(self) -> None:
+        self.last: Any = None
+
+    def take(self, value: Any) -> None:
+        """Take in the next value."""
+        self.last = value
+
+    def result(self) -> Any:
+        """Return what the tool has given."""
+        return self.last
+
+
+class Collected(LastValue):
+    """All that a generator yields, as far as there is room for it.
+
+    Args:
+        room: How long the JSON of all may be, roughly.
+    """
+
+    __slots__ = ("_count", "_room", "_values")
+    measures = True
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._room = room
+        self._count = 0
+        self._values: list[Any] = []
+
+    def take(self, value: Any) -> None:
+        """Take in the next value; it is measured only, since masking comes before cutting."""
+        self.last = value
+        self._count += 1
+        if self._room > 0:
+            self._values.append(value)
+            self._room -= _length(value, self._room)
+
+    def result(self) -> Any:
+        """Return the list, and say where it is not whole."""
+        kept = len(self._values)
+        if kept == self._count:
+            return self._values
+        said = f"These are the first {kept} of {self._count} values; there was no room for more."
+        return ToolResult(result=self._values, message=said)
+
+
+def _length(value: Any, room: int) -> int:
+    """How long the JSON of a value is, roughly; more than there is room for where it has none."""
+    try:
+        shown, cut = plain(value, room)
+    except NotPlainError:
+        return 1  # the result says what is wrong with it
+    return room if cut else length(shown) + 1
+
+
+def _streaming(
+    function: Callable[..., AsyncIterator[Any]],
+    bind: Bind,
+    workers: Workers,
+    collected: Callable[[], LastValue],
+) -> Call:
+    async def run(call: ToolCall, context: ToolContext | None) -> Any:
+        assert context is not None
+        args, kwargs = bind(call, context)
+        values = collected()
+        first = True
+        stream = function(*args, **kwargs)
+        try:
+            async for value in stream:
+                if not first:
+                    if is_foreign(values.last):
+                        await workers.in_thread(_tell, context, values.last)
+                    else:
+                        _tell(context, values.last)
+                        await asyncio.sleep(0)  # it may never wait by itself
+                first = False
+                if values.measures and is_foreign(value):
+                    await workers.in_thread(values.take, value)
+                else:
+                    values.take(value)
+        finally:
+            if inspect.isasyncgen(stream):
+                await stream.aclose()
+        return values.result()
+
+    return run
+
+
+def _streaming_in_thread(
+    function: Callable[..., Iterator[Any]],
+    bind: Bind,
+    workers: Workers,
+    collected: Callable[[], LastValue],
+) -> Call:
+    async def run(call: ToolCall, context: ToolContext | None) -> Any:
+        assert context is not None
+        args, kwargs = bind(call, context)
+        return await workers.in_thread(_drain, function, args, kwargs, context, collected())
+
+    return run
+
+
+def _drain(
+    function: Callable[..., Iterator[Any]],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    context: ToolContext,
+    values: LastValue,
+) -> Any:
+    """Run a generator to its end, or until nobody wants it any more; return what it has given."""
+    stream = function(*args, **kwargs)
+    for number, value in enumerate(stream):
+        if context.cancelled:
+            if inspect.isgenerator(stream):
+                stream.close()
+            break
+        if number:
+            _tell(context, values.last)
+        values.take(value)
+    return values.result()
+
+
+def _tell(context: ToolContext, value: Any) -> None:
+    """Reports a value that a generator has yielded before its last."""
+    context.progress(**{"message" if issubclass(type(value), str) else "value": value})
+
+
+def undoing(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
+    """What takes back a call of the tool, given the same arguments, if there is anything."""
+    undo = tool.undo
+    if undo is None:
+        return None
+    bind = _binder(tool, inject=False)
+
+    def take_back(call: ToolCall) -> Any:
+        args, kwargs = bind(call, None)
+        return undo(*args, **kwargs)
+
+    return take_back
+
+
+def runs_in_thread(tool: Tool[..., Any]) -> bool:
+    """Whether the tool's code is made for a thread, and would hold the loop."""
+    return kind_of(tool.function) in ("sync", "generator")
+
+
+def takes_context(tool: Tool[..., Any]) -> bool:
+    """Whether running the tool needs a `ToolContext`."""
+    return tool.signature.context_parameter is not None or "generator" in kind_of(tool.function)

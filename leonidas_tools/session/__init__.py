@@ -1,0 +1,1 @@
+"""What a conversation keeps: agent state, speech state and the task list."""

@@ -1,0 +1,257 @@
+"""What the agent has set out to do in a conversation, task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from leonidas_tools.calls.call import ResultStatus
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.errors import ToolError
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls.call import ToolCall
+    from leonidas_tools.calls.events import Sink, ToolEvent
+
+_MOST_CALLS = 100
+_WRITERS = frozenset({"write_tasks", "update_task"})
+
+
+class TaskStatus(StrEnum):
+    """How far a task is."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+_FIRST = [TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.FAILED]
+"""Which of the tasks that wait for the same tool gets the next call of it."""
+_FAILED = frozenset(
+    {
+        ResultStatus.FAILED,
+        ResultStatus.TIMEOUT,
+        ResultStatus.UNAVAILABLE,
+        ResultStatus.UNKNOWN_OUTCOME,
+        ResultStatus.CANCELLED,
+        ResultStatus.DENIED,
+        ResultStatus.DISABLED,
+        ResultStatus.NOT_FOUND,
+    }
+)
+"""After the others (wrong arguments, a question, a limit) the model calls again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One line of the list.
+
+    Args:
+        id: Names it within its session.
+        title: What is to be done.
+        status: How far it is.
+        calls: The trace ids of the calls that were made for it, the last hundred.
+        tools: The tools that it takes, one for each call. Where there are some, the status follows
+            their calls by itself.
+        done: Those of them whose calls have done what they were asked.
+    """
+
+    id: str
+    title: str
+    status: TaskStatus = TaskStatus.PENDING
+    calls: Sequence[str] = ()
+    tools: Sequence[str] = ()
+    done: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The task as plain JSON."""
+        body = {**asdict(self), "status": self.status.value, "calls": list(self.calls)}
+        lists = {"tools": list(self.tools), "done": list(self.done)}
+        for key, value in lists.items():
+            if value:
+                body[key] = value
+            else:
+                del body[key]
+        return body
+
+
+Listener: TypeAlias = Callable[[EventKind, Mapping[str, Any]], None]
+"""Told of each change: its kind, and the list or the task as plain JSON."""
+
+
+class TaskList:
+    """The tasks of a session. Calls belong to the task that was begun last and is in progress.
+
+    Example:
+        >>> from leonidas_tools.calls.call import ToolSession
+        >>> tasks = ToolSession("kitchen").get(TaskList)
+        >>> [task.id for task in tasks.write(["Find a flight", "Book it"])]
+        ['1', '2']
+        >>> tasks.update("1", "in_progress").title, tasks.current
+        ('Find a flight', '1')
+    """
+
+    def __init__(self) -> None:
+        self.current: str | None = None
+        """The id of the task that calls are made for."""
+        self._tasks: dict[str, Task] = {}
+        self._listeners: tuple[Listener, ...] = ()
+        self._begun: list[str] = []
+        self._last_id = 0
+        self._running: dict[str, list[str]] = {}
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks, in their order."""
+        return list(self._tasks.values())
+
+    def write(
+        self, titles: Sequence[str], tools: Sequence[Sequence[str]] | None = None
+    ) -> list[Task]:
+        """Replace the list; a task that is on it already stays as it is.
+
+        Args:
+            titles: What is to be done, in order.
+            tools: For each task, the tools that it takes; its status then follows their calls.
+        """
+        before = {task.title: task for task in self._tasks.values()}
+        taken: dict[str, Sequence[str]] = dict.fromkeys(titles, ())
+        for title, names in zip(titles, tools or (), strict=False):
+            taken[title] = taken[title] or tuple(names)
+        tasks = [
+            self._with_tools(before.get(title) or self._new(title), names)
+            for title, names in taken.items()
+        ]
+        self.put(tasks)
+        return tasks
+
+    def put(self, tasks: Sequence[Task]) -> None:
+        """Replaces the list by tasks that were kept elsewhere, or before."""
+        self._tasks = {task.id: task for task in tasks}
+        known = [int(task.id) for task in tasks if task.id.isdecimal()]
+        self._last_id = max([self._last_id, *known])
+        self._follow()
+        self._tell(EventKind.TASK_LIST, {"tasks": [task.to_json() for task in tasks]})
+
+    def update(self, id: str, status: TaskStatus | str) -> Task:  # noqa: A002 - the field's word
+        """Notes how far a task is.
+
+        Raises:
+            ToolError: There is no such task.
+        """
+        task = self._tasks.get(id)
+        if task is None:
+            raise ToolError(
+                f"There is no task {id!r}.",
+                status="not_found",
+                reason_code="unknown_task",
+                valid_options=list(self._tasks),
+            )
+        task = self._tasks[id] = replace(task, status=TaskStatus(status))
+        if id in self._begun:
+            self._begun.remove(id)
+        self._begun.append(id)
+        self._follow()
+        self._tell(EventKind.TASK_UPDATE, {"task": task.to_json()})
+        return task
+
+    def on_change(self, listener: Listener) -> Callable[[], None]:
+        """Tells someone of every change from now on; returns a function that ends that."""
+        self._listeners = (*self._listeners, listener)
+
+        def unsubscribe() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return unsubscribe
+
+    def tie(self, call: ToolCall, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
+        """Ties a call that begins to the task in progress: its events name the task.
+
+        Args:
+            call: The call.
+            sinks: Who hears of its events.
+        """
+        if call.name in _WRITERS:
+            return sinks
+        named = self._waiting_for(call.name)
+        current = self.current if named is None else named
+        if current is None:
+            return sinks
+        task = self._tasks[current]
+        calls = (*task.calls, call.trace_id)[-_MOST_CALLS:]
+        self._tasks[current] = replace(task, calls=calls)
+        if named is not None:
+            self._running.setdefault(named, []).append(call.name)
+
+        def tell(event: ToolEvent) -> None:
+            moved = None if named is None else self._moved(named, event)
+            tied = replace(event, data={**event.data, "task": current})
+            for sink in sinks:
+                if moved is not None and event.ends_call:
+                    sink(moved)  # nothing happens to a call after its end
+                sink(tied)
+                if moved is not None and not event.ends_call:
+                    sink(moved)
+
+        return (tell,)
+
+    def _waiting_for(self, tool: str) -> str | None:
+        """Return the task that a call of a tool is made for, if a task names the tool."""
+        waiting = [
+            task
+            for task in self._tasks.values()
+            if task.status is not TaskStatus.COMPLETED
+            and task.tools.count(tool) > [*task.done, *self._running.get(task.id, ())].count(tool)
+        ]
+        return min(waiting, key=lambda task: _FIRST.index(task.status)).id if waiting else None
+
+    def _moved(self, id_: str, event: ToolEvent) -> ToolEvent | None:
+        """Note what a call of a task that names it has come to; return the event that tells so."""
+        result, name = event.result, event.call.name
+        if result is not None and name in self._running.get(id_, ()):
+            self._running[id_].remove(name)
+        task = self._tasks.get(id_)
+        if task is None:
+            return None
+        if result is not None and result.ok:
+            task = self._tasks[id_] = replace(task, done=(*task.done, name))
+        status = _status_after(task, event)
+        if status is task.status or task.status is TaskStatus.COMPLETED:
+            return None
+        data = {"task": self.update(id_, status).to_json()}
+        return replace(event, kind=EventKind.TASK_UPDATE, result=None, seconds=None, data=data)
+
+    def _with_tools(self, task: Task, tools: Sequence[str]) -> Task:
+        return replace(task, tools=tuple(tools)) if tools else task
+
+    def _new(self, title: str) -> Task:
+        self._last_id += 1
+        return Task(id=str(self._last_id), title=title)
+
+    def _follow(self) -> None:
+        """Looks which task is the one in progress."""
+        going = {t.id for t in self._tasks.values() if t.status is TaskStatus.IN_PROGRESS}
+        self._begun = [each for each in self._begun if each in going]
+        self.current = self._begun[-1] if self._begun else next(iter(sorted(going)), None)
+
+    def _tell(self, kind: EventKind, data: Mapping[str, Any]) -> None:
+        for listener in self._listeners:
+            listener(kind, data)
+
+
+def _status_after(task: Task, event: ToolEvent) -> TaskStatus:
+    """How far a task is once this has happened to a call that it names."""
+    result = event.result
+    if event.kind is EventKind.START:
+        return TaskStatus.IN_PROGRESS
+    if result is None:
+        return task.status
+    if result.ok:
+        is_done = len(task.done) >= len(task.tools) and task.status is not TaskStatus.FAILED
+        return TaskStatus.COMPLETED if is_done else task.status
+    if event.kind is EventKind.CANCEL:
+        return TaskStatus.PENDING  # nobody wants this call: the task is still to be done
+    return TaskStatus.FAILED if result.status in _FAILED else task.status

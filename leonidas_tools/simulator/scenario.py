@@ -1,0 +1,88 @@
+"""A scenario: what the simulated model does, on one connection or on several in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from leonidas_tools.simulator.exchange import ClientLeftError, StepFailedError
+from leonidas_tools.simulator.session import SimulatedSession
+
+if TYPE_CHECKING:
+    from leonidas_tools.simulator.step import Step
+
+Play: TypeAlias = Callable[[SimulatedSession], Awaitable[None]]
+"""A scenario in Python: an async function that plays one connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What the simulated model does.
+
+    Args:
+        steps: The steps of every connection, played anew on each; or an async function.
+        connections: Instead of `steps`: one script for each connection, in turn.
+        name: What to call it.
+        description: What it shows.
+        generation: Which models' server plays it, such as `3.1`; by default a plain one.
+        needs: What must be there to play it, in words; shown where it fails.
+
+    Example:
+        >>> from leonidas_tools.simulator import Call, WaitForAnswers
+        >>> scenario = Scenario([Call.one("roll_dice", {"sides": 6}), WaitForAnswers()])
+        >>> len(scenario.scripts)
+        1
+    """
+
+    steps: Sequence[Step] | Play = ()
+    _: KW_ONLY
+    connections: Sequence[Sequence[Step] | Play] = ()
+    name: str = "scenario"
+    description: str = ""
+    generation: str | None = None
+    needs: str = ""
+
+    @property
+    def scripts(self) -> Sequence[Sequence[Step] | Play]:
+        """One script for each connection."""
+        return self.connections or (self.steps,)
+
+    def script_for(self, number: int) -> Play | None:
+        """What to play on a connection, counted from 1; None if it is one too many."""
+        if not self.connections:
+            return as_play(self.steps)
+        return as_play(self.connections[number - 1]) if number <= len(self.connections) else None
+
+    @classmethod
+    def load(cls, path: Path | str) -> Scenario:
+        """Reads a scenario from a YAML file.
+
+        Raises:
+            ConfigurationError: The file cannot be read, or a step in it is wrong; the message
+                names file, line and key.
+        """
+        from leonidas_tools.simulator.scenario_file import load_scenario
+
+        return load_scenario(Path(path))
+
+
+def as_play(script: Sequence[Step] | Play) -> Play:
+    """A script as a function that plays it."""
+    if callable(script):
+        return script
+    steps = tuple(script)
+
+    async def play(session: SimulatedSession) -> None:
+        for number, step in enumerate(steps, start=1):
+            try:
+                await step.play(session)
+            except StepFailedError as error:
+                raise StepFailedError(f"step {number}, {step}: {error}") from None
+            except ClientLeftError as error:
+                raise ClientLeftError(
+                    f"step {number}, {step}: {str(error) or 'cut short'}"
+                ) from None
+
+    return play

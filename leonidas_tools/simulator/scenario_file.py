@@ -1,0 +1,212 @@
+"""A YAML file → `Scenario`, or an error that names file, line, key and the closest name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from leonidas_tools.simulator.audio import read_wav
+from leonidas_tools.simulator.function_call import FunctionCall
+from leonidas_tools.simulator.generations import GENERATIONS
+from leonidas_tools.simulator.scenario import Scenario
+from leonidas_tools.simulator.steps import STEPS
+from leonidas_tools.simulator.template import quoted_ids
+from leonidas_tools.simulator.turn_steps import (
+    Call,
+    Cancel,
+    Expect,
+    Say,
+    Send,
+    WaitForAnswers,
+)
+from leonidas_tools.simulator.yaml_source import Key, YamlSource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leonidas_tools.simulator.step import Step
+
+T = TypeVar("T")
+_KEYS = ("name", "description", "generation", "needs", "steps", "connections")
+
+
+def load_scenario(file: Path) -> Scenario:
+    """Reads a scenario from a YAML file.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or something in it is wrong.
+    """
+    source = YamlSource.read(file)
+    data = source.data
+    if not isinstance(data, dict):
+        source.refuse("A scenario is a mapping with `steps` or `connections`")
+    _refuse_unknown(source, data, _KEYS, ())
+    if ("steps" in data) == ("connections" in data):
+        source.refuse("A scenario has either `steps` or `connections`")
+    about = _about(source, data)
+    if "steps" in data:
+        return Scenario(_steps(source, data["steps"], ("steps",)), **about)
+    connections = data["connections"]
+    if not isinstance(connections, list) or not connections:
+        source.refuse("`connections` is a list with a list of steps for each", "connections")
+    scripts = [
+        _steps(source, steps, ("connections", index)) for index, steps in enumerate(connections)
+    ]
+    return Scenario(connections=scripts, **about)
+
+
+def _about(source: YamlSource, data: Mapping[str, Any]) -> dict[str, Any]:
+    generation = data.get("generation")
+    # YAML reads a bare 3.1 as a number.
+    name = None if generation is None else str(generation)
+    if name is not None and name not in GENERATIONS:
+        known = ", ".join(GENERATIONS)
+        source.refuse(f"There is no generation {name!r}; known are {known}", "generation")
+    return {
+        "name": str(data.get("name", source.file.stem)),
+        "description": str(data.get("description", "")),
+        "generation": name,
+        "needs": str(data.get("needs", "")),
+    }
+
+
+def _steps(source: YamlSource, items: Any, key: Key) -> tuple[Step, ...]:
+    if not isinstance(items, list):
+        source.refuse("Steps are a list", *key)
+    steps = tuple(_step(source, item, (*key, index)) for index, item in enumerate(items))
+    _check_ids(source, steps, key)
+    return steps
+
+
+def _step(source: YamlSource, item: Any, key: Key) -> Step:
+    if isinstance(item, str):
+        item = {item: None}
+    if not isinstance(item, dict) or len(item) != 1:
+        source.refuse("A step is a name, or one name with what belongs to it", *key)
+    _refuse_unknown(source, item, STEPS, key)
+    ((name, value),) = item.items()
+    kind, key = STEPS[name], (*key, name)
+    if kind is Call:
+        value = _calls(source, value, key)
+    names = [each.name for each in fields(kind)]
+    if value is not None and not isinstance(value, Mapping) and not _short(kind):
+        options = f", or a mapping with {', '.join(names)}" if names else ""
+        source.refuse(f"No value belongs to this step; write only its name{options}", *key)
+    values = _values(kind, value)
+    _refuse_unknown(source, values, names, key)
+    if isinstance(values.get("audio"), str):
+        values["audio"] = _recording(source, values["audio"], (*key, "audio"))
+    step = _validate(source, kind, values, key)
+    if isinstance(step, Say):
+        try:
+            quoted_ids(step.text)
+        except ValueError as error:
+            source.refuse(str(error), *key)
+    return step
+
+
+def _recording(source: YamlSource, name: str, key: Key) -> Path:
+    file = source.file.parent / name
+    try:
+        read_wav(file)
+    except ValueError as error:
+        source.refuse(str(error), *key)
+    return file
+
+
+def _calls(source: YamlSource, value: Any, key: Key) -> dict[str, Any]:
+    """The fields of a `call` step: one call, a list of calls, or `calls` with options."""
+    if isinstance(value, dict) and "calls" in value:
+        key, body = (*key, "calls"), value
+    else:
+        body = {"calls": value}
+    single = not isinstance(body["calls"], list)
+    calls = [body["calls"]] if single else body["calls"]
+    names = [each.name for each in fields(FunctionCall)]
+    for index, call in enumerate(calls):
+        place = key if single else (*key, index)
+        if not isinstance(call, dict):
+            source.refuse("A call is a mapping with `name` and, as needed, `id` and `args`", *place)
+        _refuse_unknown(source, call, names, place)
+        _validate(source, FunctionCall, call, place)
+    return {**body, "calls": calls}
+
+
+def _short(kind: type[Step]) -> bool:
+    """Whether a step may be written with the value of its first field alone."""
+    return any(not each.kw_only for each in fields(kind)[:1])
+
+
+def _values(kind: type[Step], value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping) and not kind.mapping_is_value:
+        return dict(value)
+    name = fields(kind)[0].name
+    if name == "ids" and not isinstance(value, list):
+        value = [value]
+    return {name: value}
+
+
+def _validate(source: YamlSource, kind: type[T], values: Any, key: Key) -> T:
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = _known_part(values, first["loc"])
+        missing = first["type"] in {"missing", "missing_argument"}
+        text = f"{first['loc'][-1]!r} is missing" if missing else first["msg"]
+        if first["type"] == "string_type":  # YAML reads a bare `yes` or `12` as another type
+            text = f"{first['input']!r} should be text: put it in quotes"
+        source.refuse(text, *key, *place)
+
+
+def _known_part(values: Any, place: Key) -> Key:
+    """The part of a place that is in the data: pydantic adds the kinds it tried."""
+    known: list[str | int] = []
+    for part in place:
+        try:
+            values = values[part]
+        except (LookupError, TypeError):
+            break
+        known.append(part)
+    return tuple(known)
+
+
+def _refuse_unknown(
+    source: YamlSource, found: Iterable[Any], known: Iterable[str], key: Key
+) -> None:
+    names = list(known)
+    for name in found:
+        if name in names:
+            continue
+        close = get_close_matches(str(name), names, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        allowed = ", ".join(names)
+        source.refuse(f"{name!r} is not known here; {hint}Choose from {allowed}", *key, str(name))
+
+
+def _check_ids(source: YamlSource, steps: tuple[Step, ...], key: Key) -> None:
+    """Refuses ids that no call has, unless raw messages may have brought them."""
+    if any(isinstance(step, Send) for step in steps):
+        return
+    calls = [call for step in steps if isinstance(step, Call) for call in step.calls]
+    known = [call.id_for(number) for number, call in enumerate(calls, start=1)]
+    for index, step in enumerate(steps):
+        for call_id in _ids_of(step):
+            if call_id not in known:
+                close = get_close_matches(call_id, filter(None, known), n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                source.refuse(f"No call has the id {call_id!r}{hint}", *key, index)
+
+
+def _ids_of(step: Step) -> Iterable[str]:
+    if isinstance(step, WaitForAnswers | Cancel):
+        return step.ids
+    if isinstance(step, Expect):
+        return (step.id,)
+    return quoted_ids(step.text) if isinstance(step, Say) else ()

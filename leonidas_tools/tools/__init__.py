@@ -1,0 +1,1 @@
+"""What a tool is: its metadata, its schema, and the registry that holds it."""

@@ -1,0 +1,237 @@
+"""Find tools in modules, packages, files beside the settings, and entry points."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import inspect
+import pkgutil
+import sys
+import traceback
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.errors import LeonidasError, RegistryError
+from leonidas_tools.redaction import redact_text
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.tools.tool import Tool, as_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from leonidas_tools.tools.registry import AnyTool
+
+logger = visible_logger(__name__)
+
+ENTRY_POINT_GROUP = "leonidas_tools.toolboxes"
+OWN_PACKAGE = "leonidas_tools.toolboxes"
+OWN_TOOLBOXES = ("demo",)
+"""The toolboxes that ship with this package and load by their short name."""
+
+_MAX_REASON_CHARACTERS = 500
+
+
+def load_toolbox(name: str, folders: Sequence[Path] = ()) -> list[AnyTool]:
+    """Return the tools of the toolbox that the settings name.
+
+    A name is looked up in this order: the toolboxes that ship with this package, the given
+    folders, the entry points of installed packages, the modules that Python can import.
+
+    Args:
+        name: A short name such as `demo`, or a module such as `my_package.tools`.
+        folders: Where to look for the module's file, the first match first.
+
+    Raises:
+        RegistryError: The toolbox does not exist or cannot be imported.
+
+    Example:
+        >>> [tool.name for tool in load_toolbox("demo")][:2]
+        ['get_weather', 'roll_dice']
+    """
+    if name in OWN_TOOLBOXES:
+        return discover(f"{OWN_PACKAGE}.{name}")
+    top = name.partition(".")[0]
+    for folder in folders:
+        if importlib.machinery.PathFinder.find_spec(top, [str(folder)]) is not None:
+            return discover(_import_from(folder, name))
+    points = entry_points(group=ENTRY_POINT_GROUP, name=name)
+    if points:
+        return [tool for point in points for tool in _loaded(point)]
+    if importlib.machinery.PathFinder.find_spec(top) is None and top not in sys.modules:
+        looked = ", ".join(map(str, folders)) or "no folder"
+        raise RegistryError(
+            f"There is no toolbox {name!r}. Looked in: {looked}; the entry points "
+            f"{ENTRY_POINT_GROUP!r}; the installed packages. Put {top}.py into one of these "
+            f"folders, or name one that ships: {', '.join(OWN_TOOLBOXES)}"
+        )
+    return discover(name)
+
+
+def discover(module: str | ModuleType) -> list[AnyTool]:
+    """Return the tools of a module, or of a package and all its modules.
+
+    A module that has `TOOLS` offers those. Any other module offers every `Tool` made at its top
+    level, and the tools of the objects that it makes there of its own classes.
+
+    Args:
+        module: The module or its name.
+
+    Raises:
+        RegistryError: The module cannot be imported.
+
+    Example:
+        >>> [tool.name for tool in discover("leonidas_tools.toolboxes.demo")]
+        ['get_weather', 'roll_dice', 'search_flights', 'offer_coin', 'read_log', 'send_money']
+    """
+    root = _import(module) if isinstance(module, str) else module
+    found: dict[int, AnyTool] = {}
+    for one in _modules(root):
+        for tool in _tools_of(one):
+            found.setdefault(id(tool), tool)
+    if not found:
+        logger.warning(
+            "The toolbox %r has no tools: decorate its functions with @tool, or list them in TOOLS",
+            root.__name__,
+        )
+    return list(found.values())
+
+
+def discover_entry_points(group: str = ENTRY_POINT_GROUP) -> list[AnyTool]:
+    """Return the tools that installed packages offer by entry points.
+
+    An entry point names a module or package, a tool, a function, or a sequence of those.
+
+    Args:
+        group: The entry points' group.
+
+    Raises:
+        RegistryError: One cannot be loaded.
+    """
+    return [tool for point in entry_points(group=group) for tool in _loaded(point)]
+
+
+def _loaded(point: Any) -> list[AnyTool]:
+    try:
+        thing = point.load()
+    except Exception as error:  # a module runs when it is imported, and may raise anything
+        why = _reason(error)
+        raise RegistryError(f"The entry point {point.name!r} cannot be loaded: {why}") from error
+    if isinstance(thing, ModuleType):
+        return discover(thing)
+    things = thing if isinstance(thing, (list, tuple)) else [thing]
+    return [as_tool(one) for one in things]
+
+
+def _import_from(folder: Path, name: str) -> ModuleType:
+    """Import a module from a folder, as a script in that folder would import it."""
+    home = str(folder.resolve())
+    loaded = sys.modules.get(name.partition(".")[0])
+    if loaded is not None and not _lies_in(loaded, home):
+        raise RegistryError(
+            f"The toolbox {name!r} in {folder} has the name of a module that is imported already: "
+            f"rename the file"
+        )
+    # First in the path while it is imported, so that its neighbours are found; afterwards last,
+    # for what it imports later.
+    sys.path.insert(0, home)
+    try:
+        importlib.invalidate_caches()
+        return _import(name)
+    finally:
+        sys.path.remove(home)
+        if home not in sys.path:
+            sys.path.append(home)
+
+
+def _lies_in(module: ModuleType, folder: str) -> bool:
+    places = [module.__file__] if module.__file__ else list(getattr(module, "__path__", ()))
+    return any(Path(place).resolve().is_relative_to(folder) for place in places)
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a module runs when it is imported, and may raise anything
+        raise RegistryError(f"The toolbox {name!r} cannot be imported: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Say what was raised and where; no call has run yet, so no argument is in it."""
+    if isinstance(error, LeonidasError):
+        what = str(error)
+    else:
+        text = str(error)
+        what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    what = redact_text(what)
+    if len(what) > _MAX_REASON_CHARACTERS:
+        what = what[: _MAX_REASON_CHARACTERS - 1] + "…"
+    place = None if isinstance(error, SyntaxError) else _place(error)
+    return what if place is None else f"{what} ({place})"
+
+
+def _place(error: Exception) -> str | None:
+    """Return the file and line of the innermost frame outside this package and Python itself."""
+    own = str(Path(__file__).parent)
+    standard = str(Path(importlib.__file__).parent.parent)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((own, "<"))
+        and not (frame.filename.startswith(standard) and "site-packages" not in frame.filename)
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
+
+
+def _modules(root: ModuleType) -> Iterator[ModuleType]:
+    yield root
+    for info in pkgutil.walk_packages(getattr(root, "__path__", []), f"{root.__name__}."):
+        if not info.name.endswith("__main__"):
+            yield _import(info.name)
+
+
+def _tools_of(module: ModuleType) -> list[AnyTool]:
+    listed = getattr(module, "TOOLS", None)
+    if listed is not None:
+        return [as_tool(thing) for thing in listed]
+    members = [thing for _, thing in inspect.getmembers(module)]
+    own = [
+        thing
+        for thing in members
+        if isinstance(thing, Tool) and thing.function.__module__ == module.__name__
+    ]
+    return own + _methods(module, members)
+
+
+def _methods(module: ModuleType, members: Iterable[object]) -> list[AnyTool]:
+    """Return the tools of the objects of the module's own classes; warn of a class without one."""
+    found: list[AnyTool] = []
+    classes: dict[type, list[str]] = {}
+    made: set[type] = set()
+    for thing in members:
+        kind = thing if isinstance(thing, type) else type(thing)
+        names = _tool_attributes(kind) if kind.__module__ == module.__name__ else []
+        if not names:
+            continue
+        if isinstance(thing, type):
+            classes[thing] = names
+        else:
+            made.update(kind.__mro__)
+            found += [getattr(thing, name) for name in names]
+    for kind, names in classes.items():
+        if kind not in made:
+            logger.warning(
+                "The tools of the class %r in the toolbox %r are not offered (%s): make an object "
+                "of it at the top level of the module, or list its tools in TOOLS",
+                kind.__name__,
+                module.__name__,
+                ", ".join(names),
+            )
+    return found
+
+
+def _tool_attributes(kind: type) -> list[str]:
+    """Return the names of the methods that are tools; nothing of the class is run."""
+    names = {name for one in kind.__mro__ for name in vars(one)}
+    return sorted(n for n in names if isinstance(inspect.getattr_static(kind, n, None), Tool))

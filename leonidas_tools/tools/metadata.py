@@ -1,0 +1,416 @@
+"""All that is known of a tool but its function."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum, IntEnum, StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from leonidas_tools.errors import SchemaError
+from leonidas_tools.results.jsonable import is_utf8, utf8_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+E = TypeVar("E", bound=Enum)
+
+_CATEGORY = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+class ToolCategory(StrEnum):
+    """Who runs the tool; a category of one's own is any other word."""
+
+    ACTION = "action"
+    SPEECH = "speech"
+    PYTHON = "python"
+    MCP = "mcp"
+    SYSTEM = "system"
+    DATA = "data"
+    INTEGRATION = "integration"
+    QUERY = "query"
+    STORAGE = "storage"
+    EXTERNAL = "external"
+    CUSTOM = "custom"
+
+
+class ToolPriority(IntEnum):
+    """Who goes first when not everything can run at once. Critical calls never wait."""
+
+    CRITICAL = 1
+    HIGH = 2
+    NORMAL = 3
+    LOW = 4
+    BACKGROUND = 5
+
+
+class ToolStatus(StrEnum):
+    """Whether a tool can be called."""
+
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+    DISABLED = "disabled"
+    ERROR = "error"
+    MAINTENANCE = "maintenance"
+
+
+class ToolEffect(StrEnum):
+    """What a call changes; it decides on retries, sharing, lanes and cancellation."""
+
+    READ = "read"
+    IDEMPOTENT = "idempotent"
+    ONCE = "once"
+
+
+class ToolBehavior(StrEnum):
+    """Whether the model waits for the answer (Gemini's `FunctionDeclaration.behavior`)."""
+
+    BLOCKING = "BLOCKING"
+    NON_BLOCKING = "NON_BLOCKING"
+
+
+class ToolScheduling(StrEnum):
+    """When the model speaks of an answer it did not wait for (`FunctionResponse.scheduling`)."""
+
+    SILENT = "SILENT"
+    WHEN_IDLE = "WHEN_IDLE"
+    INTERRUPT = "INTERRUPT"
+
+
+class OnCancel(StrEnum):
+    """What becomes of a call under way whose answer nobody wants any more."""
+
+    STOP = "stop"
+    FINISH = "finish"
+    UNDO = "undo"
+
+
+class Overflow(StrEnum):
+    """What is kept of a result that is too long."""
+
+    HEAD = "head"
+    TAIL = "tail"
+    BOTH = "both"
+    SPILL = "spill"
+
+
+def as_enum(kind: type[E], value: E | str | int) -> E:
+    """The member of an enumeration, given itself, its value or its name in any case.
+
+    Raises:
+        SchemaError: There is no such member.
+
+    Example:
+        >>> as_enum(ToolPriority, "High"), as_enum(ToolPriority, 2)
+        (<ToolPriority.HIGH: 2>, <ToolPriority.HIGH: 2>)
+    """
+    if isinstance(value, kind):
+        return value
+    for member in kind:
+        if value == member.value or str(value).upper() in (member.name, str(member.value).upper()):
+            return member
+    options = ", ".join(repr(member.name.lower()) for member in kind)
+    raise SchemaError(f"{value!r} is not a {kind.__name__}; choose one of {options}")
+
+
+_OFF = re.compile(
+    r"\s*(?:off|false|no|(?:0+\.?0*|\.0+)\s*(?:ms|s|m|h)?)\s*", re.IGNORECASE | re.ASCII
+)
+NO_TIMEOUT_OFF = (
+    "cannot be switched off: without a time limit, one call that never ends would leave the user "
+    "without an answer; give a long time, such as 600 seconds"
+)
+
+
+def is_off(value: Any) -> bool:
+    """Return whether a value switches a limit off: `0`, `off` or false, also as text.
+
+    Example:
+        >>> is_off(0), is_off("off"), is_off("0s"), is_off(1), is_off(None)
+        (True, True, True, False, False)
+    """
+    if isinstance(value, str):
+        return _OFF.fullmatch(value) is not None
+    return isinstance(value, int | float) and value == 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheduling:
+    """When the model speaks of an answer it did not wait for, by what the answer is.
+
+    Args:
+        ok: The tool did what it was asked.
+        error: It did not.
+        late: It did, or did not, but the connection that asked is gone.
+        progress: It is not done yet; unless this is set, the model hears of no progress.
+
+    Example:
+        >>> Scheduling.of("when_idle") == Scheduling.of(
+        ...     {"ok": "when_idle", "error": "when_idle", "late": "when_idle"}
+        ... )
+        True
+    """
+
+    ok: ToolScheduling | None = None
+    error: ToolScheduling | None = None
+    late: ToolScheduling | None = None
+    progress: ToolScheduling | None = None
+
+    @classmethod
+    def of(
+        cls, value: Scheduling | ToolScheduling | str | Mapping[str, ToolScheduling | str | None]
+    ) -> Scheduling:
+        """Reads it: one word stands for every final answer, a mapping has a word for each.
+
+        Raises:
+            SchemaError: There is no such word, or no such answer.
+        """
+        if isinstance(value, Scheduling):
+            return value
+        if not isinstance(value, Mapping):
+            return cls(**dict.fromkeys(FINAL_ANSWERS, as_enum(ToolScheduling, value)))
+        known = [each.name for each in fields(cls)]
+        for unknown in value.keys() - known:
+            raise SchemaError(f"{unknown!r} is not an answer to schedule; choose from {known!r}")
+        words = {key: word for key, word in value.items() if word is not None}
+        return cls(**{key: as_enum(ToolScheduling, word) for key, word in words.items()})
+
+
+FINAL_ANSWERS = ("ok", "error", "late")
+"""The answers that one word for `scheduling` speaks of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolOrigin:
+    """Where a tool comes from that is not run here.
+
+    Args:
+        server: The MCP server it belongs to.
+        tool: What the server calls it, whatever it is called here.
+        identity: Stands for the command or the address behind the server's name.
+    """
+
+    server: str
+    tool: str
+    identity: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolMetadata:
+    """All that is known of a tool but its function.
+
+    As an option of `@tool`, a limit is switched off by `0` or `"off"`; only the timeout has no off.
+
+    Args:
+        name: The tool's own name, used by `execute`, the settings and policies.
+        description: What it does, for the model.
+        parameters: A JSON Schema of type `object`.
+        category: Which category processor runs it.
+        priority: Who goes first when not everything can run at once.
+        effect: What a call changes.
+        timeout_seconds: How long one attempt may take; `None` leaves it to the settings.
+        deadline_seconds: How long the whole call may take, waits and retries included.
+        retry_attempts: How often it is tried again; `None` leaves it to the effect.
+        fallback_tools: Tools to try in turn, with the same arguments, when it stays down.
+        dependencies: What it needs: names of tools, `module:NAME` or `command:NAME`.
+        tags: Words to find it by.
+        lane: Which lane it shares; by default that of its module or object.
+        cache_seconds: How long a result may be used again; only where the effect is `read`.
+        stale_if_error_seconds: How long beyond that it may stand in when the tool fails.
+        polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
+        max_result_tokens: How long its result may be, in tokens, as well as they can be guessed.
+        overflow: What is kept of a longer one: the `head`, the `tail`, `both`, or all of it for
+            the model to ask more of (`spill`).
+        requires_approval: Whether a person is to be asked first; for a policy to act on.
+        behavior: Whether the model waits for it.
+        scheduling: When the model speaks of its answers, where it did not wait; one word for all
+            final ones, or a mapping of `ok`, `error`, `late` and `progress`.
+        on_cancel: What becomes of a call under way that nobody wants any more: `stop`, `finish`
+            or `undo`; `None` leaves it to the effect.
+        filler_after_seconds: How long the silence of a call may last before it is filled, or
+            `median` for as long as its calls usually take; `None` never fills it.
+        filler: A sentence for the model to say then.
+        repeat_after_resume: Whether a call that the model makes again after a reconnect, with
+            another id, runs again.
+        secrets: Names of what is secret in its arguments and its result, however deep: it is
+            neither kept nor shown, and of a result not even the model is told.
+        cpu_bound: Whether it runs in a process of its own.
+        collect: Whether the result of a generator is the list of all that it yields, and not its
+            last value.
+        status: Whether it can be called.
+        version: The tool's own version, where it has one.
+        origin: The server it comes from; settings and rules reach it by what it is called there.
+        quarantine: Why its calls are denied although it is declared; `None` lets them run.
+        answers_questions: Whether it is a tool of the library by which the model tells what a
+            person has answered: it only waits for another call, which has limits of its own.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    category: ToolCategory | str = ToolCategory.PYTHON
+    priority: ToolPriority = ToolPriority.NORMAL
+    effect: ToolEffect = ToolEffect.ONCE
+    timeout_seconds: float | None = None
+    deadline_seconds: float | None = None
+    retry_attempts: int | None = None
+    fallback_tools: Sequence[str] = ()
+    dependencies: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    lane: str | None = None
+    cache_seconds: float | None = None
+    stale_if_error_seconds: float | None = None
+    polling: bool = False
+    max_result_tokens: int | None = None
+    overflow: Overflow = Overflow.HEAD
+    requires_approval: bool = False
+    behavior: ToolBehavior | None = None
+    scheduling: Scheduling | None = None
+    on_cancel: OnCancel | None = None
+    filler_after_seconds: float | Literal["median"] | None = None
+    filler: str | None = None
+    repeat_after_resume: bool = False
+    secrets: Sequence[str] = ()
+    cpu_bound: bool = False
+    collect: bool = False
+    status: ToolStatus = ToolStatus.ACTIVE
+    version: str | None = None
+    origin: ToolOrigin | None = None
+    quarantine: str | None = None
+    answers_questions: bool = False
+
+    def __post_init__(self) -> None:
+        if not is_utf8(self.name):
+            raise SchemaError(f"The name {self.name!r} is not valid UTF-8: choose another")
+        if not is_utf8(self.description):
+            object.__setattr__(self, "description", utf8_text(self.description))
+
+
+def as_category(value: ToolCategory | str) -> ToolCategory | str:
+    """Return a category, given itself or its name in any case; another word is a category too.
+
+    Raises:
+        SchemaError: It cannot be the name of a category.
+
+    Example:
+        >>> as_category("Data"), as_category("billing")
+        (<ToolCategory.DATA: 'data'>, 'billing')
+    """
+    if isinstance(value, str):
+        name = value.lower()
+        if name in ToolCategory.__members__.values():
+            return ToolCategory(name)
+        if _CATEGORY.fullmatch(name):
+            return name
+    options = ", ".join(repr(member.value) for member in ToolCategory)
+    raise SchemaError(
+        f"{value!r} is not a ToolCategory; choose one of {options}, or a word of letters, digits, "
+        f"'_' and '-'"
+    )
+
+
+def meant_category(category: ToolCategory | str) -> ToolCategory | None:
+    """Return the known category that an unknown one looks like a misspelling of.
+
+    Example:
+        >>> meant_category("pyton"), meant_category("billing")
+        (<ToolCategory.PYTHON: 'python'>, None)
+    """
+    if isinstance(category, ToolCategory):
+        return None
+    from rapidfuzz.distance import OSA
+
+    nearest = min(ToolCategory, key=lambda known: OSA.distance(category, known.value))
+    slips = 1 if len(nearest.value) < 6 else 2  # noqa: PLR2004 - of letters
+    return nearest if OSA.distance(category, nearest.value) <= slips else None
+
+
+def _filler_after(value: float | str) -> float | str | None:
+    if isinstance(value, str) and value.strip().lower() == "median":
+        return "median"
+    if is_off(value):
+        return None
+    if not isinstance(value, str | bool) and 0 < value < float("inf"):
+        return value
+    raise SchemaError(
+        f"filler_after_seconds is a time in seconds, 'median' or 'off', not {value!r}"
+    )
+
+
+def _limit_or_off(option: str, what: str, value: Any) -> float | None:
+    """A limit above 0, or `None` where it is switched off."""
+    if is_off(value):
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return value
+    raise SchemaError(f"{option} is {what} above 0, or 0 or 'off' for no limit, not {value!r}")
+
+
+def _timeout(value: Any) -> Any:
+    if is_off(value):
+        raise SchemaError(f"timeout_seconds {NO_TIMEOUT_OFF}")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise SchemaError(f"timeout_seconds is a time in seconds above 0, not {value!r}")
+    return value
+
+
+def _retry_attempts(value: Any) -> Any:
+    return 0 if is_off(value) else value
+
+
+def _names(value: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+        raise SchemaError(f"secrets is a list of names, not {value!r}")
+    return tuple(value)
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "category": as_category,
+    "priority": partial(as_enum, ToolPriority),
+    "effect": partial(as_enum, ToolEffect),
+    "behavior": partial(as_enum, ToolBehavior),
+    "scheduling": Scheduling.of,
+    "on_cancel": partial(as_enum, OnCancel),
+    "overflow": partial(as_enum, Overflow),
+    "timeout_seconds": _timeout,
+    "deadline_seconds": partial(_limit_or_off, "deadline_seconds", "a time in seconds"),
+    "retry_attempts": _retry_attempts,
+    "cache_seconds": partial(_limit_or_off, "cache_seconds", "a time in seconds"),
+    "stale_if_error_seconds": partial(_limit_or_off, "stale_if_error_seconds", "a time in seconds"),
+    "max_result_tokens": partial(_limit_or_off, "max_result_tokens", "a number"),
+    "filler_after_seconds": _filler_after,
+    "secrets": _names,
+    "status": partial(as_enum, ToolStatus),
+}
+_OPTIONS = frozenset(f.name for f in fields(ToolMetadata)) - {"parameters"} | {"undo"}
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with their words resolved; an unknown one is an error."""
+    for unknown in options.keys() - _OPTIONS:
+        raise SchemaError(
+            f"{unknown!r} is not an option of a tool; choose from {sorted(_OPTIONS)!r}"
+        )
+    return {
+        key: _READERS[key](value) if key in _READERS and value is not None else value
+        for key, value in options.items()
+    }
+
+
+def fingerprint_of(metadata: ToolMetadata) -> str:
+    """Return what stands for the definition of a tool, to a model and to a person.
+
+    Another server, another schema, description or effect makes another tool, whatever its name.
+    """
+    origin = metadata.origin
+    whose = None if origin is None else [origin.server, origin.tool, origin.identity]
+    said = [metadata.name, metadata.description, metadata.parameters, metadata.effect, whose]
+    return hashlib.sha256(_canonical(said).encode(errors="replace")).hexdigest()
+
+
+# Made once: `json.dumps` makes an encoder for each call.
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode

@@ -1,0 +1,174 @@
+"""Names that Gemini accepts for tools and parameters, mapped back to the originals."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from leonidas_tools.results.jsonable import utf8_text
+
+MAX_LENGTH: Final = 64
+_TOOL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
+_UNDOTTED_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_PARAMETER_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+_NOT_IN_TOOL_NAME: Final = re.compile(r"[^a-zA-Z0-9_.-]")
+_NOT_IN_UNDOTTED_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_IN_PARAMETER_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
+_DIGEST_LENGTH: Final = 6
+_LONGEST_CALLED: Final = 256
+
+_LISTS_NAMES: Final = frozenset({"required", "propertyOrdering"})
+_KEYED_BY_NAMES: Final = frozenset(
+    {"properties", "dependentSchemas", "dependentRequired", "dependencies"}
+)
+_SAME_OBJECT: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else"})
+
+
+def name_called(text: str) -> str:
+    """Return the name or id that a model gave, as valid UTF-8 of bounded length.
+
+    A digest keeps apart what is cut.
+
+    Args:
+        text: The name or id as it came.
+
+    Example:
+        >>> name_called("get_weather"), len(name_called("x" * 1_000_000))
+        ('get_weather', 256)
+    """
+    if len(text) <= _LONGEST_CALLED:
+        return utf8_text(text)
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{utf8_text(text[: _LONGEST_CALLED - len(digest) - 1])}…{digest}"
+
+
+def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Names that Gemini takes for tools, unique, by the names they stand for.
+
+    A legal name stays as it is; of several that would become the same, the first one does.
+
+    Args:
+        names: The tools' own names, in the order of their registration.
+        known: What was given out before and may not change.
+
+    Example:
+        >>> legal_names(["weather.get", "wetter/heute"])
+        {'weather.get': 'weather.get', 'wetter/heute': 'wetter_heute'}
+    """
+    return _legal(names, known or {}, _TOOL_NAME, illegal=_NOT_IN_TOOL_NAME)
+
+
+def undotted_names(names: Iterable[str]) -> dict[str, str]:
+    """Names that OpenAI takes for tools, unique, by the names they stand for.
+
+    It takes what Gemini does, but no dots.
+
+    Args:
+        names: Names that are legal for Gemini.
+
+    Example:
+        >>> undotted_names(["weather.get", "weather_get"])["weather_get"]
+        'weather_get'
+    """
+    return _legal(names, {}, _UNDOTTED_NAME, illegal=_NOT_IN_UNDOTTED_NAME)
+
+
+def _legal(
+    names: Iterable[str],
+    known: Mapping[str, str],
+    pattern: re.Pattern[str],
+    *,
+    illegal: re.Pattern[str],
+) -> dict[str, str]:
+    every = list(dict.fromkeys(names))
+    legal = {name: known[name] for name in every if name in known}
+    taken = {*known.values()}
+    legal |= {
+        name: name
+        for name in every
+        if name not in known and name not in taken and pattern.fullmatch(name)
+    }
+    taken.update(legal.values())
+    for name in every:
+        if name not in legal:
+            legal[name] = _free(name, _cleaned(name, illegal), taken)
+            taken.add(legal[name])
+    return {name: legal[name] for name in every}
+
+
+def _cleaned(name: str, illegal: re.Pattern[str]) -> str:
+    """A name with what is not allowed replaced; a digest keeps apart what is cut."""
+    clean = illegal.sub("_", name)
+    if not re.match(r"[a-zA-Z_]", clean):
+        clean = f"_{clean}"
+    return clean if len(clean) <= MAX_LENGTH else _with_digest(name, clean)
+
+
+def _with_digest(name: str, clean: str, salt: int = 0) -> str:
+    seed = f"{name}{salt or ''}".encode(errors="surrogatepass")
+    digest = hashlib.sha256(seed).hexdigest()[:_DIGEST_LENGTH]
+    return f"{clean[: MAX_LENGTH - _DIGEST_LENGTH - 1]}_{digest}"
+
+
+def _free(name: str, clean: str, taken: set[str]) -> str:
+    salt, candidate = 0, clean
+    while candidate in taken:
+        candidate = _with_digest(name, clean, salt)
+        salt += 1
+    return candidate
+
+
+def renamed_parameters(
+    parameters: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """A tool's schema with parameter names that Gemini takes.
+
+    Gemini takes letters, digits and underscores only; in parameter names not even dots and dashes.
+
+    Args:
+        parameters: A JSON Schema of type `object`.
+
+    Returns:
+        The schema, the same object where nothing is renamed; and the own name by each legal name
+        that differs.
+
+    Example:
+        >>> renamed_parameters({"properties": {"user-id": {}}, "required": ["user-id"]})
+        ({'properties': {'user_id': {}}, 'required': ['user_id']}, {'user_id': 'user-id'})
+    """
+    properties = parameters.get("properties", {})
+    legal = _legal(properties, {}, _PARAMETER_NAME, illegal=_NOT_IN_PARAMETER_NAME)
+    changed = {own: name for own, name in legal.items() if own != name}
+    if not changed:
+        return parameters, {}
+    return _renamed(parameters, changed), {name: own for own, name in changed.items()}
+
+
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    """A schema of the arguments, or one that stands for the same object, with the names changed."""
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: _renamed_keyword(key, value, names) for key, value in schema.items()}
+
+
+def _renamed_keyword(key: str, value: Any, names: Mapping[str, str]) -> Any:
+    if key in _LISTS_NAMES and isinstance(value, list):
+        return [names.get(name, name) for name in value]
+    if key in _KEYED_BY_NAMES and isinstance(value, Mapping):
+        return {names.get(name, name): _dependent(key, of, names) for name, of in value.items()}
+    if key in _SAME_OBJECT:
+        if isinstance(value, list):
+            return [_renamed(entry, names) for entry in value]
+        return _renamed(value, names)
+    return value
+
+
+def _dependent(key: str, value: Any, names: Mapping[str, str]) -> Any:
+    """What stands under a property's name: its own schema, or what depends on its being there."""
+    if key == "properties":
+        return value
+    if isinstance(value, list):
+        return [names.get(name, name) for name in value]
+    return _renamed(value, names)

@@ -1,0 +1,57 @@
+"""Which tools are of use in one conversation, where not all are shown to the model."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_MOST = 200
+
+
+class PreferredTools:
+    """The tools that were found in a session, the latest first.
+
+    Example:
+        >>> from leonidas_tools.calls.call import ToolSession
+        >>> session = ToolSession("kitchen")
+        >>> session.get(PreferredTools).prefer(["book_flight"])
+        >>> session.get(PreferredTools).names
+        ('book_flight',)
+    """
+
+    __slots__ = ("_listeners", "names")
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[], None]] = []
+        self.names: tuple[str, ...] = ()
+
+    def prefer(self, names: Iterable[str]) -> None:
+        """Puts tools before all others in this session.
+
+        Args:
+            names: Their own names, the most useful first; those preferred before come after them.
+        """
+        order = dict.fromkeys([*names, *self.names])
+        kept = tuple(itertools.islice(order, _MOST))
+        if kept != self.names:
+            self.names = kept
+            for listener in tuple(self._listeners):
+                listener()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls back after every change; returns a function that ends that.
+
+        Args:
+            listener: Called in the thread that makes the change.
+        """
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return unsubscribe

@@ -1,0 +1,256 @@
+"""The tools that exist, by name."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from leonidas_tools.errors import DuplicateToolError, SchemaError, ToolNotFoundError
+from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.similar import closest
+from leonidas_tools.tools.metadata import as_category, meant_category
+from leonidas_tools.tools.names import legal_names
+from leonidas_tools.tools.tool import Tool, ToolCategory, ToolStatus, as_enum, as_tool, as_tools
+
+logger = visible_logger(__name__)
+
+_MOST_PREFERRED = 200
+
+AnyTool: TypeAlias = Tool[..., Any]
+Listener: TypeAlias = Callable[[], None]
+
+
+class ToolRegistry:
+    """Knows every tool by its own name, and by the name it is declared to the model with.
+
+    Gemini refuses some names; such a tool is declared under a legal one, which stays the same for
+    as long as the tool is registered.
+
+    Args:
+        tools: Tools and functions to begin with.
+
+    Example:
+        >>> def add(a: int, b: int) -> int:
+        ...     "Adds two numbers."
+        ...     return a + b
+        >>> registry = ToolRegistry([add])
+        >>> "add" in registry, [tool.name for tool in registry]
+        (True, ['add'])
+        >>> registry.suggestions("ad")
+        ['add']
+    """
+
+    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = ()) -> None:
+        self.generation = 0
+        """Grows with every change, so that what is derived from the registry can be kept."""
+        self._tools: dict[str, AnyTool] = {}
+        self._builtin: set[str] = set()
+        self._declared: dict[str, str] = {}
+        self._own: dict[str, str] = {}
+        self._preferred: dict[str, None] = {}
+        self._listeners: list[Listener] = []
+        for tool in as_tools(tools):
+            self.register(tool)
+
+    def register(
+        self, thing: AnyTool | Callable[..., Any], *, builtin: bool = False, **options: Any
+    ) -> AnyTool:
+        """Adds a tool; also usable as a decorator.
+
+        A user's tool replaces a built-in of the same name, and a built-in never replaces a
+        user's. Any other second registration of a name is refused.
+
+        Args:
+            thing: A tool, or a function to make one of.
+            builtin: Whether it comes with the library.
+            options: Fields of `ToolMetadata` to set or change.
+
+        Raises:
+            DuplicateToolError: The name is taken.
+            SchemaError: The function cannot become a tool.
+        """
+        tool = as_tool(thing, **options)
+        name = tool.metadata.name
+        if (near := meant_category(tool.metadata.category)) is not None:
+            logger.warning(
+                "The category %r of the tool %r is not a known one: did you mean %r?",
+                tool.metadata.category,
+                name,
+                near.value,
+            )
+        if name in self._tools:
+            if builtin and name not in self._builtin:
+                logger.info("The tool %r of the user stands in for the built-in one", name)
+                return self._tools[name]
+            if builtin or name not in self._builtin:
+                raise DuplicateToolError(
+                    f"There is a tool {name!r} already: unregister it first, or give this one "
+                    f"another name"
+                )
+            logger.info("The tool %r replaces the built-in one", name)
+            self._builtin.discard(name)
+        elif builtin:
+            self._builtin.add(name)
+        self._put(tool)
+        return tool
+
+    def replace(self, tool: AnyTool) -> AnyTool:
+        """Puts a tool in the place of the one with its name, keeping the declared name."""
+        self._put(tool)
+        return tool
+
+    def unregister(self, name: str) -> AnyTool:
+        """Takes a tool out.
+
+        Raises:
+            ToolNotFoundError: There is none of that name.
+        """
+        tool = self[name]
+        del self._tools[name]
+        del self._own[self._declared.pop(name)]
+        self._builtin.discard(name)
+        self._changed()
+        return tool
+
+    @property
+    def by_name(self) -> Mapping[str, AnyTool]:
+        """The tools by their own names, as they change."""
+        return MappingProxyType(self._tools)
+
+    def get(self, name: str) -> AnyTool | None:
+        """The tool with this own name, or `None`."""
+        return self._tools.get(name)
+
+    def find(self, called_as: str) -> AnyTool | None:
+        """The tool a model means: by its declared name, else by its own."""
+        return self._tools.get(self._own.get(called_as, called_as))
+
+    def __getitem__(self, name: str) -> AnyTool:
+        try:
+            return self._tools[name]
+        except KeyError:
+            raise ToolNotFoundError(name, self.suggestions(name)) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[AnyTool]:
+        return iter(list(self._tools.values()))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def declared_name(self, name: str) -> str:
+        """The name under which a model knows the tool, or would know one that has just gone."""
+        return self._declared.get(name) or legal_names([name])[name]
+
+    def by_category(self, category: ToolCategory | str) -> list[AnyTool]:
+        """The tools of one category."""
+        wanted = as_category(category)
+        found = [tool for tool in self if tool.metadata.category == wanted]
+        if not found and not isinstance(wanted, ToolCategory):
+            near = meant_category(wanted)
+            hint = f"did you mean {near.value!r}?" if near else "no tool is of it"
+            raise SchemaError(f"There is no category {category!r}: {hint}")
+        return found
+
+    def by_status(self, status: ToolStatus | str) -> list[AnyTool]:
+        """The tools with one status of their own (settings may say otherwise)."""
+        wanted = as_enum(ToolStatus, status)
+        return [tool for tool in self if tool.metadata.status is wanted]
+
+    def set_status(self, name: str, status: ToolStatus | str) -> AnyTool:
+        """Changes whether a tool can be called.
+
+        Raises:
+            ToolNotFoundError: There is none of that name.
+        """
+        return self.replace(self[name].with_options(status=as_enum(ToolStatus, status)))
+
+    def search(self, query: str, *, limit: int = 10) -> list[AnyTool]:
+        """The tools that fit some words best, by name, tags and description.
+
+        Args:
+            query: Words.
+            limit: How many at most.
+        """
+        words = re.findall(r"\w+", query.lower())
+        scored = [(score, tool) for tool in self if (score := _relevance(tool, words)) > 0]
+        scored.sort(key=lambda pair: (-pair[0], pair[1].name))
+        return [tool for _, tool in scored[:limit]]
+
+    def prefer(self, names: Iterable[str]) -> None:
+        """Notes which tools are of use now, for where not all are shown to the model.
+
+        Args:
+            names: Their own names, the most useful first; those preferred before come after them.
+        """
+        order = dict.fromkeys([*names, *self._preferred])
+        kept = dict.fromkeys(itertools.islice(order, _MOST_PREFERRED))
+        if list(kept) != list(self._preferred):
+            self._preferred = kept
+            self._changed()
+
+    @property
+    def preferred(self) -> list[str]:
+        """The tools that were said to be of use, the most useful first."""
+        return list(self._preferred)
+
+    def is_builtin(self, name: str) -> bool:
+        """Whether a tool comes with the library."""
+        return name in self._builtin
+
+    def suggestions(self, name: str, *, limit: int = 3) -> list[str]:
+        """The declared names closest to a misspelt one, best first."""
+        return closest(name, self._own, limit=limit)
+
+    def on_change(self, listener: Listener) -> Listener:
+        """Calls `listener` after every change; returns a function that ends that.
+
+        Args:
+            listener: Called in the thread that makes the change. What it raises is logged.
+        """
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with contextlib.suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def _put(self, tool: AnyTool) -> None:
+        name = tool.metadata.name
+        if name not in self._declared:
+            declared = legal_names([name])[name]
+            if declared in self._own:
+                declared = legal_names([name], self._declared)[name]
+            self._declared[name] = declared
+            self._own[declared] = name
+        self._tools[name] = tool  # last: another thread may look for the declared name at once
+        self._changed()
+
+    def _changed(self) -> None:
+        self.generation += 1
+        for listener in tuple(self._listeners):
+            try:
+                listener()
+            except Exception as error:  # noqa: BLE001 - its fault must not undo the change
+                logger.warning("A listener for changed tools failed: %s", described(error))
+
+    def __repr__(self) -> str:
+        return f"<ToolRegistry of {len(self)} tools>"
+
+
+def _relevance(tool: AnyTool, words: list[str]) -> float:
+    """How well a tool fits some words; 0 for not at all."""
+    metadata = tool.metadata
+    name, tags = metadata.name.lower(), " ".join(metadata.tags).lower()
+    description = metadata.description.lower()
+    return sum(
+        3.0 * (word in name) + 2.0 * (word in tags) + 1.0 * (word in description) for word in words
+    )

@@ -1,0 +1,115 @@
+"""Plain JSON arguments → the Python values that a function's annotations ask for."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import jsonschema_rs
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json, to_jsonable_python
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic.fields import FieldInfo
+
+    from leonidas_tools.errors import ToolValidationError
+    from leonidas_tools.tools.schema.parameters import Parameter
+    from leonidas_tools.tools.schema.plain_types import JsonSchema
+
+
+class Conversion:
+    """Turns validated arguments into keyword arguments.
+
+    The values go through JSON text, since pydantic reads JSON by rules of its own: an array is a
+    set where one is wanted, also under `strict`.
+
+    Args:
+        adapters: What converts an argument, by parameter name.
+        rest: What converts the arguments that no parameter names.
+        named: The names of all parameters.
+        defaults: Fields whose default is known to pydantic alone.
+    """
+
+    __slots__ = ("_adapters", "_defaults", "_named", "_rest")
+
+    def __init__(
+        self,
+        *,
+        adapters: Mapping[str, TypeAdapter[Any]],
+        rest: TypeAdapter[Any] | None,
+        named: frozenset[str],
+        defaults: Mapping[str, FieldInfo],
+    ) -> None:
+        self._adapters = adapters
+        self._rest = rest
+        self._named = named
+        self._defaults = defaults
+
+    @classmethod
+    def of(
+        cls, parameters: Sequence[Parameter], adapters: Mapping[str, TypeAdapter[Any]]
+    ) -> Conversion | None:
+        """The conversion that some parameters need; `None` where they need none."""
+        needed = {p.name: adapters[p.name] for p in parameters if not p.is_plain and not p.is_rest}
+        rest = next((adapters[p.name] for p in parameters if p.is_rest and not p.is_plain), None)
+        defaults = {p.name: p.field for p in parameters if p.is_filled and p.field is not None}
+        if not needed and rest is None and not defaults:
+            return None
+        named = frozenset(p.name for p in parameters if not p.is_rest)
+        return cls(adapters=needed, rest=rest, named=named, defaults=defaults)
+
+    def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The keyword arguments that the function is called with.
+
+        Raises:
+            ToolValidationError: A value cannot be made of an argument.
+        """
+        converted = dict(arguments)
+        errors: dict[str, Exception] = {}
+        for name, value in arguments.items():
+            adapter = self._adapters.get(name)
+            if adapter is None and name not in self._named:
+                adapter = self._rest
+            if adapter is not None:
+                try:
+                    converted[name] = adapter.validate_json(to_json(value))
+                except Exception as error:  # noqa: BLE001 - a validator of the user's raises anything
+                    errors[name] = error
+        if errors:
+            raise _refusal(errors)
+        for name, field in self._defaults.items():
+            if name not in converted:
+                converted[name] = field.get_default(call_default_factory=True, validated_data={})
+        return converted
+
+
+def _refusal(errors: Mapping[str, Exception]) -> ToolValidationError:
+    from leonidas_tools.json_schema.report import Problem, error_of, of_pydantic
+
+    problems: list[Problem] = []
+    for name, error in errors.items():
+        if isinstance(error, ValidationError):
+            problems.extend(of_pydantic(error, name))
+        else:
+            problems.append(Problem(path=(name,), reason="cannot be read", cause=error))
+    return error_of(problems)
+
+
+def json_default(
+    parameter: Parameter, schema: JsonSchema, adapter: TypeAdapter[Any] | None
+) -> JsonSchema:
+    """The `default` of a parameter's schema: only one that reads back as what it stands for."""
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        default = parameter.field.default if parameter.field is not None else default
+    try:
+        value = to_jsonable_python(default, inf_nan_mode="strings")
+        if adapter is None:
+            fits = value == default and jsonschema_rs.is_valid(schema, value)
+        else:
+            fits = bool(adapter.validate_json(to_json(value)) == default)
+    except Exception:  # noqa: BLE001 - whatever a default is made of, it is the function's own
+        return {}
+    return {"default": value} if fits else {}

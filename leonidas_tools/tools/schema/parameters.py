@@ -1,0 +1,217 @@
+"""What a function's parameters are: their types, defaults and kinds."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import re
+import types
+import typing
+from dataclasses import dataclass
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.errors import SchemaError
+from leonidas_tools.tools.schema.plain_types import is_plain, plain_schema
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EMPTY = inspect.Parameter.empty
+_CONTEXT_NAME = r"\bToolContext\b"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    """One parameter of a function.
+
+    Args:
+        name: Its name.
+        annotation: Its type; `Any` where nothing is said. Plain strings are taken out.
+        default: Its default, or `inspect.Parameter.empty`.
+        kind: As in `inspect.Parameter`.
+        description: What its annotation says it is for.
+        field: The pydantic field that its annotation or default holds.
+        is_context: Whether it takes the `ToolContext`.
+    """
+
+    name: str
+    annotation: Any = Any
+    default: Any = _EMPTY
+    kind: Any = inspect.Parameter.KEYWORD_ONLY
+    description: str | None = None
+    field: FieldInfo | None = None
+    is_context: bool = False
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether it cannot be given by keyword."""
+        return self.kind is inspect.Parameter.POSITIONAL_ONLY
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is `**kwargs`."""
+        return self.kind is inspect.Parameter.VAR_KEYWORD
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a call must give it."""
+        if self.is_rest or self.default is not _EMPTY:
+            return False
+        return self.field is None or self.field.is_required()
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether its default is known to pydantic alone, so that it has to be passed."""
+        return self.default is _EMPTY and self.field is not None and not self.field.is_required()
+
+    @property
+    def is_described_plainly(self) -> bool:
+        """Whether its schema needs no pydantic."""
+        return plain_schema(self.annotation) is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its value is the same in Python as in JSON."""
+        return is_plain(self.annotation)
+
+
+def innermost(function: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
+    """The name of a callable, and the function that carries its names and its docstring."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None) or type(function).__name__
+    if inspect.isclass(function) or inspect.isroutine(function):
+        return name, function
+    call = type(function).__call__
+    return name, call if inspect.isfunction(call) and call.__doc__ else function
+
+
+def read_parameters(
+    function: Callable[..., Any], *, where: str, only_context: bool = False
+) -> list[Parameter]:
+    """The parameters that a call can give, bound arguments left out.
+
+    Args:
+        function: What is called.
+        where: Names the function in errors.
+        only_context: Whether types that cannot be told, and `*args`, do not matter.
+
+    Raises:
+        SchemaError: The signature cannot be told, or takes `*args`.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError) as error:
+        raise SchemaError(
+            f"{where} has no signature that can be read; wrap it in a function that has one"
+        ) from error
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    raw = {name: p for name, p in signature.parameters.items() if name not in bound}
+    types_by_name = _resolved(
+        {name: p.annotation for name, p in raw.items() if p.annotation is not _EMPTY},
+        _namespaces(function),
+        where=where,
+        lenient=only_context,
+    )
+    parameters = [_parameter(p, types_by_name.get(name, Any)) for name, p in raw.items()]
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and not only_context:
+            raise SchemaError(
+                f"{where} takes *{parameter.name}, but a model gives arguments by name; "
+                f"take a list instead"
+            )
+    return parameters
+
+
+def _parameter(raw: inspect.Parameter, annotation: Any) -> Parameter:
+    """A parameter with what its annotation and its default say taken apart."""
+    default, field = raw.default, None
+    if isinstance(default, FieldInfo):
+        annotation, default = Annotated[annotation, default], _EMPTY
+    description = None
+    if get_origin(annotation) is Annotated:
+        kind, *metadata = get_args(annotation)
+        texts = [entry for entry in metadata if isinstance(entry, str)]
+        fields = [entry for entry in metadata if isinstance(entry, FieldInfo)]
+        rest = [entry for entry in metadata if not isinstance(entry, str)]
+        annotation = Annotated[(kind, *rest)] if rest else kind
+        description = texts[0] if texts else next((f.description for f in fields), None)
+        field = fields[-1] if fields else None
+    return Parameter(
+        name=raw.name,
+        annotation=annotation,
+        default=default,
+        kind=raw.kind,
+        description=description,
+        field=field,
+        is_context=_is_context(annotation),
+    )
+
+
+def _is_context(annotation: Any) -> bool:
+    """Whether a type is `ToolContext`, or a union or an unreadable text that names it."""
+    if isinstance(annotation, str):
+        return re.search(_CONTEXT_NAME, annotation) is not None
+    if isinstance(annotation, type):
+        return issubclass(annotation, ToolContext)
+    if get_origin(annotation) in (Union, types.UnionType, Annotated):
+        return any(_is_context(member) for member in get_args(annotation))
+    return False
+
+
+def _namespaces(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Where the names in a function's annotations are looked up: its module, and its closure."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if inspect.isclass(function):
+        function = function.__init__
+    elif not inspect.isroutine(function):
+        function = type(function).__call__
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    code = getattr(function, "__code__", None)
+    cells = getattr(function, "__closure__", None) or ()
+    closure = {}
+    for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
+        with contextlib.suppress(ValueError):  # a cell that is empty still
+            closure[name] = cell.cell_contents
+    return getattr(function, "__globals__", {}), closure
+
+
+def _resolved(
+    annotations: dict[str, Any],
+    namespaces: tuple[dict[str, Any], dict[str, Any]],
+    *,
+    where: str,
+    lenient: bool,
+) -> dict[str, Any]:
+    """Annotations with their texts evaluated; one that names `ToolContext` may stay a text.
+
+    What is imported for type checkers only cannot be found here, and for `ToolContext` need not.
+    """
+    with contextlib.suppress(Exception):  # a text can raise anything: look at each alone
+        return _evaluated(annotations, namespaces)
+    resolved: dict[str, Any] = {}
+    for name, annotation in annotations.items():
+        try:
+            resolved.update(_evaluated({name: annotation}, namespaces))
+        except Exception as error:
+            if lenient or _is_context(annotation):
+                resolved[name] = annotation
+                continue
+            raise SchemaError(
+                f"{where}: the type {annotation!r} of its parameter {name!r} cannot be read "
+                f"({error}); it has to be importable where the function is defined"
+            ) from error
+    return resolved
+
+
+def _evaluated(
+    annotations: dict[str, Any], namespaces: tuple[dict[str, Any], dict[str, Any]]
+) -> dict[str, Any]:
+    holder = types.SimpleNamespace(__annotations__=annotations)
+    return typing.get_type_hints(holder, *namespaces, include_extras=True)

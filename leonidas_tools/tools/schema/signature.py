@@ -1,0 +1,157 @@
+"""A function's signature and docstring → how it is described and called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from leonidas_tools.errors import SchemaError
+from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.tools.schema.annotations import adapter_of, describe
+from leonidas_tools.tools.schema.conversion import Conversion, json_default
+from leonidas_tools.tools.schema.docstring import read_docstring
+from leonidas_tools.tools.schema.parameters import Parameter, innermost, read_parameters
+from leonidas_tools.tools.schema.plain_types import JsonSchema, plain_schema
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signature:
+    """How a function is described to a model, and called with what the model says.
+
+    Args:
+        name: The function's name.
+        description: The docstring without its sections.
+        parameters: A JSON Schema of type `object`.
+        context_parameter: The parameter that takes the `ToolContext`, if there is one.
+        convert: Plain JSON arguments, validated already → the function's keyword arguments;
+            `None` where they are the same. Raises `ToolValidationError`.
+        positional: Names of positional-only parameters, in order.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    context_parameter: str | None = None
+    convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    positional: tuple[str, ...] = ()
+
+
+def read_signature(function: Callable[..., Any]) -> Signature:
+    """Reads a function's signature and docstring.
+
+    Args:
+        function: Async or sync, a generator of either kind, a bound method, a callable object or
+            a `functools.partial`, whose bound arguments the model does not see.
+
+    Raises:
+        SchemaError: The signature cannot be told, or has what no JSON Schema can describe.
+
+    Example:
+        >>> def add(a: int, b: int = 1) -> int:
+        ...     '''Adds two numbers.'''
+        >>> read_signature(add).parameters["required"]
+        ['a']
+    """
+    name, inner = innermost(function)
+    where = f"The function {name!r}"
+    every = read_parameters(function, where=where)
+    contexts = [parameter.name for parameter in every if parameter.is_context]
+    if len(contexts) > 1:
+        raise SchemaError(f"{where} takes a ToolContext twice, as {contexts!r}; keep one of them")
+    parameters = [parameter for parameter in every if not parameter.is_context]
+    docstring = read_docstring(inspect.getdoc(inner))
+    schema, convert = _described(parameters, docstring.parameters, where=where)
+    return Signature(
+        name=name,
+        description=docstring.description,
+        parameters=schema,
+        context_parameter=contexts[0] if contexts else None,
+        convert=convert,
+        positional=tuple(parameter.name for parameter in every if parameter.is_positional),
+    )
+
+
+def read_json_schema(
+    function: Callable[..., Any], parameters: Mapping[str, Any], *, description: str
+) -> Signature:
+    """Checks a JSON Schema of a tool that is known by it alone.
+
+    Args:
+        function: What takes the arguments, by keyword; only its `ToolContext` is looked for.
+        parameters: A JSON Schema of type `object`, of any draft.
+        description: What the tool does, for the model.
+
+    Raises:
+        SchemaError: The schema is not one, refers to what is not there, or is not of an object.
+    """
+    name, _ = innermost(function)
+    where = f"The schema of {name!r}"
+    if not isinstance(parameters, Mapping):
+        raise SchemaError(f"{where} is {parameters!r}; give a JSON Schema of type 'object'")
+    schema = {"type": "object", **parameters}
+    if schema["type"] not in ("object", ["object"]):
+        raise SchemaError(
+            f"{where} is of type {schema['type']!r}; arguments come as an object: use 'object'"
+        )
+    ArgumentValidator(schema)
+    return Signature(
+        name=name,
+        description=description,
+        parameters=schema,
+        context_parameter=_context_of(function),
+    )
+
+
+def _context_of(function: Callable[..., Any]) -> str | None:
+    """The parameter that takes the `ToolContext`, in a function whose other types do not matter."""
+    try:
+        parameters = read_parameters(function, where="", only_context=True)
+    except SchemaError:  # a function that cannot be looked into takes no context
+        return None
+    return next((parameter.name for parameter in parameters if parameter.is_context), None)
+
+
+def _described(
+    parameters: list[Parameter], descriptions: Mapping[str, str], *, where: str
+) -> tuple[JsonSchema, Conversion | None]:
+    """The JSON Schema of all parameters, and what makes Python values of the arguments."""
+    adapters = {
+        parameter.name: adapter_of(
+            parameter.annotation, where=f"{where}: its parameter {parameter.name!r}"
+        )
+        for parameter in parameters
+        if not parameter.is_described_plainly
+    }
+    schemas, definitions = describe(adapters, where=where)
+    conversion = Conversion.of(parameters, adapters)
+    properties: dict[str, JsonSchema] = {}
+    rest: Any = False
+    for parameter in parameters:
+        schema = schemas.get(parameter.name) or plain_schema(parameter.annotation) or {}
+        if parameter.is_rest:
+            rest = schema or True
+            continue
+        schema.pop("default", None)
+        _add_description(schema, parameter, descriptions)
+        if not parameter.is_required:
+            schema.update(json_default(parameter, schema, adapters.get(parameter.name)))
+        properties[parameter.name] = schema
+    whole: JsonSchema = {"type": "object", "properties": properties}
+    required = [parameter.name for parameter in parameters if parameter.is_required]
+    if required:
+        whole["required"] = required
+    whole["additionalProperties"] = rest
+    if definitions:
+        whole["$defs"] = definitions
+    return whole, conversion
+
+
+def _add_description(
+    schema: JsonSchema, parameter: Parameter, descriptions: Mapping[str, str]
+) -> None:
+    """Says what a parameter is for, by its annotation, its docstring or its type, in this order."""
+    text = parameter.description or descriptions.get(parameter.name)
+    if text:
+        schema["description"] = text

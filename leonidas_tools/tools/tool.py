@@ -1,0 +1,351 @@
+"""What a tool is: metadata and a function. `@tool` makes one out of a signature and a docstring."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
+
+from leonidas_tools.errors import SchemaError
+from leonidas_tools.redaction import Redaction
+from leonidas_tools.tools.metadata import (
+    OnCancel,
+    Overflow,
+    Scheduling,
+    ToolBehavior,
+    ToolCategory,
+    ToolEffect,
+    ToolMetadata,
+    ToolOrigin,
+    ToolPriority,
+    ToolScheduling,
+    ToolStatus,
+    as_category,
+    as_enum,
+    checked_options,
+)
+from leonidas_tools.tools.names import renamed_parameters
+from leonidas_tools.tools.schema import Signature, read_json_schema, read_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "OnCancel",
+    "Overflow",
+    "Scheduling",
+    "Tool",
+    "ToolBehavior",
+    "ToolCategory",
+    "ToolEffect",
+    "ToolMetadata",
+    "ToolOrigin",
+    "ToolPriority",
+    "ToolScheduling",
+    "ToolStatus",
+    "as_category",
+    "as_enum",
+    "as_tool",
+    "as_tools",
+    "tool",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _check_cpu_bound(name: str, function: Callable[..., Any], signature: Signature) -> None:
+    """Refuse what cannot run in another process."""
+    from leonidas_tools.workers.processes import why_not_portable  # only such tools need it
+
+    if signature.context_parameter:
+        raise SchemaError(
+            f"{name!r} is cpu_bound and runs in another process, where no ToolContext reaches: "
+            f"drop its parameter {signature.context_parameter!r}"
+        )
+    kinds = (
+        inspect.iscoroutinefunction,
+        inspect.isasyncgenfunction,
+        inspect.isgeneratorfunction,
+    )
+    if any(is_kind(function) for is_kind in kinds):
+        raise SchemaError(
+            f"{name!r} is cpu_bound, which only a plain function can be: "
+            f"neither a coroutine nor a generator runs in another process"
+        )
+    problem = why_not_portable(function)
+    if problem is not None:
+        raise SchemaError(f"{name!r} is cpu_bound, and {problem}")
+
+
+def kind_of(function: Callable[..., Any]) -> str:
+    """Return `async`, `async generator`, `generator` or `sync`.
+
+    It looks through partials and callable objects.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = function.__call__  # type: ignore[operator]  # an object that is callable
+    if inspect.iscoroutinefunction(function):
+        return "async"
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
+    return "generator" if inspect.isgeneratorfunction(function) else "sync"
+
+
+class Tool(Generic[P, R]):
+    """Metadata and a function; still callable as the function it was made of.
+
+    The signature is read when first needed, so that a decorated method can be bound first.
+
+    Args:
+        function: What runs: async or sync, a generator of either kind, a bound method, a callable
+            object or a `functools.partial`. The last value that a generator yields is its result,
+            and those before it are progress; with `collect=True` the result is the list of all.
+        signature: How to call it; read from the function when left out.
+        undo: Called with the same arguments when a call was cancelled half-way.
+        options: The fields of `ToolMetadata` except `parameters`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        signature: Signature | None = None,
+        undo: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.function = function
+        self.undo = undo
+        self._options = checked_options(options)
+        self._signature = signature
+
+    @classmethod
+    def from_json_schema(
+        cls,
+        *,
+        name: str,
+        parameters: Mapping[str, Any],
+        function: Callable[..., R],
+        description: str = "",
+        **options: Any,
+    ) -> Tool[..., R]:
+        """Makes a tool of a JSON Schema and a function that takes the arguments by keyword.
+
+        Args:
+            name: The tool's name.
+            parameters: A JSON Schema of type `object`, of any draft.
+            function: What runs; a parameter annotated `ToolContext` is injected here too.
+            description: What it does, for the model.
+            options: The fields of `ToolMetadata`, and `undo`.
+
+        Raises:
+            SchemaError: The schema is not one, or refers to what is not there.
+
+        Example:
+            >>> add = Tool.from_json_schema(
+            ...     name="add",
+            ...     parameters={"type": "object", "properties": {"a": {"type": "integer"}}},
+            ...     function=lambda a: a + 1,
+            ... )
+            >>> add.name
+            'add'
+        """
+        signature = read_json_schema(function, parameters, description=description)
+        return cast("type[Tool[..., R]]", cls)(
+            function, signature=signature, name=name, description=description, **options
+        )
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """How the function is called; raises `SchemaError` where that cannot be told."""
+        return self._signature or read_signature(self.function)
+
+    @functools.cached_property
+    def metadata(self) -> ToolMetadata:
+        """All that is known of the tool but its function."""
+        signature = self.signature
+        options: dict[str, Any] = {
+            "name": signature.name,
+            "description": signature.description,
+            **{key: value for key, value in self._options.items() if value is not None},
+        }
+        if options.get("cpu_bound"):
+            _check_cpu_bound(options["name"], self.function, signature)
+        if options.get("collect") and "generator" not in kind_of(self.function):
+            raise SchemaError(
+                f"{options['name']!r} has collect=True, which is for generators: make it yield, or "
+                "return a list without collect"
+            )
+        return ToolMetadata(parameters=signature.parameters, **options)
+
+    @functools.cached_property
+    def declared_parameters(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        """The schema with parameter names that Gemini takes, and the own name of each changed."""
+        return renamed_parameters(self.metadata.parameters)
+
+    @functools.cached_property
+    def redaction(self) -> Redaction:
+        """Takes out of what its calls say what is declared to be secret, and what looks so."""
+        return Redaction.of_schema(self.metadata.parameters).naming(self.metadata.secrets)
+
+    @property
+    def name(self) -> str:
+        """The tool's own name."""
+        return self.metadata.name
+
+    @property
+    def declares_effect(self) -> bool:
+        """Whether anybody has said what a call of it changes; else it counts as `once`."""
+        return self._options.get("effect") is not None
+
+    @property
+    def origin(self) -> ToolOrigin | None:
+        """The server it comes from, where it comes from one."""
+        return self.metadata.origin
+
+    def states(self, option: str) -> bool:
+        """Return whether the option was given when the tool was made, and is no default."""
+        return self._options.get(option) is not None
+
+    def with_options(self, **options: Any) -> Tool[P, R]:
+        """The same tool with some options changed."""
+        undo = options.pop("undo", self.undo)
+        return Tool(
+            self.function, signature=self._signature, undo=undo, **{**self._options, **options}
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls the function itself, without any policy."""
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Tool[..., R]:
+        if instance is None:
+            return self
+        bound = self.function.__get__(instance, owner)
+        return Tool(bound, undo=self.undo, **self._options)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self._options.get('name') or getattr(self.function, '__name__', '?')!r}>"
+
+
+def as_tool(thing: Tool[..., Any] | Callable[..., Any], **options: Any) -> Tool[..., Any]:
+    """A tool out of whatever can be one: a tool as it is, or a function.
+
+    Raises:
+        SchemaError: The thing is neither.
+    """
+    if isinstance(thing, Tool):
+        return thing.with_options(**options) if options else thing
+    if not callable(thing):
+        raise SchemaError(f"{thing!r} is not a tool: give a Tool or a function")
+    return Tool(thing, **options)
+
+
+def as_tools(things: Iterable[Tool[..., Any] | Callable[..., Any]]) -> list[Tool[..., Any]]:
+    """Return the tools of a list of tools and functions.
+
+    Raises:
+        TypeError: It is not such a list; the message says what to give.
+        SchemaError: A function cannot become a tool.
+
+    Example:
+        >>> as_tools("get_weather")
+        Traceback (most recent call last):
+        ...
+        TypeError: tools takes a list of tools and functions, such as [get_weather], not \
+'get_weather'
+    """
+    if isinstance(things, str | bytes | dict | Tool | type) or not isinstance(things, Iterable):
+        given = f"[{things.name}]" if isinstance(things, Tool) else "[get_weather]"
+        raise TypeError(
+            f"tools takes a list of tools and functions, such as {given}, not {things!r}"
+        )
+    return [as_tool(_one(thing)) for thing in things]
+
+
+def _one(thing: object) -> Any:
+    """Refuse what is neither a tool nor a function, such as an object whose methods are tools."""
+    if isinstance(thing, Tool):
+        return thing
+    methods = [name for name, each in inspect.getmembers_static(thing) if isinstance(each, Tool)]
+    if callable(thing) and not methods:
+        return thing
+    if isinstance(thing, type) and methods:
+        advice = f"make one, and give its methods, such as {thing.__name__}().{methods[0]}"
+    elif methods:
+        advice = f"give its methods, such as its {methods[0]!r}"
+    else:
+        advice = "give a function, or what @tool makes of it"
+    raise TypeError(f"{thing!r} is not a tool: {advice}")
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    category: ToolCategory | str | None = None,
+    priority: ToolPriority | str | int | None = None,
+    effect: ToolEffect | str | None = None,
+    timeout_seconds: float | None = None,
+    deadline_seconds: float | Literal["off"] | None = None,
+    retry_attempts: int | Literal["off"] | None = None,
+    fallback_tools: Sequence[str] | None = None,
+    dependencies: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    lane: str | None = None,
+    cache_seconds: float | Literal["off"] | None = None,
+    stale_if_error_seconds: float | Literal["off"] | None = None,
+    polling: bool | None = None,
+    max_result_tokens: int | Literal["off"] | None = None,
+    overflow: Overflow | str | None = None,
+    requires_approval: bool | None = None,
+    behavior: ToolBehavior | str | None = None,
+    scheduling: Scheduling
+    | ToolScheduling
+    | str
+    | Mapping[str, ToolScheduling | str | None]
+    | None = None,
+    on_cancel: OnCancel | str | None = None,
+    filler_after_seconds: float | Literal["median", "off"] | None = None,
+    filler: str | None = None,
+    repeat_after_resume: bool | None = None,
+    secrets: Sequence[str] | None = None,
+    cpu_bound: bool | None = None,
+    collect: bool | None = None,
+    status: ToolStatus | str | None = None,
+    version: str | None = None,
+    undo: Callable[..., Any] | None = None,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """Makes a tool of a function: its signature and docstring become the schema.
+
+    Args:
+        function: The function, when used without options.
+        options: The fields of `ToolMetadata` except `parameters`, and `undo`. Enumerations also
+            take their names as strings in any case. `0` and `"off"` switch a limit off; only the
+            timeout cannot be switched off.
+
+    Raises:
+        SchemaError: An option is unknown, or has a value that makes no sense.
+
+    Example:
+        >>> @tool(effect="read", timeout_seconds=5, tags=["weather"])
+        ... async def get_weather(city: str) -> dict:
+        ...     '''Current weather in a city.
+        ...
+        ...     Args:
+        ...         city: Name of the city.
+        ...     '''
+        ...     return {"city": city}
+        >>> get_weather.metadata.parameters["properties"]["city"]["description"]
+        'Name of the city.'
+    """
+    if function is not None:
+        return Tool(function)
+    return lambda decorated: Tool(decorated, **options)

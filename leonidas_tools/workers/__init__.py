@@ -1,0 +1,1 @@
+"""Threads and processes that run functions beside the event loop."""

@@ -1,0 +1,593 @@
+"""Worker processes for `cpu_bound` tools: each runs one call at a time and can be killed.
+
+A process starts with our own entry point, so the main script is not run again there unless a tool
+is defined in it. Requests are pickled here. Answers come back as JSON, so that this process never
+unpickles what a tool has created.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import base64
+import builtins
+import contextlib
+import functools
+import json
+import os
+import pickle
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from collections import deque
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from leonidas_tools.calls.call import Media, ToolResult
+from leonidas_tools.errors import RetryableError, ToolError
+from leonidas_tools.workers.jobs import in_own_thread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+T = TypeVar("T")
+
+# The path is set before any import, because `-c` puts the working directory first.
+_ENTRY = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from leonidas_tools.workers.worker_process import serve; serve()"
+)
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.25
+_SPARE_BYTES = 4 * 1024 * 1024
+_HEADER = struct.Struct(">I")
+
+leased: ContextVar[Lease] = ContextVar("leonidas_tools_lease")
+"""The process that is reserved for the attempt in this task."""
+
+
+class ProcessDiedError(Exception):
+    """Raised when a worker process ends during a call, or violates the protocol."""
+
+
+class _NoAnswerError(ProcessDiedError):
+    """Raised when it ends without an answer to a request, so that the call has not begun."""
+
+
+# --- finding a function in another process ---------------------------------------------------
+
+
+class Target(NamedTuple):
+    """How another process finds a function: by a pickle, its own name, or the name of its tool."""
+
+    pickled: bytes | None
+    module: str
+    name: str
+    is_tool: bool
+
+
+def why_not_portable(function: Callable[..., Any]) -> str | None:
+    """Return why another process cannot find a function and what to do; `None` if it may."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    named = function if hasattr(function, "__qualname__") else type(function)
+    name, module = named.__qualname__, getattr(named, "__module__", None)
+    if "<lambda>" in name or "<locals>" in name:
+        return (
+            f"another process cannot find {name!r}: define the function at the top of a module, "
+            f"neither as a lambda nor inside another function"
+        )
+    return _why_no_main() if module == "__main__" else None
+
+
+def _why_no_main() -> str | None:
+    """Return why another process cannot import the main script; `None` if it can."""
+    main = _main()
+    if main is None:
+        return (
+            "another process cannot import a notebook or an interactive session: "
+            "move the function to a module of its own, and import it from there"
+        )
+    kind, name, _ = main
+    if kind == "module" or _has_guard(name):
+        return None
+    return (
+        f"another process must import the script {Path(name).name!r} to find the function, and "
+        f"would run it again: put what the script does under `if __name__ == '__main__':`, "
+        f"or move the function to a module of its own"
+    )
+
+
+def _main() -> tuple[str, str, list[str]] | None:
+    """Return how another process imports the main script; `None` if it cannot."""
+    main = sys.modules["__main__"]
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    if name is not None:
+        return "module", name, sys.argv
+    path = getattr(main, "__file__", None)
+    if path is None or not os.path.isfile(path):  # noqa: PTH113 - a name such as `<stdin>` too
+        return None
+    return "path", os.path.abspath(path), sys.argv  # noqa: PTH100 - links stay as they are
+
+
+def _has_guard(path: str) -> bool:
+    try:
+        script = ast.parse(Path(path).read_bytes())
+    except (OSError, ValueError, SyntaxError):
+        return False
+    return any(
+        isinstance(node, ast.Name) and node.id == "__name__"
+        for statement in script.body
+        if isinstance(statement, ast.If)
+        for node in ast.walk(statement.test)
+    )
+
+
+def target_of(function: Callable[..., Any]) -> Target:
+    """Return how another process finds a function.
+
+    Raises:
+        ToolError: No other process can find it.
+    """
+    problem = why_not_portable(function)
+    if problem is None:
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+        found: Any = sys.modules.get(module or "")
+        for step in name.split("."):
+            found = getattr(found, step, None)
+        if module is not None and (found is function or _is_tool_of(found, function)):
+            return Target(None, module, name, found is not function)
+        try:
+            return Target(pickle.dumps(function), "", name, False)
+        except Exception as error:  # noqa: BLE001 - types of the tool may do anything
+            problem = f"another process cannot be given {name!r} ({type(error).__name__})"
+    raise ToolError(f"The tool cannot run: {problem}.", reason_code="not_portable")
+
+
+def _is_tool_of(found: Any, function: Callable[..., Any]) -> bool:
+    """Whether `found`, which has the function's name, is the tool that decorates it."""
+    return getattr(found, "function", None) is function
+
+
+# --- one process -----------------------------------------------------------------------------
+
+
+class WorkerProcess:
+    """One worker process, started on first use; its blocking steps run in threads."""
+
+    def __init__(self) -> None:
+        self.is_spent = False
+        """Whether it was told to end."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._state_lock = threading.Lock()
+        self._step_lock = threading.Lock()
+        self._loaded: set[Target] = set()
+        self._number = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was told to end or has ended."""
+        return self.is_spent or (self._process is not None and _has_ended(self._process))
+
+    def has_loaded(self, target: Target) -> bool:
+        """Whether the process has loaded the function."""
+        return target in self._loaded
+
+    async def load(self, target: Target) -> None:
+        """Start the process if needed, and load the function into it."""
+        if not self.has_loaded(target):
+            await self._in_thread(self._load, target)
+
+    async def call(self, target: Target, *what: Any) -> ToolResult:
+        """Call a loaded function; cancelling kills the process."""
+        return await self._in_thread(self._call, target, *what)
+
+    def prepare(self, targets: Iterable[Target]) -> None:
+        """Start the process in the background; errors appear when a call needs the function."""
+
+        def run() -> None:
+            for target in targets:
+                with contextlib.suppress(Exception):
+                    self._run_step(self._load, target)
+
+        threading.Thread(target=run, name="leonidas-process", daemon=True).start()
+
+    def kill(self) -> None:
+        """Kill the process and its children without waiting for their end."""
+        with self._state_lock:
+            self.is_spent = True
+            process = self._process
+        if process is not None:
+            _signal_end(process)
+
+    def dispose(self) -> None:
+        """Kill the process, wait for its end, and close the pipes."""
+        self.kill()
+        with self._step_lock:
+            if self._process is not None:
+                _end(self._process)
+
+    async def _in_thread(self, step: Callable[..., T], *args: Any) -> T:
+        try:
+            return await in_own_thread(self._run_step, step, *args)
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+
+    def _run_step(self, step: Callable[..., T], *args: Any) -> T:
+        try:
+            return step(*args)
+        except ProcessDiedError:
+            self.kill()
+            raise
+        finally:
+            if self.is_spent:
+                self.dispose()
+
+    def _load(self, target: Target) -> None:
+        with self._step_lock:
+            if self._process is None:
+                self._start()
+            if target in self._loaded:
+                return
+            in_main = target.module == "__main__" or b"__main__" in (target.pickled or b"")
+            main = _main() if in_main else None
+            answer = self._request("load", tuple(target), main)
+            if answer != ["loaded"]:
+                why = " at ".join(str(said) for said in answer[1:] if said)
+                raise ToolError(
+                    f"The tool cannot run: importing it in another process raised {why}.",
+                    reason_code="not_portable",
+                )
+            self._loaded.add(target)
+
+    def _start(self) -> None:
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, with an entry of ours
+            [sys.executable, "-c", _ENTRY, *map(str, sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=os.name == "posix",  # so that Ctrl-C is for us to handle
+        )
+        weakref.finalize(self, _end, process)  # also when the program ends
+        with self._state_lock:
+            self._process = process
+            is_spent = self.is_spent
+        if is_spent:
+            _signal_end(process)
+        self._receive(_SPARE_BYTES)
+
+    def _call(self, target: Target, args: Any, kwargs: Any, tool: str, room: int) -> ToolResult:
+        try:
+            pickled = pickle.dumps((args, kwargs))
+        except Exception as error:  # noqa: BLE001 - types of the tool may do anything
+            raise _unsendable(type(error).__name__) from None
+        with self._step_lock:
+            try:
+                begun = self._request("call", tuple(target), pickled, tool, room)
+            except _NoAnswerError:
+                raise RetryableError(
+                    "The worker process ended before the call began.",
+                    status="unavailable",
+                    reason_code="worker_died",
+                ) from None
+            if begun[:1] == ["refused"]:
+                raise _unsendable(str(begun[1:]))
+            ended = self._receive(room * 2 + _SPARE_BYTES)
+        try:
+            kind, what, is_unchanged = ended
+            if is_unchanged is not True:
+                self.kill()
+            if kind == "returned":
+                return _result(what)
+            raised = _error(what)
+        except (AttributeError, KeyError, TypeError, ValueError) as odd:
+            raise ProcessDiedError from odd
+        raise raised
+
+    def _request(self, kind: str, *what: Any) -> list[Any]:
+        """Send a request and return the next answer."""
+        self._number += 1
+        body = pickle.dumps((kind, self._number, *what))
+        assert self._process is not None
+        assert self._process.stdin is not None
+        unsent = memoryview(_HEADER.pack(len(body)) + body)
+        try:
+            while unsent:
+                unsent = unsent[self._process.stdin.write(unsent) or 0 :]
+        except (OSError, ValueError):
+            raise _NoAnswerError from None
+        return self._receive(_SPARE_BYTES)
+
+    def _receive(self, most_bytes: int) -> list[Any]:
+        """Return the next answer without its number.
+
+        Raises:
+            ProcessDiedError: There is none, or it violates the protocol.
+        """
+        (length,) = _HEADER.unpack(self._read(_HEADER.size))
+        if length > most_bytes:
+            raise ProcessDiedError
+        try:
+            said = json.loads(self._read(length))
+        except (ValueError, RecursionError, _NoAnswerError):
+            raise ProcessDiedError from None
+        if not isinstance(said, list) or said[-1:] != [self._number]:
+            raise ProcessDiedError
+        return said[:-1]
+
+    def _read(self, size: int) -> bytes:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        pipe = self._process.stdout.fileno()
+        read = bytearray()
+        while len(read) < size:
+            piece = b""
+            if self._wait_readable(pipe):
+                piece = os.read(pipe, min(size - len(read), 1 << 20))
+            if not piece:
+                raise ProcessDiedError if read else _NoAnswerError
+            read += piece
+        return bytes(read)
+
+    def _wait_readable(self, pipe: int) -> bool:
+        """Wait for data or the end of the process: a child of it may keep the pipe open."""
+        if not hasattr(select, "poll"):
+            return True
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        while not poll.poll(_POLL_SECONDS * 1000):
+            if self.is_over:
+                return bool(poll.poll(0))
+        return True
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended; it is not reaped, since its id names the group to kill."""
+    if process.returncode is not None or os.name != "posix":
+        return process.poll() is not None
+    try:
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, process.pid, flags) is not None
+    except ChildProcessError:
+        return True
+
+
+def _signal_end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its group, which holds the processes that it has started."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(OSError):
+        if os.name == "posix":
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    _signal_end(process)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=5)
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _unsendable(kind: str) -> ToolError:
+    return ToolError(
+        f"The arguments cannot be handed to another process ({kind}): "
+        f"they are nested too deeply, or of a type that cannot be pickled.",
+        status="invalid_argument",
+        reason_code="unsendable_arguments",
+    )
+
+
+def _result(fields: dict[str, Any]) -> ToolResult:
+    """Build a result from its JSON fields; the attempt checks their types."""
+    media = [
+        Media(mime_type=str(kind), data=base64.b64decode(data)) for kind, data in fields["media"]
+    ]
+    return ToolResult(**{**fields, "media": tuple(media)})
+
+
+def _error(failure: dict[str, Any]) -> BaseException:
+    """Rebuild what a tool raised from the exception's name and its builtin base classes."""
+    says = failure.get("says")
+    if says is not None:
+        kind = RetryableError if failure.get("safe") is True else ToolError
+        return kind(
+            says["message"] or "",
+            status=str(says["status"]),
+            retryable=says["retryable"] is True,
+            retry_hint=says["retry_hint"],
+            reason_code=says["reason_code"],
+            valid_options=says["valid_options"],
+        )
+    name = failure["kind"]
+    name = name if isinstance(name, str) and name.isidentifier() else "Exception"
+    shown = {"raised_at": f"{failure.get('place', '')}, in a worker process"}
+    base = _base([getattr(builtins, known, None) for known in failure["bases"]])
+    kind_there: type[BaseException] = type(name, (base,), shown)
+    return kind_there()
+
+
+def _base(kinds: list[Any]) -> type[BaseException]:
+    """Return the first of these types that a coroutine can raise and that needs no arguments."""
+    for kind in kinds:
+        is_kind = isinstance(kind, type) and issubclass(kind, BaseException)
+        if not is_kind or kind in (StopIteration, StopAsyncIteration, GeneratorExit):
+            continue
+        with contextlib.suppress(TypeError):
+            kind()
+            return cast("type[BaseException]", kind)
+    return Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A process reserved for one attempt, and the function that it has loaded."""
+
+    process: WorkerProcess
+    target: Target
+
+    async def call(self, args: Any, kwargs: Any, *, tool: str, room: int) -> ToolResult:
+        """Call the function; cancelling kills the process.
+
+        `room` bounds the JSON of the result.
+        """
+        return await self.process.call(self.target, args, kwargs, tool, room)
+
+
+# --- the pool --------------------------------------------------------------------------------
+
+
+class Processes:
+    """A pool of worker processes, each reserved for one attempt at a time.
+
+    Args:
+        most: How many attempts may have a process at once; by default the number of cores.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+        self._idle: list[WorkerProcess] = []
+        self._all: set[WorkerProcess] = set()
+        self._lent = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def prepare(self, functions: Iterable[Callable[..., Any]]) -> None:
+        """Start one process in the background and load these functions into it."""
+        if self._all:
+            return
+        targets = []
+        for function in functions:
+            with contextlib.suppress(ToolError):  # the first call reports it
+                targets.append(target_of(function))
+        if targets:
+            process = self._new()
+            self._idle.append(process)
+            process.prepare(targets)
+
+    @asynccontextmanager
+    async def lease(self, target: Target) -> AsyncIterator[None]:
+        """Reserve a process that has loaded the function, and set `leased` to it."""
+        if _ENTRY in sys.orig_argv:
+            raise ToolError(
+                "A cpu_bound tool cannot be called inside a worker process: put what the script "
+                "does under `if __name__ == '__main__':`.",
+                reason_code="inside_worker",
+            )
+        await self._enter()
+        process = None
+        try:
+            process = await self._ready(target)
+            before = leased.set(Lease(process, target))
+            try:
+                yield
+            finally:
+                leased.reset(before)
+        finally:
+            self._leave(process)
+
+    async def close(self) -> None:
+        """End all processes; a later call starts new ones."""
+        ending = tuple(self._all)
+        self._all.clear()
+        self._idle.clear()
+        for process in ending:
+            process.kill()
+        if ending:
+            await in_own_thread(_dispose_all, ending)
+
+    async def _ready(self, target: Target) -> WorkerProcess:
+        """Return a process that has loaded the target: an idle one, or a new one."""
+        process = self._take_idle(target)
+        if process is not None:
+            with contextlib.suppress(ProcessDiedError, TimeoutError):
+                return await self._load_into(process, target)
+        try:
+            return await self._load_into(self._new(), target)
+        except ProcessDiedError:
+            raise _not_started("it ended while it started") from None
+        except TimeoutError:
+            raise _not_started(f"it took more than {_START_SECONDS:g} seconds") from None
+        except OSError as error:
+            raise _not_started(type(error).__name__) from error
+
+    async def _load_into(self, process: WorkerProcess, target: Target) -> WorkerProcess:
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await process.load(target)
+        except BaseException:
+            self._drop(process)
+            raise
+        return process
+
+    def _take_idle(self, target: Target) -> WorkerProcess | None:
+        """Take an idle process, preferably one that has the target; drop those that ended."""
+        for process in [process for process in self._idle if process.is_over]:
+            self._idle.remove(process)
+            self._drop(process)
+        if not self._idle:
+            return None
+        found = next((p for p in self._idle if p.has_loaded(target)), self._idle[-1])
+        self._idle.remove(found)
+        return found
+
+    def _new(self) -> WorkerProcess:
+        process = WorkerProcess()
+        self._all.add(process)
+        return process
+
+    def _drop(self, process: WorkerProcess) -> None:
+        process.kill()
+        self._all.discard(process)
+        threading.Thread(target=process.dispose, name="leonidas-process", daemon=True).start()
+
+    async def _enter(self) -> None:
+        """Wait for a free slot, first come, first served."""
+        if self._lent < (self.most or os.cpu_count() or 1):
+            self._lent += 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self._leave(None)
+            raise
+
+    def _leave(self, process: WorkerProcess | None) -> None:
+        if process is not None and process in self._all:
+            if process.is_over:
+                self._drop(process)
+            else:
+                self._idle.append(process)
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)  # hands the slot over
+                return
+        self._lent -= 1
+
+
+def _dispose_all(processes: Iterable[WorkerProcess]) -> None:
+    for process in processes:
+        process.dispose()
+
+
+def _not_started(why: str) -> ToolError:
+    return ToolError(
+        f"No worker process could be started: {why}.",
+        status="unavailable",
+        retryable=True,
+        reason_code="no_worker",
+    )

@@ -1,0 +1,236 @@
+"""The program of a worker process: run one call of a `cpu_bound` tool after another.
+
+The parent sends pickles that it created itself. The worker answers in JSON, so that the parent
+never unpickles what a tool returns or raises. The parent's script is not run again in the worker,
+unless a tool is defined in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import contextlib
+import gc
+import importlib
+import importlib.util
+import os
+import pickle
+import queue
+import runpy
+import signal
+import struct
+import sys
+import threading
+from dataclasses import replace
+from functools import partial
+from json import dumps
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.sendable import sendable
+from leonidas_tools.errors import RetryableError, ToolError
+from leonidas_tools.redaction.failures import raised_at
+from leonidas_tools.results.plain import NotPlainError, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HEADER = struct.Struct(">I")
+
+
+def serve() -> None:
+    """Serve requests until the parent closes its pipe; the death of the parent ends a call too."""
+    channel = _Channel()
+    process_id = os.getpid()
+    functions: dict[Any, Callable[..., Any]] = {}
+    channel.send([0])
+    while True:
+        kind, number, target, *what = channel.receive()
+        if kind == "load":
+            answer = _loaded(functions, target, *what)
+        else:
+            begin = partial(channel.send, ["begun", number])
+            answer = _called(functions[target], begin, *what)
+        if os.getpid() != process_id:  # a tool has forked, and this is the child
+            os._exit(0)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # a tool may have closed or replaced it
+                stream.flush()
+        channel.send([*answer, number])
+
+
+class _Channel:
+    """The two pipes to the parent, moved away from the standard streams, which tools use."""
+
+    def __init__(self) -> None:
+        self._inbox, self._outbox = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        try:
+            os.dup2(2, 1)  # the output of tools must not mix with the answers to the parent
+        except OSError:
+            os.dup2(nothing, 1)
+        os.close(nothing)
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def receive(self) -> Any:
+        return self._requests.get()
+
+    def send(self, message: Any) -> None:
+        body = dumps(message, separators=(",", ":")).encode()
+        unsent = memoryview(_HEADER.pack(len(body)) + body)
+        while unsent:
+            unsent = unsent[os.write(self._outbox, unsent) :]
+
+    def _read(self) -> None:
+        """Read in a thread, so that the death of the parent is noticed while a tool computes."""
+        with open(self._inbox, "rb") as inbox:  # noqa: PTH123 - a descriptor, not a path
+            while header := inbox.read(_HEADER.size):
+                self._requests.put(pickle.loads(inbox.read(*_HEADER.unpack(header))))  # noqa: S301 - from the parent
+        if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)  # with the processes that the tool has started
+        os._exit(0)
+
+
+# --- loading ---------------------------------------------------------------------------------
+
+
+def _loaded(functions: dict[Any, Any], target: Any, main: Any) -> list[Any]:
+    try:
+        if main is not None:
+            _load_main(*main)
+        functions[target] = _found(*target)
+    except BaseException as error:  # noqa: BLE001 - the edge: importing runs the tool's own module
+        return ["unloadable", type(error).__name__, raised_at(error)]
+    return ["loaded"]
+
+
+def _load_main(kind: str, name: str, arguments: list[str]) -> None:
+    """Import the script of the parent under another name, as `multiprocessing` does."""
+    if "__mp_main__" in sys.modules:
+        return
+    sys.argv[:] = arguments
+    module = ModuleType("__mp_main__")
+    run = runpy.run_module if kind == "module" else runpy.run_path
+    module.__dict__.update(run(name, run_name="__mp_main__"))
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+
+
+def _found(pickled: bytes | None, module: str, name: str, is_tool: bool) -> Any:
+    if pickled is not None:
+        return pickle.loads(pickled)  # noqa: S301 - from the parent
+    found: Any = importlib.import_module(module)
+    for step in name.split("."):
+        found = getattr(found, step)
+    return found.function if is_tool else found
+
+
+# --- calling ---------------------------------------------------------------------------------
+
+
+def _called(
+    function: Callable[..., Any], begin: Callable[[], None], pickled: bytes, tool: str, room: int
+) -> list[Any]:
+    """Call a function; `begin` tells the parent that the call may take effect from now on."""
+    try:
+        args, kwargs = pickle.loads(pickled)  # noqa: S301 - from the parent
+    except BaseException as error:  # noqa: BLE001 - the edge: types of the tool may do anything
+        return ["refused", type(error).__name__]
+    before = _state()
+    begin()
+    try:
+        fields = _fields(function(*args, **kwargs), room, tool)
+    except BaseException as error:  # noqa: BLE001 - the edge: a tool may raise anything
+        try:
+            answer = ["raised", _failure(error, tool), _is_unchanged(before)]
+        except BaseException:  # noqa: BLE001 - reading an exception of a tool may raise too
+            answer = ["raised", {"kind": "Exception", "bases": []}, _is_unchanged(before)]
+        return answer
+    return ["returned", fields, _is_unchanged(before)]
+
+
+def _fields(value: Any, room: int, tool: str) -> dict[str, Any]:
+    """Return a tool's result as plain JSON; the parent truncates it."""
+    own = value if isinstance(value, ToolResult) else ToolResult(result=value)
+    try:
+        body, _ = plain(own.result, room)
+    except NotPlainError:
+        shown = sendable(own, room, tool=tool)  # replaces the value by a note that it is not JSON
+    else:
+        shown = sendable(replace(own, result=None), room, tool=tool).with_value(body, own.message)
+    return {
+        "status": shown.status.value,
+        "result": shown.result,
+        "message": shown.message,
+        "retryable": shown.retryable,
+        "retry_hint": shown.retry_hint,
+        "reason_code": shown.reason_code,
+        "valid_options": shown.valid_options,
+        "speech": shown.speech,
+        "media": [[m.mime_type, base64.b64encode(m.data).decode()] for m in shown.media],
+    }
+
+
+def _failure(error: BaseException, tool: str) -> dict[str, Any]:
+    """Return the type and origin of an error; its text only if it is meant for the model."""
+    known = vars(builtins)
+    failure: dict[str, Any] = {
+        "kind": type(error).__name__,
+        "bases": [k.__name__ for k in type(error).__mro__ if known.get(k.__name__) is k],
+        "place": raised_at(error),
+    }
+    if isinstance(error, ToolError):
+        failure["says"] = _fields(ToolResult.from_error(error), 0, tool)
+        failure["safe"] = isinstance(error, RetryableError)
+    return failure
+
+
+# --- whether a call has changed the process ----------------------------------------------------
+
+
+def _is_unchanged(before: Any) -> bool:
+    """Whether the process is unchanged; a changed one runs no other call."""
+    try:
+        return bool(_state() == before)
+    except Exception:  # noqa: BLE001 - in doubt the process counts as changed
+        return False
+
+
+def _state() -> Any:
+    """Return the process state that one call could change to the harm of the next."""
+    return (
+        sys.getrecursionlimit(),
+        sys.gettrace(),
+        sys.getprofile(),
+        sys.excepthook,
+        sys.stdout,
+        sys.stderr,
+        list(sys.path),
+        gc.isenabled(),
+        Path.cwd(),
+        dict(os.environ),
+        dict(vars(builtins)),
+        _signals(),
+        _limits(),
+        set(threading.enumerate()),
+    )
+
+
+def _signals() -> list[Any]:
+    timers: list[Any] = [signal.getsignal(number) for number in signal.valid_signals()]
+    if hasattr(signal, "getitimer"):
+        timers += [signal.getitimer(kind) for kind in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL)]
+        timers.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    return timers
+
+
+def _limits() -> list[Any]:
+    try:
+        import resource
+    except ImportError:
+        return []
+    kinds = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return [resource.getrlimit(getattr(resource, name)) for name in kinds]

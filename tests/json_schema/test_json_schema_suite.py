@@ -1,0 +1,93 @@
+"""The JSON-Schema-Test-Suite against the strict validator under `ArgumentValidator`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from leonidas_tools.json_schema import ArgumentValidator
+
+pytestmark = pytest.mark.timeout(300)  # pip builds what it downloads, which may take minutes
+
+RELEASE = "jsonschema==4.26.0"  # its source distribution ships the suite
+CACHE = Path(__file__).parents[2] / ".cache" / "json-schema-test-suite"
+REMOTE = "http://localhost:1234/"  # where the suite says its remotes are; nothing listens there
+
+DRAFTS = {
+    "draft4": "http://json-schema.org/draft-04/schema#",
+    "draft6": "http://json-schema.org/draft-06/schema#",
+    "draft7": "http://json-schema.org/draft-07/schema#",
+    "draft2019-09": "https://json-schema.org/draft/2019-09/schema",
+    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+}
+EXCEPTIONS: dict[str, set[str]] = {}
+"""By draft, the tests that are known to fail, each with a comment that says why: none."""
+FEWEST_TESTS = {"draft4": 600, "draft6": 800, "draft7": 900, "draft2019-09": 1200}
+
+
+def _download(target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
+        command += ["--no-binary", ":all:", RELEASE, "-d", folder]
+        subprocess.run(command, check=True, capture_output=True, timeout=240)
+        (archive,) = Path(folder).glob("*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        (suite,) = Path(folder).glob("jsonschema-*/json")
+        if not target.exists():
+            suite.rename(target)
+
+
+@pytest.fixture(scope="session")
+def suite() -> Path:
+    given = os.environ.get("LEONIDAS_TEST_DATA")
+    if given and (Path(given) / "json-schema-test-suite").is_dir():
+        return Path(given) / "json-schema-test-suite"
+    if not CACHE.is_dir():
+        try:
+            _download(CACHE)
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = f"the JSON-Schema-Test-Suite cannot be had: {error}"
+            pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    return CACHE
+
+
+def _remotes(suite: Path, draft: str) -> dict[str, object]:
+    """The documents that the tests of a draft refer to, by their address."""
+    documents = {}
+    for path in (suite / "remotes").rglob("*.json"):
+        name = path.relative_to(suite / "remotes").as_posix()
+        if not name.startswith("draft") or name.startswith(f"{draft}/"):
+            documents[REMOTE + name] = json.loads(path.read_text("utf-8"))
+    return documents
+
+
+def _cases(suite: Path, draft: str):
+    for path in sorted((suite / "tests" / draft).glob("*.json")):
+        for case in json.loads(path.read_text("utf-8")):
+            schema = case["schema"]
+            if isinstance(schema, dict):
+                schema = {"$schema": DRAFTS[draft], **schema}
+            for test in case["tests"]:
+                yield f"{path.stem}: {case['description']}: {test['description']}", schema, test
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_every_required_test_of_the_draft_passes(suite, draft):
+    documents = _remotes(suite, draft)
+    total, wrong = 0, set()
+    for name, schema, test in _cases(suite, draft):
+        total += 1
+        validator = ArgumentValidator(schema, documents=documents)
+        if validator.is_valid(test["data"]) is not test["valid"]:
+            wrong.add(name)
+    assert wrong == EXCEPTIONS.get(draft, set())
+    assert total >= FEWEST_TESTS.get(draft, 1200)

@@ -1,0 +1,569 @@
+"""P7, as an attack: a secret in every form, through every way out, cut at every place."""
+
+import asyncio
+import base64
+import html
+import json
+import logging
+import re
+import sys
+import urllib.parse
+from contextlib import aclosing
+from typing import Annotated
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    RetryableError,
+    Secret,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    ToolSession,
+    tool,
+)
+from leonidas_tools.calls.call import Media
+from leonidas_tools.cli import history
+from leonidas_tools.redaction import KnownSecrets
+from leonidas_tools.results.plain import plain
+from leonidas_tools.results.spill import Results
+from tests.approvals.bench import Bank
+from tests.mcp_server.conftest import serve  # noqa: F401 - a fixture
+from tests.promises.faults.play import call, play
+
+PLAIN = "Plain4711ZebraKey0815abcdef"
+ODD = "k3y/47\\11+'Ze\"bra=Ümläut&<x> end"
+PIECE = 8
+ENDINGS = ("tool_complete", "tool_failed")
+
+
+def base64_of(text, before=b"", *, url=False):
+    encode = base64.urlsafe_b64encode if url else base64.b64encode
+    return encode(before + text.encode()).decode()
+
+
+FORMS = {
+    "as it is": lambda s: s,
+    "in a sentence": lambda s: f"the key is {s}, I think",
+    "after a sign": lambda s: f"key={s};",
+    "upper case": str.upper,
+    "key of an object": lambda s: {s: 1},
+    "deep": lambda s: {"a": [{"b": [[{"c": s}]]}]},
+    "tuple": lambda s: (1, (s,)),
+    "set": lambda s: {s},
+    "bytes": lambda s: s.encode(),
+    "bytes of more": lambda s: b"x" + s.encode() + b"yz",
+    "object": lambda s: type("Odd", (), {"__str__": lambda _: f"<{s}>"})(),
+    "JSON": lambda s: json.dumps({"key": s}),
+    "JSON with all letters": lambda s: json.dumps({"key": s}, ensure_ascii=False),
+    "JSON in JSON": lambda s: json.dumps({"inner": json.dumps({"key": s})}),
+    "repr": lambda s: repr({"key": s}),
+    "repr of bytes": lambda s: repr(s.encode()),
+    "URL": lambda s: "http://host/?q=" + urllib.parse.quote(s, safe=""),
+    "form": lambda s: urllib.parse.urlencode({"q": s}),
+    "HTML": html.escape,
+    "Base64": base64_of,
+    "Base64 for URLs": lambda s: base64_of(s, url=True),
+    "Basic authorization": lambda s: "Basic " + base64_of(s, b"ana:"),
+    "Base64 of more": lambda s: base64_of(s, b"12345"),
+    "Base64 in lines": lambda s: base64.encodebytes(b"x" * 50 + s.encode()).decode(),
+    "hexadecimal": lambda s: s.encode().hex(),
+    "halves": lambda s: [s[: len(s) // 2], s[len(s) // 2 :]],
+    "halves under two names": lambda s: {"first": s[:10], "then": s[10:]},
+    "letters": list,
+    "letters in objects": lambda s: [{"text": c, "n": i} for i, c in enumerate(s)],
+    "beginning": lambda s: s[:12],
+    "beginning with a mark": lambda s: f"it is {s[:12]}… 14 more",
+    "beginning with points": lambda s: f"it is {s[:12]}...",
+    "end": lambda s: s[-12:] + " was the key",
+    "middle": lambda s: f"({s[5:20]})",
+    "twice": lambda s: s + s,
+    "overlapping": lambda s: s[:-3] + s,
+}
+CASES = [
+    pytest.param(secret, form, id=f"{name}-{form}")
+    for name, secret in (("plain", PLAIN), ("odd", ODD))
+    for form in FORMS
+]
+
+
+def told_of(secret, text):
+    """Which pieces of a secret can be read in a text, in whatever form it stands there."""
+    undone = [text, urllib.parse.unquote_plus(text), html.unescape(text)]
+    for _ in range(3):
+        undone.append(undone[-1].replace("\\\\", "\\").replace('\\"', '"').replace("\\'", "'"))
+    joined = text.translate(dict.fromkeys(map(ord, "[]{}\"', \n")))
+    undone += [re.sub(r"\\(?:x|u00)([0-9a-f]{2})", lambda c: chr(int(c[1], 16)), text), joined]
+    data = secret.encode()
+    forms = [secret, data.hex(), json.dumps(secret)[1:-1]]
+    for at in range(3):
+        encoded = base64_of(secret, bytes(at))[at and at + 1 : -4]
+        forms += [encoded, encoded.replace("+", "-").replace("/", "_")]
+    pieces = {
+        form[at : at + PIECE].lower() for form in forms for at in range(len(form) - PIECE + 1)
+    }
+    lowered = "\n".join(undone).lower()
+    return sorted(piece for piece in pieces if piece in lowered)
+
+
+# --- the ways out --------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog):
+    for name in (None, "asyncio", "leonidas_tools"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    # What other libraries log of their own work is theirs.
+    for name in ("aiosqlite", "sqlalchemy"):
+        caplog.set_level(logging.INFO, logger=name)
+    return caplog
+
+
+class Ways:
+    """A processor with a secret in its environment, and all that comes out of it."""
+
+    def __init__(self, secret, monkeypatch, tmp_path, logged):
+        monkeypatch.setenv("PLANTED_KEY", secret)
+        self.secret = secret
+        self._path = tmp_path
+        self._logged = logged
+        self.tools = None
+        self.said = []
+
+    async def of(self, *tools, name="leak"):
+        """All that can be read after a call of a tool."""
+        file = self._path / "tools.yaml"
+        file.write_text(
+            "tools: {leak: {custom_parameters: {api_key: '${PLANTED_KEY}'}, retry_delay: 1ms}}\n"
+            f"store: {{enabled: true, url: '{self._path}/kept.db'}}\n"
+        )
+        made = AdvancedToolProcessor(tools, file, builtin_tools=False)
+        self.tools, session = made, ToolSession("s")
+        async with made, aclosing(made.events.subscribe()) as events:
+            await anext(events)
+            heard = await play(made.in_session(session), [call(name, id="1")])
+            direct = await made.execute(name, session=session)
+            async with asyncio.timeout(20):
+                while (event := await anext(events))["event"] not in (
+                    "tool_complete",
+                    "tool_failed",
+                ):
+                    self.said.append(json.dumps(event, ensure_ascii=False))
+            assert await made.store.flush(timeout_seconds=20)
+            self.said += [
+                json.dumps(heard.by_id["1"], ensure_ascii=False),
+                json.dumps(heard.events, ensure_ascii=False),
+                json.dumps(direct.to_response(), ensure_ascii=False),
+                repr(direct),
+                json.dumps(made.monitor.history(), default=repr, ensure_ascii=False),
+                made.monitor.prometheus().exposition().decode(),
+                *self._spilled(session),
+            ]
+        self.said += [each.read_bytes().decode("latin-1") for each in self._path.glob("kept.db*")]
+        self.said += [
+            each.read_bytes().decode(errors="replace") for each in self._path.glob("kept.db*")
+        ]
+        self.said.append(await asyncio.to_thread(self._history))
+        self.said.append(self._logged.text)
+        return heard.by_id["1"][-1]
+
+    def _spilled(self, session):
+        memory = session.find(Results)
+        kept = getattr(memory and memory.store, "_kept", {})
+        return [content.decode() for content in kept.values()]
+
+    def _history(self):
+        asked = [[], ["--json"], ["replay", "s"]]
+        told = [
+            CliRunner().invoke(
+                history.commands(), [*each[:1], "--store", f"{self._path}/kept.db", *each[1:]]
+            )
+            for each in asked
+        ]
+        assert " s " in told[0].stdout
+        return "".join(each.stdout for each in told)
+
+    def assert_kept(self):
+        assert self.said
+        for text in self.said:
+            assert told_of(self.secret, text) == []
+
+
+@pytest.fixture
+def ways(monkeypatch, tmp_path, logged):
+    return lambda secret: Ways(secret, monkeypatch, tmp_path, logged)
+
+
+@pytest.mark.parametrize(("secret", "form"), CASES)
+async def test_a_secret_of_the_environment_is_told_in_no_form(secret, form, ways):
+    @tool(effect="read", overflow="spill")
+    async def leak(ctx: ToolContext) -> object:
+        value = FORMS[form](ctx.parameters["api_key"])
+        said = value if isinstance(value, str) else None
+        ctx.progress(said, data=value, **{"" if said is None else said[:60]: 1})
+        return value
+
+    way = ways(secret)
+    await way.of(leak)
+    way.assert_kept()
+
+
+def fails(error):
+    raise error
+
+
+def words(key):
+    return f"the key {key} of {json.dumps({'key': key})}"
+
+
+async def returns(ctx: ToolContext) -> str:
+    return words(ctx.parameters["api_key"])
+
+
+def in_thread(ctx: ToolContext) -> list:
+    ctx.progress(words(ctx.parameters["api_key"]))
+    return [words(ctx.parameters["api_key"])]
+
+
+async def chooses(ctx: ToolContext) -> None:
+    key = ctx.parameters["api_key"]
+    raise ToolError(
+        words(key), retry_hint=words(key), valid_options=[key, words(key)], reason_code=key
+    )
+
+
+async def tries_again(ctx: ToolContext) -> None:
+    raise RetryableError(words(ctx.parameters["api_key"]))
+
+
+async def makes(ctx: ToolContext) -> ToolResult:
+    key = ctx.parameters["api_key"]
+    return ToolResult(
+        result={"a": words(key)},
+        message=words(key) * 300,
+        speech=words(key),
+        retry_hint=words(key),
+        reason_code=words(key),
+        valid_options=[{"key": key}],
+        media=[Media(mime_type=f"text/{key}", data=b"x" + key.encode())],
+    )
+
+
+async def raises(ctx: ToolContext) -> None:
+    key = ctx.parameters["api_key"]
+    ctx.undo(fails, OSError(words(key)))
+    try:
+        fails(KeyError(key))
+    except KeyError as error:
+        raise ValueError(words(key)) from error
+
+
+async def streams(ctx: ToolContext):
+    key = ctx.parameters["api_key"]
+    for at in range(0, len(key), 5):
+        yield key[at : at + 5]
+
+
+def streams_in_thread(ctx: ToolContext):
+    yield from ctx.parameters["api_key"]
+    yield "done"
+
+
+def computes(api_key: str) -> str:
+    return words(api_key)
+
+
+KINDS = {
+    "returns": (returns, {}),
+    "in a thread": (in_thread, {}),
+    "chosen words": (chooses, {"effect": "once"}),
+    "tried again": (tries_again, {"retry_attempts": 1}),
+    "a result of its own": (makes, {}),
+    "raises": (raises, {"effect": "once"}),
+    "streams": (streams, {}),
+    "streams in a thread": (streams_in_thread, {}),
+    "computes": (computes, {}),
+    "long": (returns, {"max_result_tokens": 3}),
+    "cached": (returns, {"cache_seconds": 60}),
+}
+
+
+@pytest.mark.parametrize("secret", [PLAIN, ODD])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_tool_of_any_kind_tells_no_secret(kind, secret, ways):
+    function, options = KINDS[kind]
+    way = ways(secret)
+    await way.of(
+        tool(**{"effect": "read", "name": "leak", "retry_attempts": 0, **options})(function)
+    )
+    way.assert_kept()
+
+
+async def test_a_tool_in_another_process_tells_no_secret(ways):
+    way = ways(PLAIN)
+    body = await way.of(tool(effect="read", name="leak", cpu_bound=True)(computes))
+    assert body["result"].startswith("the key ***")
+    way.assert_kept()
+
+
+@pytest.mark.parametrize("secret", [PLAIN, ODD])
+@pytest.mark.parametrize("function", [returns, chooses])
+async def test_a_tool_that_stands_in_keeps_its_secrets(function, secret, ways):
+    @tool(effect="read", retry_attempts=0, fallback_tools=["leak"])
+    async def first() -> str:
+        raise OSError("down")
+
+    way = ways(secret)
+    await way.of(first, tool(name="leak", effect="read", retry_attempts=0)(function), name="first")
+    way.assert_kept()
+
+
+async def test_a_tool_that_stands_in_tells_no_preset_of_the_first(ways):
+    @tool(effect="read", retry_attempts=0, fallback_tools=["second"])
+    async def leak(api_key: str) -> str:
+        raise OSError("down")
+
+    @tool(effect="read")
+    async def second(api_key: str, ctx: ToolContext) -> str:
+        ctx.progress(api_key)
+        return words(api_key)
+
+    way = ways(PLAIN)
+    body = await way.of(leak, second)
+    assert body["result"].startswith("the key ***")
+    way.assert_kept()
+
+
+@pytest.mark.parametrize("secret", [PLAIN, ODD])
+async def test_a_call_within_a_call_tells_no_secret_of_either(secret, ways):
+    way = ways(secret)
+
+    async def echo(text: str) -> str:
+        return f"{text} was said"
+
+    @tool(effect="read")
+    async def leak(ctx: ToolContext) -> list:
+        key = ctx.parameters["api_key"]
+        inner = await way.tools.execute("echo", {"text": key}, session=ctx.session)
+        return [inner.result, inner.to_response()]
+
+    @tool(effect="read")
+    async def outer(ctx: ToolContext) -> object:
+        inner = await way.tools.execute("leak", session=ctx.session)
+        ctx.progress(str(inner.result))
+        return inner.result
+
+    body = await way.of(leak, echo, outer, name="outer")
+    assert body["result"][0] == "*** was said"
+    way.assert_kept()
+
+
+async def test_what_is_confirmed_by_voice_tells_no_secret():
+    async def leak(ctx: ToolContext) -> str:
+        ctx.progress(words(ctx.parameters["api_key"]))
+        return words(ctx.parameters["api_key"])
+
+    settings = {"leak": {"custom_parameters": {"api_key": PLAIN}}}
+    bank = Bank(tool(requires_approval=True)(leak), config={"tools": settings})
+    asked = await bank.call("leak")
+    bank.answer("Yes.")
+    answered = await bank.confirm(asked.result["approval_id"])
+    assert answered.result["result"] == 'the key *** of {"key": "***"}'
+    told = [asked.to_response(), answered.to_response(), [e.to_json() for e in bank.events]]
+    assert told_of(PLAIN, json.dumps(told)) == []
+    assert PLAIN not in repr(bank.events)
+
+
+async def test_a_client_of_our_own_server_is_told_no_secret(serve):  # noqa: F811
+    settings = {"leak": {"custom_parameters": {"api_key": PLAIN}}}
+
+    async def leak(ctx: ToolContext, raising: bool = False) -> object:
+        ctx.progress(words(ctx.parameters["api_key"]))
+        if raising:
+            raise ToolError(words(ctx.parameters["api_key"]))
+        return {ctx.parameters["api_key"]: [ctx.parameters["api_key"]]}
+
+    serving = await serve(tool(effect="read", retry_attempts=0)(leak), config={"tools": settings})
+    client = await serving.client()
+    progress = []
+
+    async def on_progress(*told):
+        progress.append(told)
+
+    answers = [
+        await client.call_tool("leak", {"raising": raising}, progress_callback=on_progress)
+        for raising in (False, True)
+    ]
+    assert progress
+    assert told_of(PLAIN, "".join(each.model_dump_json() for each in answers)) == []
+    assert told_of(PLAIN, str(progress)) == []
+
+
+SERVER = """
+import os
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("leaks")
+
+@server.tool()
+def leak(raising: bool = False) -> str:
+    if raising:
+        raise ValueError(os.environ["TOKEN"])
+    return os.environ["TOKEN"] + " in " + os.environ["LANGUAGE"]
+
+server.run()
+"""
+
+
+async def test_a_server_does_not_give_back_what_it_was_given_in_confidence(tmp_path):
+    file = tmp_path / "server.py"
+    file.write_text(SERVER)
+    env = {"TOKEN": PLAIN, "LANGUAGE": "English"}
+    server = {"command": sys.executable, "args": [str(file)], "env": env}
+    async with AdvancedToolProcessor(config={"mcp_servers": {"leaks": server}}) as tools:
+        assert await tools.ready(timeout_seconds=60)
+        told = [await tools.execute("leak", {"raising": raising}) for raising in (False, True)]
+    assert "*** in English" in str(told[0].result)
+    assert told_of(PLAIN, json.dumps([each.to_response() for each in told])) == []
+
+
+# --- cut at every place --------------------------------------------------------------------------
+
+FILLERS = st.text("ab c\n", max_size=60)
+OVERFLOWS = st.sampled_from(["head", "tail", "both", "spill"])
+
+
+def filled(before, secret, after, shape):
+    text = before + secret + after
+    return {"text": text, "list": [text], "object": {"a": text, "b": 1}, "key": {text: text}}[shape]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    FILLERS,
+    FILLERS,
+    st.sampled_from([PLAIN, ODD]),
+    st.integers(1, 60),
+    OVERFLOWS,
+    st.sampled_from(["text", "list", "object", "key"]),
+)
+def test_no_cut_leaves_a_piece_of_a_secret(before, after, secret, tokens, overflow, shape):
+    @tool(effect="read", overflow=overflow, max_result_tokens=tokens)
+    async def leak() -> object:
+        return filled(before, secret, after, shape)
+
+    config = {"tools": {"leak": {"custom_parameters": {"api_key": secret}}}}
+    tools = AdvancedToolProcessor([leak], config, builtin_tools=False)
+    session = ToolSession("s")
+    told = asyncio.run(tools.execute("leak", session=session)).to_response()
+    kept = session.get(Results).store._kept.values()
+    assert told_of(secret, json.dumps(told, ensure_ascii=False)) == []
+    assert told_of(secret, b"".join(kept).decode()) == []
+
+
+@given(FILLERS, FILLERS, st.integers(1, 300), st.sampled_from([PLAIN, ODD]))
+def test_what_is_kept_is_masked_before_it_is_cut(before, after, max_bytes, secret):
+    shown, _ = plain({"said": before + secret + after}, max_bytes, mask=KnownSecrets([secret]))
+    assert told_of(secret, json.dumps(shown, ensure_ascii=False)) == []
+
+
+@given(st.data(), st.sampled_from([PLAIN, ODD]))
+def test_a_piece_that_a_tool_has_cut_itself_is_masked(data, secret):
+    text = data.draw(FILLERS) + secret + data.draw(FILLERS)
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start, len(text)))
+    assert told_of(secret, KnownSecrets([secret]).text(text[start:end])) == []
+
+
+@given(st.data(), st.sampled_from([PLAIN, ODD]))
+def test_a_secret_in_pieces_of_any_length_is_masked(data, secret):
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(secret)), max_size=8)))
+    pieces = [secret[a:b] for a, b in zip([0, *cuts], [*cuts, len(secret)], strict=True)]
+    shown = KnownSecrets([secret])([{"n": i, "text": piece} for i, piece in enumerate(pieces)])
+    assert told_of(secret, "".join(each["text"] for each in shown)) == []
+
+
+# --- short secrets, numbers, bytes ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("123", "***"),
+        (123, "***"),
+        (123.0, "***"),
+        (
+            {"cvv": 123, "rows": [1230, 4123, 12, 1.23]},
+            {"cvv": "***", "rows": [1230, 4123, 12, 1.23]},
+        ),
+        ("with 123, of 1234 at 0.1235", "with ***, of 1234 at 0.1235"),
+        ("cvv123", "cvv***"),
+        ('{"code": "123", "n": 41237}', '{"code": "***", "n": 41237}'),
+        (True, True),
+        ({"123": 1}, {"***": 1}),
+    ],
+)
+async def test_a_short_secret_is_masked_as_a_word_and_not_in_numbers(given, shown):
+    @tool(effect="read")
+    async def pay(code: Annotated[str, Secret]) -> object:
+        return given
+
+    tools = AdvancedToolProcessor([pay], builtin_tools=False)
+    assert (await tools.execute("pay", {"code": "123"})).result == shown
+
+
+@pytest.mark.parametrize("given", [47114711, 47114711.0, "47114711", "047114711", 1470.5])
+def test_a_number_that_is_a_secret_is_masked(given):
+    assert KnownSecrets(["47114711", "1470.5"])([given, 7, 0.5]) == (
+        [given.replace("47114711", "***") if isinstance(given, str) else "***", 7, 0.5]
+    )
+
+
+def test_two_keys_that_are_masked_stay_two():
+    value = {f"a {PLAIN}": 1, f"a {PLAIN.upper()}": 2, "a ***": 3}
+    shown = KnownSecrets([PLAIN])(value)
+    assert sorted(shown.values()) == [1, 2, 3]
+    assert told_of(PLAIN, json.dumps(shown)) == []
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        ("/srv/data/private/files", "/srv/data is full"),
+        ("https://api.example.com/v1", "see https://api.example.com"),
+        ("ana.silva@example.com", "ben@example.com wrote"),
+        ("Lisbon, Portugal", "Portugal is warm"),
+    ],
+)
+def test_the_public_part_of_a_value_of_the_environment_is_no_secret(secret, text):
+    assert KnownSecrets([secret]).text(text) == text
+    assert KnownSecrets([secret]).text(f"it is {secret}") == "it is ***"
+
+
+def test_what_holds_no_secret_comes_back_as_it_is():
+    value = {"rows": [{"a": "Lisbon", "n": 1}, None, True], "b": 2.5}
+    assert KnownSecrets([PLAIN])(value) is value
+
+
+def test_what_a_result_names_as_secret_is_masked_without_its_name_too():
+    @tool(effect="read", secrets=["iban"])
+    async def account() -> ToolResult:
+        inner = json.dumps({"iban": "DE89-3704-0044"})
+        value = {"iban": "PT50-0002-0123", "text": "to PT50-0002-0123", "inner": inner}
+        return ToolResult(result=value, message="IBAN PT50-0002-0123")
+
+    told = asyncio.run(AdvancedToolProcessor([account]).execute("account"))
+    assert (told.result, told.message) == (
+        {"iban": "***", "text": "to ***", "inner": '{"iban": "***"}'},
+        "IBAN ***",
+    )
+
+
+def test_a_repeating_secret_in_a_long_text_takes_no_long_time():
+    secrets = KnownSecrets(["a" * 40, "ab" * 20])
+    assert "a" * PIECE not in secrets.text("a" * 200_000)
+    assert "ab" * 4 not in secrets.text("ab" * 100_000)
