@@ -37,7 +37,7 @@ _CAN_LOCK = os.name == "posix"
 _SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
 _RETAKING_SECONDS = 2.0
 """How long a lock must be missing before its process counts as dead."""
-_RETRY_SECONDS = _RETAKING_SECONDS / 8
+_RETRY_SECONDS = _RETAKING_SECONDS / 4
 _ANSWER_SECONDS = 5.0
 _TAKING_SECONDS = 1.0
 """How long the first record waits for the lock."""
@@ -109,13 +109,18 @@ class SessionLock:
     Args:
         engine: Makes an engine for the thread.
         run: Names the opening.
+        on_loss: Takes note, in the loop of the process, that the lock cannot be taken again.
     """
 
-    def __init__(self, engine: Callable[[], AsyncEngine], run: str) -> None:
+    def __init__(
+        self, engine: Callable[[], AsyncEngine], run: str, on_loss: Callable[[], None]
+    ) -> None:
         self.session: str | None = None
-        """Names the session that has the lock, or had it last."""
+        """Names the session that has the lock."""
         self._engine = engine
         self._run = run
+        self._on_loss = on_loss
+        self._process_loop: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._has_tried = threading.Event()
@@ -125,6 +130,7 @@ class SessionLock:
     async def hold(self) -> None:
         """Take the lock, and keep it from now on."""
         if self._thread is None:
+            self._process_loop = asyncio.get_running_loop()
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
                 target=self._keep, args=(self._loop,), name="store-lock", daemon=True
@@ -147,16 +153,27 @@ class SessionLock:
             loop.run_until_complete(self._keep_on())
 
     async def _keep_on(self) -> None:
-        engine, is_possible = self._engine(), True
+        engine, is_possible, had_lock = self._engine(), True, False
         while is_possible and not self._is_ending:
+            session = self.session
             try:
                 async with engine.connect() as connection:
                     is_possible = await self._keep_session(connection)
             except Exception as error:  # noqa: BLE001 - the heartbeat decides meanwhile
                 logger.debug("No lock says that this process lives: %s", type(error).__name__)
+            if session is not None and self.session == session:
+                self._tell_loss()
+            had_lock |= self.session is not None
             self._has_tried.set()
-            await self._wait(HEARTBEAT_SECONDS if self.session is None else _RETRY_SECONDS)
+            await self._wait(_RETRY_SECONDS if had_lock else HEARTBEAT_SECONDS)
         await engine.dispose()
+
+    def _tell_loss(self) -> None:
+        """Have it written that there is no lock, over other connections, which may last."""
+        self.session = None
+        with contextlib.suppress(RuntimeError):  # the loop of the process has ended
+            if self._process_loop is not None:
+                self._process_loop.call_soon_threadsafe(self._on_loss)
 
     async def _keep_session(self, connection: AsyncConnection) -> bool:
         """Keep a session under the lock until it is lost; return whether there can be one."""
@@ -168,9 +185,12 @@ class SessionLock:
             for name, value in _SETTINGS.items():
                 await connection.execute(select(func.set_config(name, value, False)))
             driver.add_termination_listener(lambda _: self._news.set())
-            if not (await connection.execute(_TAKE, {"key": _key(self._run)})).scalar_one():
+            session, key = f"{server}/{pid}", _key(self._run)
+            await connection.execute(_TAKE, {"key": key})
+            _, held = await _held_locks(connection)
+            if (session, key) not in held:  # as on a server that only looks like PostgreSQL
                 return False
-        self.session = f"{server}/{pid}"
+        self.session = session
         is_mine = runs.c.lock.is_not_distinct_from(self.session)
         noted = update(runs).where(runs.c.id == self._run, ~is_mine).values(lock=self.session)
         while not self._is_ending:
@@ -242,17 +262,21 @@ async def _open_runs(
         return rows, {run: locked for run, locked in found.items() if locked is not None}
     try:
         async with connection.begin_nested():  # so that a refusal does not end the transaction
-            locks = (await connection.execute(_LOCKS)).all()
+            server, held = await _held_locks(connection)
     except DBAPIError as error:
         logger.debug("The locks of the store cannot be read: %s", type(error.orig).__name__)
         return rows, {}
-    held = {(f"{lock.server}/{lock.pid}", lock.key) for lock in locks}
-    here = f"{locks[0].server}/"  # before it restarted, there were other locks
     return rows, {
         row.id: (row.lock, _key(row.id)) in held
         for row in rows
-        if row.lock is not None and row.lock.startswith(here)
+        if row.lock is not None and row.lock.startswith(f"{server}/")  # it has not restarted since
     }
+
+
+async def _held_locks(connection: AsyncConnection) -> tuple[str, set[tuple[str, int]]]:
+    """Return the name of the server, and the session and the key of each lock."""
+    locks = (await connection.execute(_LOCKS)).all()
+    return locks[0].server, {(f"{lock.server}/{lock.pid}", lock.key) for lock in locks}
 
 
 def _is_file(connection: AsyncConnection) -> bool:

@@ -74,7 +74,7 @@ class Writer:
         self._lock = (
             RunLock(database.path, run)
             if database.is_file
-            else SessionLock(database.session_engine, run)
+            else SessionLock(database.session_engine, run, self._beat_soon)
         )
         self._started = time.time()
         self._seen = 0.0
@@ -263,6 +263,11 @@ class Writer:
         new_file = self._seen_in != self._database.files
         return new_file or time.time() - self._seen >= HEARTBEAT_SECONDS
 
+    def _beat_soon(self) -> None:
+        """Have the heartbeat written at once."""
+        self._seen = 0.0
+        self._work.set()
+
     async def _beat(self, connection: AsyncConnection) -> None:
         """Says that this process lives."""
         try:
@@ -273,7 +278,8 @@ class Writer:
         row = {"id": self._run, "host": socket.gethostname(), "process": os.getpid()}
         row |= {"started": self._started, "seen": now, "lock": self._lock.session}
         await connection.execute(self._insert(runs), row)
-        await connection.execute(update(runs).where(runs.c.id == self._run).values(seen=now))
+        seen = {"seen": now} | ({"lock": None} if self._lock.session is None else {})
+        await connection.execute(update(runs).where(runs.c.id == self._run).values(seen))
         self._seen, self._seen_in, self._is_registered = now, self._database.files, True
 
     def _insert(self, table: Any) -> Any:

@@ -62,6 +62,19 @@ async def find_interrupted(where):
         return [call.tool for call in await store.interrupted()]
 
 
+async def let_in(where, name):
+    """Let another user use the tables of a store, and return the address for it."""
+    async with Store(where) as store:
+        assert await store.flush()
+    user = f"{name}_{uuid.uuid4().hex[:8]}"
+    await administer(
+        where,
+        f"CREATE ROLE {user} LOGIN",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {user}",
+    )
+    return where.replace("//ana@", f"//{user}@")
+
+
 async def until_locks(where, count):
     async with administered(where) as connection, asyncio.timeout(20):
         while await connection.fetchval(f"SELECT count(*) FROM {LOCKS}") != count:
@@ -164,25 +177,35 @@ async def test_an_opening_that_ends_gives_its_lock_and_its_thread_back(where, te
     ],
 )
 async def test_with_fewer_rights_the_heartbeat_decides(where, revoked, tell):
-    async with Store(where) as store:
-        assert await store.flush()
-    user = f"bea_{uuid.uuid4().hex[:8]}"
-    await administer(
-        where,
-        f"CREATE ROLE {user} LOGIN",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {user}",
-        f"REVOKE {revoked} FROM PUBLIC",
-    )
-    limited = where.replace("//ana@", f"//{user}@")
+    limited = await let_in(where, "bea")
+    await administer(where, f"REVOKE {revoked} FROM PUBLIC")
     async with Store(limited) as living:
         tell(living).start("search")
         assert await living.flush()
         await move_to_another_host(where)
         assert await find_interrupted(limited) == []
-        await administer(where, "UPDATE runs SET lock = NULL, seen = 0")
-        if "pg_locks" not in revoked:
-            assert await find_interrupted(limited) == ["search"]
+        await administer(where, "UPDATE runs SET seen = 0")
+        assert await find_interrupted(limited) == ["search"]
         assert living.status.ok
+
+
+@where_is_server
+async def test_a_process_that_cannot_take_its_lock_again_lives_by_its_heartbeat(where, tell):
+    limited = await let_in(where, "cleo")
+    user = limited.partition("//")[2].partition("@")[0]
+    async with Store(limited) as living:
+        tell(living).start("search")
+        assert await living.flush()
+        await move_to_another_host(where)
+        await administer(
+            where, f"ALTER ROLE {user} NOLOGIN", f"SELECT pg_terminate_backend(pid) FROM {LOCKS}"
+        )
+        assert await find_interrupted(where) == []
+        ((row,),) = await administer(where, "SELECT lock FROM runs")
+        assert row["lock"] is None
+        await administer(where, f"ALTER ROLE {user} LOGIN")
+        await until_noted(where, None)
+        await until_locks(where, 1)
 
 
 @where_is_server
