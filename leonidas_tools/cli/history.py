@@ -79,7 +79,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
             newest_first=not oldest_first,
         )
 
-    _show_calls(answer(asked, config, place) or [], as_json=as_json)
+    _show_calls(answer(asked, config, place), as_json=as_json)
 
 
 def sessions(
@@ -95,7 +95,7 @@ def sessions(
     async def asked(store: "Store") -> "list[SessionSummary]":
         return await store.sessions(user=user, limit=limit)
 
-    found = answer(asked, config, place) or []
+    found = answer(asked, config, place)
     if as_json:
         write_lines(found)
         return
@@ -129,7 +129,7 @@ def replay(
     async def asked(store: "Store") -> "list[ReplayEvent]":
         return await store.replay(session)
 
-    found = answer(asked, config, place) or []
+    found = answer(asked, config, place)
     if not found:
         terminal.say(f"Nothing is kept of a session {session!r}.", err=True)
         raise typer.Exit(1)
@@ -162,7 +162,7 @@ def interrupted(
             await store.acknowledge(found)
         return found
 
-    _show_calls(answer(asked, config, place) or [], as_json=as_json)
+    _show_calls(answer(asked, config, place), as_json=as_json)
 
 
 def paced(

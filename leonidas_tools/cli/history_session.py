@@ -65,7 +65,7 @@ def show(
         )
 
     kept = answer(asked, config, place)
-    if kept is None or not kept.lines():
+    if not kept.lines():
         terminal.say(f"Nothing is kept of a session {session!r}.", err=True)
         raise typer.Exit(1)
     if as_json:
@@ -106,7 +106,7 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
             session=session, user=user, tool=tool, decision=decision, limit=limit
         )
 
-    found = answer(asked, config, place) or []
+    found = answer(asked, config, place)
     if as_json:
         write_lines(found)
     else:

@@ -25,23 +25,26 @@ Place = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
-def answer(
-    ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None
-) -> T | None:
-    """What the store answers; nothing where there is no file, which is not made by asking."""
-    from leonidas_tools.cli import terminal
+def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None) -> T:
+    """Return what the store answers.
+
+    Raises:
+        ConfigurationError: There is no such file, and none is made by asking; or it is no store.
+    """
+    from leonidas_tools.errors import ConfigurationError
     from leonidas_tools.settings.load import load
     from leonidas_tools.store import Store
     from leonidas_tools.store.address import database_url
 
     where = place or load(config or default_config()).store.url
-    url = database_url(where)
+    key = "--store" if place else "store.url"
+    url = database_url(where, key=key)
     if url.get_backend_name() == "sqlite":
         file = Path(url.database or "")
         if not file.exists():
-            todo = "correct --store" if place else "set store.enabled"
-            terminal.say(f"Nothing is kept in {file}: there is no such file; {todo}", err=True)
-            return None
+            todo = "correct the path" if place else "set store.enabled, or name a file by --store"
+            said = f"Nothing is kept in {str(file)!r}: there is no such file; {todo}"
+            raise ConfigurationError(said, key=key)
         _check_file(file)
 
     async def asked() -> T:

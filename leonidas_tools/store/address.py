@@ -14,18 +14,21 @@ from leonidas_tools.files.data_directory import data_directory
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 _DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgresql"}
 
+_ADDRESSES = "the path of a file, sqlite:///FILE or postgresql://user:password@host/name"
+
 
 def default_file() -> Path:
     """The file in the user's data directory that holds where no other place is named."""
     return data_directory() / "leonidas.db"
 
 
-def database_url(where: str | Path | None) -> URL:
+def database_url(where: str | Path | None, *, key: str = "store.url") -> URL:
     """The URL of a database with the driver it is reached by.
 
     Args:
         where: A path, or an address such as `sqlite:///kept.db` or `postgresql://host/name`; the
             user's own file when left out.
+        key: Names the setting or the option that an error is about.
 
     Raises:
         ConfigurationError: It is no such address, or its driver is not installed.
@@ -42,26 +45,25 @@ def database_url(where: str | Path | None) -> URL:
         url = make_url(where)
     except (ArgumentError, ValueError):
         raise ConfigurationError(
-            "The address of the store cannot be read; write postgresql://user:password@host/name, "
-            "or the path of a file",
-            key="store.url",
+            f"The address of the store cannot be read; write {_ADDRESSES}",
+            key=key,
         ) from None
     dialect = _DIALECTS.get(url.get_backend_name())
     if dialect is None:
         raise ConfigurationError(
-            f"The store cannot be kept in {url.get_backend_name()!r}; use 'sqlite' or 'postgresql'",
-            key="store.url",
+            f"The store cannot be kept in {url.get_backend_name()!r}; write {_ADDRESSES}",
+            key=key,
         )
     if dialect == "postgresql" and importlib.util.find_spec("asyncpg") is None:
         raise ConfigurationError(
             "The store needs a driver for PostgreSQL; install it by "
             "pip install 'leonidas-tools[postgres]'",
-            key="store.url",
+            key=key,
         )
     if dialect == "sqlite" and url.database in (None, "", ":memory:"):
         raise ConfigurationError(
             "The store needs a file, which outlives the process; name one: sqlite:///kept.db",
-            key="store.url",
+            key=key,
         )
     return url.set(drivername=_DRIVERS[dialect])
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from typing import Annotated
 
@@ -243,15 +244,29 @@ def test_more_rows_than_there_can_be_are_wrong_usage(run, kept):
         assert run(*command, "--limit", 10**20).exit_code == 2
 
 
-def test_where_nothing_is_kept_no_file_is_made(run, file, tmp_path):
-    finished = run("--json")
-    assert (finished.exit_code, finished.stdout) == (0, "")
-    said = f"Nothing is kept in {file}: there is no such file; "
-    assert finished.stderr == f"{said}correct --store\n"
-    assert not file.exists()
+READING = [["--json"], ["sessions"], ["replay", "s"], ["show", "s"], ["approvals"], ["interrupted"]]
+
+
+@pytest.mark.parametrize("command", READING)
+def test_where_nothing_is_kept_that_is_an_error_and_no_file_is_made(run, file, tmp_path, command):
+    said = re.escape(f"Nothing is kept in {str(file)!r}: there is no such file; ")
+    with pytest.raises(ConfigurationError, match=f"--store: {said}correct the path"):
+        run(*command)
     settings = tmp_path / "tools.yaml"
     settings.write_text(f"version: 1\nstore:\n  url: {file}\n")
-    assert run("--config", settings).stderr == f"{said}set store.enabled\n"
+    with pytest.raises(ConfigurationError, match=f"store.url: {said}set store.enabled"):
+        run(*command, "--config", settings)
+    assert not file.exists()
+
+
+def test_an_address_that_is_none_names_the_option_and_what_can_be_written(run):
+    with pytest.raises(
+        ConfigurationError, match=r"--store: .*'foo'; .* sqlite:///FILE or postgres"
+    ):
+        run("--store", "foo://ana:hunter2@bar")
+    with pytest.raises(ConfigurationError, match=r"--store: .* cannot be read") as caught:
+        run("--store", "postgresql://ana:hunter2@host:port/name")
+    assert "hunter2" not in str(caught.value)
 
 
 def test_the_settings_say_where_the_store_is(run, kept, file, tmp_path):

@@ -327,7 +327,7 @@ async def test_an_event_before_the_opening_is_kept_once_it_is_open(file, tell):
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("mysql://host/name", "'mysql'; use 'sqlite' or 'postgresql'"),
+        ("mysql://host/name", "store.url: .*'mysql'; write the path of a file, sqlite:///FILE or"),
         ("sqlite://", "needs a file"),
         ("sqlite:///:memory:", "needs a file"),
         ("postgresql://host:port:x/y", "cannot be read"),
