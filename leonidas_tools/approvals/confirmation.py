@@ -67,7 +67,7 @@ async def _unproven(desk: Approvals, question: Question, *, yes: bool) -> ToolRe
     """Return the refusal of what the model reports; `None` if it counts."""
     if not yes:
         said_yes = question.proof(question.exchange()) is Proof.YES
-        return _again(question, "doubtful") if said_yes else None
+        return again(question, "doubtful") if said_yes else None
     if desk.is_behind_another(question):
         return question.pending_result("waits")
     proof = await proven(question)
@@ -81,7 +81,7 @@ def unproven(question: Question, proof: Proof) -> ToolResult:
     if proof is Proof.UNFINISHED:
         return wording.unfinished(question.request)
     if proof is Proof.DOUBTFUL:
-        return _again(question, "doubtful")
+        return again(question, "doubtful")
     exchange = question.exchange()
     if not question.transcript.user_is_heard:
         return _not_transcribed("user_not_transcribed")
@@ -92,7 +92,8 @@ def unproven(question: Question, proof: Proof) -> ToolResult:
     return question.pending_result(proof.value)
 
 
-def _again(question: Question, why: str) -> ToolResult:
+def again(question: Question, why: str) -> ToolResult:
+    """Return the result that has the model ask once more; what was said answers nothing."""
     question.discard_answers()
     return question.pending_result(why)
 
@@ -101,13 +102,13 @@ def _not_transcribed(key: str) -> ToolResult:
     return ToolResult(status=ResultStatus.DENIED, message=say(key), reason_code="no_transcript")
 
 
-async def proven(question: Question) -> Proof:
+async def proven(question: Question, *, hears_out: bool = False) -> Proof:
     """Wait for the transcript, and return what it proves.
 
     Transcriptions may arrive in pieces, and later than the model's call. An answer counts when its
     transcription has finished. Some models never mark the end: then an answer counts if the model's
     call came after it (so the server has ended the user's turn) and silence follows. Pieces that
-    arrive after the call and have no end do not count.
+    arrive after the call and have no end do not count. `hears_out` waits for the end of a no too.
     """
     loop, transcript = asyncio.get_running_loop(), question.transcript
     called = transcript.mark()
@@ -115,7 +116,7 @@ async def proven(question: Question) -> Proof:
     while True:
         exchange = question.exchange()
         proof = question.proof(exchange)
-        if proof in (Proof.NOT_ASKED, Proof.NO):
+        if proof is Proof.NOT_ASKED or (proof is Proof.NO and not hears_out):
             return proof
         answers = exchange.answers
         is_over = bool(answers) and all(each.over or each.broken for each in answers)

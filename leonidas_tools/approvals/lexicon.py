@@ -151,6 +151,8 @@ todo|toda|sempre|vez|vezes|dobro|metade|até|ate|desde|enquanto|caso|quando
 """
 """Words of time, frequency and condition. A yes with one may set a term of its own, so a yes may
 not repeat them."""
+_HESITATIONS = "um|uh|uhm|er|erm|hm|hmm|well|and|just|hum|éé|e|y|et|und"
+"""Words of doubt in a yes that mean nothing beside the name of an option."""
 _CUT = "\u2026"
 """Marks where a text was cut, or the speaker hesitates."""
 _SPACES = " \t\r\n_"
@@ -228,6 +230,27 @@ def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Said:
     return Said.YES
 
 
+def spoken_words(text: str) -> list[str]:
+    """Return the words and signs of a text: numbers as digits, Chinese by the character."""
+    each = (list(word) if _script(word[0]) == "han" else [_number(word)] for word in _words(text))
+    return [word for words in each for word in words][1:-1]
+
+
+def is_firm(words: Sequence[str]) -> bool:
+    """Whether nothing in the words refuses, doubts, asks or sets a condition."""
+    lexicon, joined = _lexicon(), [*words[:1]]
+    for before, word in pairwise(words):
+        if _script(before[0]) == _script(word[0]) == "han":
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return all(
+        piece.kind not in {_Kind.REFUSAL, _Kind.DOUBT}
+        or lexicon.hesitations.issuperset(piece.words)
+        for piece in _pieces(joined)
+    )
+
+
 # --- words ---------------------------------------------------------------------------------------
 
 
@@ -294,6 +317,7 @@ class _Lexicon:
     articles: frozenset[str]
     pronouns: frozenset[str]
     shifts: frozenset[str]
+    hesitations: frozenset[str]
 
 
 @functools.cache
@@ -321,6 +345,7 @@ def _lexicon() -> _Lexicon:
         articles=frozenset(_phrases(_ARTICLES)),
         pronouns=frozenset(_phrases(_PRONOUNS)),
         shifts=frozenset(_phrases(_SHIFTS)),
+        hesitations=frozenset(_phrases(_HESITATIONS)),
     )
 
 
@@ -444,8 +469,8 @@ def _is_clear(asked: Sequence[str], places: set[int], texts: Sequence[str]) -> b
 
 def _numbers_in(asked: Sequence[str]) -> list[int]:
     """Return where numbers begin; "twenty five" is one number."""
-    are = [_is_number(word) for word in asked]
-    return [at for at, is_number in enumerate(are) if is_number and not (at and are[at - 1])]
+    are = [is_number(word) for word in asked]
+    return [at for at, each in enumerate(are) if each and not (at and are[at - 1])]
 
 
 def _lent(question: str, texts: Sequence[str]) -> list[str]:
@@ -498,7 +523,7 @@ def _next(asked: Sequence[str], word: str, place: int, *, follows: bool) -> int:
             return place + 1
         if follows and word in lexicon.pronouns:  # "send it"
             return place
-        begins = word in lexicon.joins or (_is_number(word) and len(_numbers_in(asked)) == 1)
+        begins = word in lexicon.joins or (is_number(word) and len(_numbers_in(asked)) == 1)
         if not begins or not _may_end(asked, place):
             return -1
     if word in asked[place + 1 :]:
@@ -507,7 +532,7 @@ def _next(asked: Sequence[str], word: str, place: int, *, follows: bool) -> int:
         found = asked.index(word)
     else:
         return -1
-    is_inside_number = found > 0 and _is_number(word) and _is_number(asked[found - 1])
+    is_inside_number = found > 0 and is_number(word) and is_number(asked[found - 1])
     return -1 if is_inside_number else found
 
 
@@ -516,12 +541,13 @@ def _may_end(asked: Sequence[str], place: int) -> bool:
     if asked[place] in _lexicon().links:
         return False
     following = asked[place + 1 : place + 2]
-    return not (_is_number(asked[place]) and any(map(_is_number, following)))
+    return not (is_number(asked[place]) and any(map(is_number, following)))
 
 
 def _number(word: str) -> str:
     return _lexicon().numbers.get(word, word)
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a word is a number or a part of one."""
     return word in _lexicon().large or any(map(str.isdigit, word))

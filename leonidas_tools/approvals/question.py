@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leonidas_tools.approvals import wording
+from leonidas_tools.approvals.choices import are_chosen
 from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
 from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.log import ApprovalLog, Closing
@@ -166,6 +167,12 @@ class Question:
         """Whether the user has clearly said yes since the question was asked."""
         answers = self.exchange().answers
         return any(self._judged(each.text) is Said.YES for each in answers)
+
+    def is_chosen(self, given: Mapping[str, Any]) -> bool:
+        """Whether the user has named the choices among the values since the question was asked."""
+        exchange = self.exchange()
+        said = [each.text for each in exchange.answers if each.text.strip()]
+        return are_chosen(self.request.schema or {}, given, said, exchange.speech)
 
     def _judged(self, text: str) -> Said:
         """Judge an utterance; if an argument is a list, it may not repeat the question's words."""

@@ -60,6 +60,8 @@ class Exchange:
     """Whether any of the model's speech was transcribed."""
     asked: bool = False
     """Whether the model has asked the question, in a turn that it has finished."""
+    speech: str = field(default="", repr=False)
+    """The turn in which the model has last asked the question."""
     meanwhile: list[Utterance] = field(default_factory=list)
     """What the user said while the model was asking; it cannot answer the question."""
     answers: list[Utterance] = field(default_factory=list)
@@ -303,7 +305,7 @@ class _ExchangeReader:
     def _end_turn(self) -> None:
         exchange = self.exchange
         if self._speech is not None and self._asks("".join(self._speech)):
-            exchange.asked = True
+            exchange.asked, exchange.speech = True, "".join(self._speech)
             exchange.earlier += exchange.answers
             exchange.answers = self._said = []
             exchange.meanwhile = self._meanwhile
@@ -314,7 +316,7 @@ class _ExchangeReader:
 
     def _interrupt(self) -> None:
         if self._interrupted and self._speech is not None and self._asks("".join(self._speech)):
-            self.exchange.asked = True
+            self.exchange.asked, self.exchange.speech = True, "".join(self._speech)
             self._said = self.exchange.answers
         self._drop_turn()
 

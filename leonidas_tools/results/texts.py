@@ -304,6 +304,11 @@ TEXTS: Mapping[str, Text] = {
         "The answer agrees to something, and the user has not clearly said yes to that.",
         "The values agree to something that the user did not.",
     ),
+    "needs_answer_not_chosen": Text(
+        "The user has not clearly named that choice. Name all the choices in their order, and have "
+        "the user say one of them in these words or by its number.",
+        "A choice is not what the user has said.",
+    ),
     "how_to_answer": Text(
         "Ask the user just what is in 'ask', in the user's language, and say nothing else. Wait "
         "for the answer, then call answer_question with this question_id and what the user said, "

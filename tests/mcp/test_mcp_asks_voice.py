@@ -80,6 +80,44 @@ async def test_an_answer_that_agrees_to_nothing_needs_no_yes(lab):
     assert said(result) == {"action": "accept", **answers}
 
 
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        ("Surprise me.", "L"),
+        ("Small.", "L"),
+        ("Small or large?", "S"),
+        ("Anything but large.", "L"),
+    ],
+)
+async def test_the_model_cannot_choose_for_the_user(lab, words, size):
+    bench = await lab()
+    question = (await bench.call("order", what="x")).result["question_id"]
+    told = {"question_id": question, "answers": {"size": size}}
+    bench.hear(words)
+    result = await bench.call("answer_question", **told)
+    assert (result.status, result.reason_code) == ("pending_approval", "not_chosen")
+    assert "has not clearly named that choice" in result.message
+    assert result.result["question_id"] == question
+    assert said(await bench.call("orders")) == []
+    again = await bench.call("answer_question", **told)  # what was said before counts no more
+    assert (again.status, said(await bench.call("orders"))) == ("pending_approval", [])
+    bench.hear("The third one.")
+    told["answers"] = {"size": "L"}
+    assert said(await bench.call("answer_question", **told))["size"] == "L"
+
+
+async def test_a_no_is_the_answer_to_what_is_asked_for_a_yes_or_a_no(lab):
+    bench = await lab()
+    question = (await bench.call("agree")).result["question_id"]
+    told = {"question_id": question, "answers": {"name": "Ana", "agreed": False}}
+    bench.hear("No.")
+    assert (await bench.call("answer_question", **told)).status == "pending_approval"
+    bench.hear("No.")
+    told["answers"] = {"agreed": False}
+    result = said(await bench.call("answer_question", **told))
+    assert (result["action"], result["agreed"]) == ("accept", False)
+
+
 async def test_what_does_not_fit_leaves_the_question_open(lab):
     bench = await lab()
     question = (await bench.call("order", what="x")).result["question_id"]

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import mcp_types
 
+from leonidas_tools.approvals.choices import options_of, properties_of
 from leonidas_tools.approvals.inquiry import Inquiry
 from leonidas_tools.approvals.request import Answer
 from leonidas_tools.errors import SchemaError
@@ -16,6 +17,7 @@ from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.features.rate import Rate
 from leonidas_tools.mcp.features.wording import asks, clean, opens, options_of, properties_of
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.mcp.features.wording import asks, clean, opens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,10 +6,11 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.approvals.choices import options_of, properties_of
 from leonidas_tools.redaction import is_secret_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _LONGEST_MESSAGE = 500
 _LONGEST_NAME = 80
@@ -106,37 +107,6 @@ def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
     )
     line = " ".join(shown.split())
     return line if len(line) <= longest else line[:longest] + "…"
-
-
-def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What a schema of an answer asks for, by name."""
-    properties = schema.get("properties")
-    return dict(properties) if isinstance(properties, dict) else {}
-
-
-def options_of(schema: Any) -> Iterator[tuple[Any, str]]:
-    """What may be chosen, and what each is called.
-
-    Args:
-        schema: That of one property.
-
-    Example:
-        >>> list(options_of({"oneOf": [{"const": "r", "title": "Red"}]}))
-        [('r', 'Red')]
-    """
-    if not isinstance(schema, dict):
-        return
-    names = schema.get("enumNames")
-    values = schema.get("enum")
-    if isinstance(values, list):
-        told = names if isinstance(names, list) and len(names) == len(values) else values
-        yield from ((value, str(name)) for value, name in zip(values, told, strict=True))
-    for key in ("oneOf", "anyOf"):
-        each = schema.get(key)
-        for option in each if isinstance(each, list) else ():
-            if isinstance(option, dict) and "const" in option:
-                yield option["const"], str(option.get("title", option["const"]))
-    yield from options_of(schema.get("items"))
 
 
 def _field(name: str, schema: Any, whole: Mapping[str, Any]) -> str:

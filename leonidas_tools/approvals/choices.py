@@ -1,0 +1,204 @@
+"""Hold the values that a model reports for a choice against what the user has said.
+
+A choice counts only if the user has named it, in the words of the question or by its number; so
+neither the model nor a text that it has read can choose for the user. All else is asked again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.approvals.lexicon import is_firm, is_number, spoken_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_POLITE = "please|thanks|thank|you|por|favor|obrigado|obrigada|请|請|吧|谢|謝"
+_ORDINALS = (
+    "first primeiro primeira|second segundo segunda|third terceiro terceira|fourth quarto quarta|"
+    "fifth quinto quinta|sixth sexto sexta|seventh sétimo sétima|eighth oitavo oitava|"
+    "ninth nono nona|tenth décimo décima"
+)
+_DIGITS_HAN = "一二三四五六七八九十"
+_ORDINAL = "{0}|the {0}|the {0} one|the {0} option|o {0}|a {0} opção|{0} opção|{0} option"
+_NUMBER = "{0}|number {0}|option {0}|número {0}|opção {0}|a opção {0}|选{0}|选项{0}|第{0}|第{0}个"
+_NUMBER_HAN = "{0}|第{0}|第{0}个|选{0}|选第{0}个|选项{0}|{0}号"
+_OPENERS = "(,:;["
+_SIZES = {
+    "s": ("small", "pequeno", "pequena", "小"),
+    "m": ("medium", "médio", "média", "中"),
+    "l": ("large", "grande", "大"),
+}
+"""The words that are said for the letters of sizes."""
+
+
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schemas of the values that an answer consists of, by name."""
+    properties = schema.get("properties")
+    return dict(properties) if isinstance(properties, dict) else {}
+
+
+def options_of(schema: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the values of a property that can be chosen, each with the name to show.
+
+    Example:
+        >>> list(options_of({"oneOf": [{"const": "r", "title": "Red"}]}))
+        [('r', 'Red')]
+    """
+    if not isinstance(schema, dict):
+        return
+    names = schema.get("enumNames")
+    values = schema.get("enum")
+    if isinstance(values, list):
+        told = names if isinstance(names, list) and len(names) == len(values) else values
+        yield from ((value, str(name)) for value, name in zip(values, told, strict=True))
+    for key in ("oneOf", "anyOf"):
+        each = schema.get(key)
+        for option in each if isinstance(each, list) else ():
+            if isinstance(option, dict) and "const" in option:
+                yield option["const"], str(option.get("title", option["const"]))
+            else:
+                yield from options_of(option)
+    yield from options_of(schema.get("items"))
+
+
+def are_chosen(
+    schema: Mapping[str, Any], given: Mapping[str, Any], said: Sequence[str], asked: str
+) -> bool:
+    """Whether the user has named each choice that the model reports, and no other.
+
+    Args:
+        schema: The schema of the answer.
+        given: The values by name.
+        said: The user's utterances since the question was asked.
+        asked: The words in which the model has asked. An option can be named by its number only if
+            they name all options in their order.
+
+    Example:
+        >>> size = {"properties": {"size": {"enum": ["small", "large"]}}}
+        >>> [are_chosen(size, {"size": "large"}, [said], "Small or large?") for said in (
+        ...     "The large one, please.", "The second one.", "Small.", "Not large.", "Yes.")]
+        [True, True, False, False, False]
+    """
+    heard = [word for each in said for word in (*spoken_words(each), ".")]
+    fields = [
+        _Choice(each, given[name])
+        for name, each in properties_of(schema).items()
+        if name in given and any(True for _ in options_of(each))
+    ]
+    left = heard
+    for field in fields:
+        left = field.left_of(left)
+    if fields and not is_firm(left):
+        return len(fields) == 1 and fields[0].is_numbered(said, asked)
+    others = [value for field in fields for value in field.chosen]
+    return all(
+        field.is_named(heard, others) or (len(fields) == 1 and field.is_numbered(said, asked))
+        for field in fields
+    )
+
+
+class _Choice:
+    """One property with options, and the values chosen for it."""
+
+    def __init__(self, schema: Any, value: Any) -> None:
+        self._options = [(each, name) for each, name in options_of(schema) if _is_nameable(each)]
+        self._default = schema.get("default")
+        self._value = value
+        each = value if isinstance(value, list) else [value]
+        self.chosen = [one for one in each if _is_nameable(one)]
+        self._names = sorted(
+            ((words, value) for value, name in self._options for words in _names(value, name)),
+            key=lambda each: -len(each[0]),
+        )
+
+    def is_named(self, heard: Sequence[str], others: Sequence[Any]) -> bool:
+        """Whether the words name what is chosen, and no other option.
+
+        `others` are the chosen values of all properties. A default of the server needs no words.
+        """
+        named = list(dict.fromkeys(value for value, _ in self._found(heard)))
+        if not named and self._default is not None and self._value == self._default:
+            return True
+        if isinstance(self._value, list):
+            return set(named) == set(self.chosen)
+        options = [value for value, _ in self._options]
+        # Only the order tells two values of one kind apart.
+        return named == list(dict.fromkeys(each for each in others if each in options))
+
+    def is_numbered(self, said: Sequence[str], asked: str) -> bool:
+        """Whether the user has said nothing but the number of the one option that is chosen."""
+        told = list(dict.fromkeys(value for value, _ in self._found(spoken_words(asked))))
+        values = [value for value, _ in self._options]
+        if told != values or len(said) != 1 or len(self.chosen) != 1:
+            return False
+        words = [
+            word
+            for word in spoken_words(said[0])
+            if word not in _POLITE.split("|") and word.isalnum()
+        ]
+        numeric = any(str(value).strip("-").isdecimal() for value in values)
+        phrases = _phrases_for(values.index(self.chosen[0]), numeric=numeric)
+        return tuple(words) in phrases
+
+    def left_of(self, words: Sequence[str]) -> list[str]:
+        """Return the words without those that name an option."""
+        left, end = [], 0
+        for start, length in (at for _, at in self._found(words)):
+            left += [*words[end:start], "."]
+            end = start + length
+        return [*left, *words[end:]]
+
+    def _found(self, words: Sequence[str]) -> Iterator[tuple[Any, tuple[int, int]]]:
+        start = 0
+        while start < len(words):
+            for name, value in self._names:
+                end = start + len(name)
+                if tuple(words[start:end]) == name and not _is_inside_number(words, start, end):
+                    yield value, (start, len(name))
+                    start += len(name)
+                    break
+            else:
+                start += 1
+
+
+def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
+    """Whether words are a part of a longer number: "two" of "twenty two"."""
+    before, after = words[max(start - 1, 0) : start], words[end : end + 1]
+    return any(is_number(words[start]) and is_number(each) for each in before) or any(
+        is_number(words[end - 1]) and is_number(each) for each in after
+    )
+
+
+def _is_nameable(value: Any) -> bool:
+    """Whether a value is chosen by a name; a boolean needs a yes, and null chooses nothing."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _names(value: Any, name: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words that name an option: its title, its beginning, its value, a size's word."""
+    ends = [at for sign in _OPENERS if (at := name.find(sign)) > 0]
+    for text in (
+        name,
+        name[: min(ends)] if ends else "",
+        str(value),
+        *_SIZES.get(str(value).casefold(), ()),
+    ):
+        words = tuple(word for word in spoken_words(text) if word not in {".", ","})
+        if words:
+            yield words
+
+
+def _phrases_for(place: int, *, numeric: bool) -> set[tuple[str, ...]]:
+    """Return what is said for the option at that place; no bare numbers among numeric options."""
+    texts: list[str] = []
+    ordinals = [each.split() for each in _ORDINALS.split("|")]
+    if place < len(ordinals):
+        texts += [said for word in ordinals[place] for said in _ORDINAL.format(word).split("|")]
+        texts += [f"a {word}" for word in ordinals[place][2:]]
+    if not numeric:
+        texts += _NUMBER.format("one" if place == 0 else place + 1).split("|")
+        texts += _NUMBER.format(place + 1).split("|")
+        if place < len(_DIGITS_HAN):
+            texts += _NUMBER_HAN.format(_DIGITS_HAN[place]).split("|")
+    return {tuple(spoken_words(text)) for text in texts}

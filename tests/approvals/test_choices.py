@@ -1,0 +1,133 @@
+"""A choice that the model reports is one that the user has named, and no other."""
+
+import pytest
+
+from leonidas_tools.approvals.choices import are_chosen, options_of
+
+DRINK = {"properties": {"drink": {"enum": ["tea", "coffee", "iced coffee", "none"]}}}
+ASKED = "Which drink: tea, coffee, iced coffee or none?"
+
+
+def chosen(value, *said, schema=DRINK, asked=ASKED):
+    (name,) = schema["properties"]
+    return are_chosen(schema, {name: value}, said, asked)
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("Tea.", "tea"),
+        ("I'd like a coffee, please.", "coffee"),
+        ("An iced coffee", "iced coffee"),
+        ("None, thanks.", "none"),
+        ("The second one.", "coffee"),
+        ("Number three.", "iced coffee"),
+        ("Option one, please.", "tea"),
+        ("A segunda.", "coffee"),
+        ("O terceiro, por favor.", "iced coffee"),
+        ("第二个", "coffee"),
+        ("选三", "iced coffee"),
+        ("Um, tea and tea.", "tea"),
+    ],
+)
+def test_an_option_is_chosen_by_its_words_or_by_its_number_and_then_no_other_is(said, value):
+    counted = [each for each, _ in options_of(DRINK["properties"]["drink"]) if chosen(each, said)]
+    assert counted == [value]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Yes.",
+        "Whatever you like.",
+        "You choose.",
+        "Not tea.",
+        "Tea? No, coffee.",
+        "Tea or coffee.",
+        "Anything but tea.",
+        "Which one?",
+        "One second.",
+        "A second.",
+        "The one with milk.",
+        "That one.",
+        "The second one is for Bob.",
+        "Tea if it is hot.",
+        "Não quero tea.",
+        "不要 tea",
+        "I said nothing.",
+        "Teapot.",
+        "The fifth.",
+        "Two of them.",
+        "",
+    ],
+)
+def test_in_doubt_no_option_is_chosen(said):
+    assert [
+        each for each, _ in options_of(DRINK["properties"]["drink"]) if chosen(each, said)
+    ] == []
+
+
+def test_several_utterances_are_one_answer():
+    assert chosen("tea", "Hm.", "Tea.")
+    assert not chosen("tea", "Tea.", "Coffee.")
+    assert not chosen("tea", "Tea.", "No!")
+    assert not chosen("coffee", "The second one.", "The first one.")
+
+
+def test_a_number_counts_only_after_all_options_were_named_in_their_order():
+    assert not chosen("coffee", "The second one.", asked="Coffee, or tea?")
+    assert not chosen("tea", "One.", asked="Shall I take tea?")
+    assert not chosen("tea", "One.", asked="")
+
+
+def test_options_that_are_numbers_are_named_and_not_counted():
+    seats = {"properties": {"seats": {"enum": [2, 4, 6]}}}
+    asked = "How many seats: 2, 4 or 6?"
+    assert chosen(2, "Two, please.", schema=seats, asked=asked)
+    assert chosen(4, "The second.", schema=seats, asked=asked)
+    assert not chosen(4, "Two.", schema=seats, asked=asked)
+    assert not chosen(2, "Twenty two.", schema=seats, asked=asked)
+
+
+def test_an_option_is_named_by_its_title_its_beginning_or_its_value():
+    way = {
+        "oneOf": [{"const": "x1", "title": "Express (two days)"}, {"const": "s", "title": "Sea"}]
+    }
+    schema = {"properties": {"way": way}}
+    assert chosen("x1", "Express.", schema=schema)
+    assert chosen("x1", "Express, two days.", schema=schema)
+    assert not chosen("x1", "By sea.", schema=schema)
+    assert not chosen("s", "Two days.", schema=schema)
+
+
+def test_a_list_holds_all_that_was_named_and_nothing_else():
+    schema = {
+        "properties": {"with": {"type": "array", "items": {"enum": ["milk", "sugar", "ice"]}}}
+    }
+    assert chosen(["milk", "sugar"], "Sugar and milk.", schema=schema)
+    assert not chosen(["milk", "sugar"], "Milk.", schema=schema)
+    assert not chosen(["milk"], "Milk and sugar.", schema=schema)
+    assert not chosen(["milk", "ice"], "No ice, but milk.", schema=schema)
+
+
+def test_two_choices_of_one_kind_are_told_apart_by_their_order():
+    city = {"enum": ["Porto", "Faro"]}
+    schema = {"properties": {"from": city, "to": city}}
+    said = ["From Porto to Faro."]
+    assert are_chosen(schema, {"from": "Porto", "to": "Faro"}, said, "")
+    assert not are_chosen(schema, {"from": "Faro", "to": "Porto"}, said, "")
+    assert not are_chosen(schema, {"from": "Porto", "to": "Porto"}, said, "")
+
+
+def test_a_default_needs_no_words_but_gives_way_to_them():
+    schema = {"properties": {"drink": {"enum": ["tea", "coffee"], "default": "tea"}}}
+    assert chosen("tea", "As usual.", schema=schema)
+    assert not chosen("tea", "Coffee.", schema=schema)
+    assert not chosen("coffee", "As usual.", schema=schema)
+
+
+def test_null_and_truth_are_judged_elsewhere():
+    schema = {"properties": {"drink": {"anyOf": [{"enum": ["tea"]}, {"type": "null"}]}}}
+    assert chosen(None, "Go on.", schema=schema)
+    assert not chosen("tea", "Go on.", schema=schema)
+    assert chosen(False, "Go on.", schema={"properties": {"hot": {"enum": [True, False]}}})
