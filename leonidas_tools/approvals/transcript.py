@@ -196,7 +196,7 @@ class Transcript:
         kinds = [
             piece.kind
             for piece in self._heard
-            if piece.number <= question and piece.kind in ("user", "user_end")
+            if piece.number <= question and piece.kind in ("user", "user_end", "connection")
         ]
         return bool(kinds) and kinds[-1] == "user"
 
@@ -284,6 +284,10 @@ class _ExchangeReader:
         if speaking and self._over_model is None:
             self._over_model = Utterance(text="", last=number, goes_on=True)
             self._meanwhile.append(self._over_model)
+        elif self._current.goes_on and self.exchange.asked and self._over_model is None:
+            # The rest of an earlier sentence is no yes; a no in it must not be lost.
+            self._over_model = Utterance(text="", last=number, goes_on=True)
+            self.exchange.meanwhile.append(self._over_model)
         self._current.hear(text, number)
         if self._over_model is not None and self._over_model is not self._current:
             self._over_model.hear(text, number)

@@ -156,6 +156,25 @@ class CallBook:
         self._calls[told.id] = self._unsettled[told.id] = told
         self._hold(told)
 
+    def renew(self, part: ProcessorPart) -> None:
+        """Replaces an answer that was sent, should it be needed once more.
+
+        A call that waited for a person has run since then, and its question is answered.
+        """
+        response = part.part.function_response
+        assert response is not None
+        call = self._calls.get(response.id or "")
+        if call is None or call.answer is None:
+            return
+        before = call.answer.part.function_response
+        if before is None or not (call.settled or call.delivered is not None):
+            return
+        newest = before.model_copy(update={"response": response.response, "parts": response.parts})
+        metadata = dict(call.answer.metadata)
+        call.answer = ProcessorPart(
+            types.Part(function_response=newest), role="user", metadata=metadata
+        )
+
     def knows(self, call_id: str | None) -> bool:
         """Whether there was such a call."""
         return call_id in self._calls

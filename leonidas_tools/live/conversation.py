@@ -12,7 +12,7 @@ from leonidas_tools.live.messages import UnsendableError, is_input
 from leonidas_tools.live.renewal import Renewal
 from leonidas_tools.live.sending import Sending
 from leonidas_tools.live.session_setup import Setup
-from leonidas_tools.processors.parts import LATE_RESULT
+from leonidas_tools.processors.parts import LATE_RESULT, OUTCOME
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -50,7 +50,9 @@ class Conversation:
         if response is not None:
             if part.tool_cancellation:
                 return
-            if part.metadata.get(LATE_RESULT) is True:
+            if part.metadata.get(OUTCOME) is True:
+                state.book.renew(part)
+            elif part.metadata.get(LATE_RESULT) is True:
                 state.book.tell(part)
             elif not state.book.knows(response.id):
                 # An answer to a call that did not come from here is the user's own business.

@@ -29,6 +29,7 @@ from leonidas_tools.processors.parts import (
     late_result_part,
     late_result_text,
     metadata_of,
+    outcome_part,
     progress_part,
 )
 from leonidas_tools.processors.requests import TOOL_REQUEST, is_request, read_only
@@ -138,6 +139,7 @@ class _Loop:
         approvals = self._session.get(Approvals)
         unsubscribe = self._session.get(AgentState).on_change(self._on_state)
         no_more_results = approvals.on_result(self._tell_late)
+        no_more_outcomes = approvals.on_outcome(self._renew)
         failure: BaseException | None = None
         self._events.tell("session_started")
         try:
@@ -153,6 +155,7 @@ class _Loop:
         finally:
             unsubscribe()
             no_more_results()
+            no_more_outcomes()
             approvals.withdraw_all()  # who was asked has gone
             self._silence.close()
             self._events.tell("session_ended")
@@ -209,6 +212,11 @@ class _Loop:
         takes = getattr(self._model, "takes_interim_answers", False)
         if takes and response is not None and response.id in self._inbox.pending:
             self._inbox.put_answer(response.id, part)
+
+    def _renew(self, call: ToolCall, result: ToolResult) -> None:
+        """Replaces the answer that the model is given should it make the call again."""
+        if getattr(self._model, "takes_late_results", False):
+            self._inbox.put_late(outcome_part(call, result))
 
     def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
         """Gives the model what has become of a call that it was told to wait for."""

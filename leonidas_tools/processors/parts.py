@@ -40,6 +40,7 @@ TOOL_EVENT = "tool_event"
 SCHEDULING = "scheduling"
 """Metadata key of the `Scheduling` of an answer's tool, where anybody has said one."""
 LATE_RESULT = "late_result"
+OUTCOME = "outcome"
 """Metadata key that marks the result of a call that was answered `pending_approval`."""
 
 _ATTACHED = (TOOL_CALL, TOOL_EXECUTOR, TOOL_CLAIM)
@@ -171,6 +172,15 @@ def late_result_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
     part.metadata[LATE_RESULT] = True
     if result.reason_code == "approval_expired":
         part.metadata[SCHEDULING] = Scheduling(late=ToolScheduling.SILENT)
+    return part
+
+
+def outcome_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
+    """The newest outcome of a call, which is told only if the model makes the call again."""
+    part = response_part(call, result)
+    assert part.part.function_response is not None
+    part.part.function_response.scheduling = types.FunctionResponseScheduling.SILENT
+    part.metadata[OUTCOME] = True
     return part
 
 

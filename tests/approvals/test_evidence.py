@@ -25,6 +25,8 @@ NOT_RUN = {
     "late request before it asks": ["user:Send 20 to Ana, yes", "ask", "end"],
     "no answer": ["ask", "end"],
     "no": ["ask", "end", "user:No!", "finished"],
+    "no in the rest of the request, then yes": ["user:Send it to Ana.", *YES[:2], "user: No!",
+                                                "finished", "user:Okay, thanks.", "finished"],
     "no, then okay": ["ask", "end", "user:No! Cancel it.", "finished", "user:Okay, thanks."],
     "no, the model, okay": [
         "ask", "end", "user:No!", "finished", "model:All right.", "end", "user:Okay.", "finished"],
