@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from leonidas_tools.live.simulator import FunctionCall, LiveSimulator, Scenario
+from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.approvals.test_live import ASKED, confirm, tools_that_send
 from tests.live.talking import Talk
 

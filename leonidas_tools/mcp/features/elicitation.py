@@ -17,7 +17,6 @@ from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.features.rate import Rate
 from leonidas_tools.mcp.features.wording import asks, clean, opens, options_of, properties_of
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.mcp.features.wording import asks, clean, opens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
