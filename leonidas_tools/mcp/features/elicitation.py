@@ -15,7 +15,7 @@ from leonidas_tools.approvals.request import Answer
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.features.rate import Rate
-from leonidas_tools.mcp.features.wording import asks, clean, opens, options_of, properties_of
+from leonidas_tools.mcp.features.wording import asks, clean, opens
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
