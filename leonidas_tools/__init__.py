@@ -30,17 +30,19 @@ if TYPE_CHECKING:
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.live.session import LiveToolSession
     from leonidas_tools.live.speech_output import SpeechOutputProcessor
-    from leonidas_tools.processors.action import ActionToolProcessor
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
-    from leonidas_tools.processors.category import CategoryProcessor
+    from leonidas_tools.processors.category import (
+        ActionToolProcessor,
+        CategoryProcessor,
+        GenericToolProcessor,
+        PythonFunctionProcessor,
+        SpeechControlProcessor,
+    )
     from leonidas_tools.processors.configuration import ConfigurationProcessor
-    from leonidas_tools.processors.generic import GenericToolProcessor
     from leonidas_tools.processors.mcp import MCPToolProcessor
     from leonidas_tools.processors.monitoring import MonitoringProcessor
-    from leonidas_tools.processors.python import PythonFunctionProcessor
     from leonidas_tools.processors.registry import ToolRegistryProcessor
     from leonidas_tools.processors.requests import tool_request
-    from leonidas_tools.processors.speech import SpeechControlProcessor
     from leonidas_tools.settings.models import Settings, ToolConfiguration
     from leonidas_tools.tools.registry import ToolRegistry
 else:  # hidden from the type checker, for which it would stand for every wrong name as well
@@ -55,7 +57,7 @@ else:  # hidden from the type checker, for which it would stand for every wrong 
 
 
 _LOADED_WHEN_NAMED = {
-    "ActionToolProcessor": "leonidas_tools.processors.action",
+    "ActionToolProcessor": "leonidas_tools.processors.category",
     "AdvancedToolProcessor": "leonidas_tools.processors.advanced",
     "ApprovalRequest": "leonidas_tools.approvals.request",
     "Approvals": "leonidas_tools.approvals.desk",
@@ -63,14 +65,14 @@ _LOADED_WHEN_NAMED = {
     "ConfigurationProcessor": "leonidas_tools.processors.configuration",
     "Decision": "leonidas_tools.approvals.request",
     "GeminiLiveProcessor": "leonidas_tools.live.gemini",
-    "GenericToolProcessor": "leonidas_tools.processors.generic",
+    "GenericToolProcessor": "leonidas_tools.processors.category",
     "LiveToolSession": "leonidas_tools.live.session",
     "MCPToolProcessor": "leonidas_tools.processors.mcp",
     "MonitoringProcessor": "leonidas_tools.processors.monitoring",
-    "PythonFunctionProcessor": "leonidas_tools.processors.python",
+    "PythonFunctionProcessor": "leonidas_tools.processors.category",
     "SessionPolicy": "leonidas_tools.approvals.session_policy",
     "Settings": "leonidas_tools.settings.models",
-    "SpeechControlProcessor": "leonidas_tools.processors.speech",
+    "SpeechControlProcessor": "leonidas_tools.processors.category",
     "SpeechOutputProcessor": "leonidas_tools.live.speech_output",
     "ToolConfiguration": "leonidas_tools.settings.models",
     "ToolRegistry": "leonidas_tools.tools.registry",

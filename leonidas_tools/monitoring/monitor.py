@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.monitoring.alerts import Alert, Alerts, Rule
 from leonidas_tools.monitoring.event_stream import EventStream
-from leonidas_tools.monitoring.frequency import Frequency
 from leonidas_tools.monitoring.history import History
 from leonidas_tools.monitoring.ledger import Ledger
-from leonidas_tools.monitoring.metrics import Metrics
+from leonidas_tools.monitoring.metrics import Frequency, Metrics
 from leonidas_tools.monitoring.vitals import Vitals
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger

@@ -16,24 +16,26 @@ from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.monitoring.vitals import Vitals
 from leonidas_tools.policies.loop_guard import LoopHistory, LoopLimits
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.action import ActionToolProcessor
 from leonidas_tools.processors.approval import VoiceApproval
-from leonidas_tools.processors.category import CategoryGroup, CategoryProcessor
+from leonidas_tools.processors.category import (
+    ActionToolProcessor,
+    CategoryGroup,
+    CategoryProcessor,
+    GenericToolProcessor,
+    PythonFunctionProcessor,
+    SpeechControlProcessor,
+)
 from leonidas_tools.processors.configuration import ConfigurationProcessor
 from leonidas_tools.processors.declared import DeclaredTools
-from leonidas_tools.processors.generic import GenericToolProcessor
-from leonidas_tools.processors.in_session import InSession
 from leonidas_tools.processors.intake import read_arguments
 from leonidas_tools.processors.keeping import Keeping
 from leonidas_tools.processors.mcp import MCPToolProcessor
 from leonidas_tools.processors.monitoring import MonitoringProcessor
-from leonidas_tools.processors.on_loop import on_this_loop
-from leonidas_tools.processors.python import PythonFunctionProcessor
 from leonidas_tools.processors.ready import ReadyTools
 from leonidas_tools.processors.registry import ToolRegistryProcessor
-from leonidas_tools.processors.shared_hold import SharedHold
-from leonidas_tools.processors.speech import SpeechControlProcessor
+from leonidas_tools.processors.shared_hold import SharedHold, on_this_loop
 from leonidas_tools.processors.stage import Stage
+from leonidas_tools.processors.stream import InSession
 from leonidas_tools.processors.toolboxes import Toolboxes
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.runtime.executor import Executor

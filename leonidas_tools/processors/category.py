@@ -25,6 +25,7 @@ from leonidas_tools.processors.parts import (
 )
 from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.settings.overrides import category_of
+from leonidas_tools.toolboxes import action, speech
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tools.tool import ToolCategory, as_category, as_tools
 
@@ -271,3 +272,76 @@ def _parts_of(thing: Any) -> tuple[list[CategoryProcessor], list[processor.PartP
         f"{thing!r} cannot stand beside a category with `//`, which takes a PartProcessor: "
         f"put it before or behind the categories with `+`"
     )
+
+
+class ActionToolProcessor(CategoryProcessor):
+    """Runs action tools; by default the built-in ones, which act on the session's state.
+
+    Args:
+        tools: Tools to run instead of the built-in ones.
+
+    Example:
+        >>> sorted(tool.name for tool in ActionToolProcessor().tools)[0]
+        'change_state'
+    """
+
+    category: ClassVar[ToolCategory] = ToolCategory.ACTION
+
+    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = action.TOOLS) -> None:
+        super().__init__(tools)
+
+
+class SpeechControlProcessor(CategoryProcessor):
+    """Runs speech tools; by default the built-in ones, which act on the session's speech.
+
+    Args:
+        tools: Tools to run instead of the built-in ones.
+
+    Example:
+        >>> sorted(tool.name for tool in SpeechControlProcessor().tools)[0]
+        'change_voice'
+    """
+
+    category: ClassVar[ToolCategory] = ToolCategory.SPEECH
+
+    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = speech.TOOLS) -> None:
+        super().__init__(tools)
+
+
+class PythonFunctionProcessor(CategoryProcessor):
+    """Runs Python functions: async, sync (in threads; CPU-bound ones in processes), generators.
+
+    Args:
+        tools: Functions and tools it brings.
+
+    Example:
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> PythonFunctionProcessor([add]).tools
+        [<Tool 'add'>]
+    """
+
+    category: ClassVar[ToolCategory] = ToolCategory.PYTHON
+
+
+class GenericToolProcessor(CategoryProcessor):
+    """Runs tools of the categories system, data, integration, query, storage, external and custom.
+
+    It also runs the tools of every category of one's own that has no processor beside it.
+
+    Args:
+        tools: Tools it brings.
+    """
+
+    categories: ClassVar[frozenset[ToolCategory]] = frozenset(
+        {
+            ToolCategory.SYSTEM,
+            ToolCategory.DATA,
+            ToolCategory.INTEGRATION,
+            ToolCategory.QUERY,
+            ToolCategory.STORAGE,
+            ToolCategory.EXTERNAL,
+            ToolCategory.CUSTOM,
+        }
+    )
+    serves_others: ClassVar[bool] = True

@@ -11,11 +11,35 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from leonidas_tools.calls.call import ToolSession
+from leonidas_tools.processors.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterable, Callable, Iterator
+
+    from genai_processors import processor
+    from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.calls.events import Sink
+
+
+class InSession(Stage):
+    """The tools for one conversation.
+
+    Args:
+        tools: What answers function calls.
+        session: The conversation.
+    """
+
+    def __init__(self, tools: processor.Processor, session: ToolSession) -> None:
+        self._tools = tools
+        self._session = session
+
+    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+        """Parts in, parts out."""
+        with shared(session=self._session):
+            async for part in self._tools(content):
+                yield part
+
 
 _session: ContextVar[ToolSession | None] = ContextVar("leonidas_tools_session", default=None)
 _tools: ContextVar[object | None] = ContextVar("leonidas_tools_tools", default=None)
