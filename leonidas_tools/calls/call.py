@@ -408,6 +408,7 @@ MAX_ARGUMENT_BYTES = 1_048_576
 """How long the arguments of a call may be, where the settings do not say otherwise."""
 _BYTES_OF_A_VALUE = 64
 """How long a value, or a name of one, counts at least: looking at many short ones takes long."""
+_MOST_BYTES_OF_A_CHARACTER = 4
 _SHORT = frozenset({bool, float, type(None)})
 _MOST_IN_GIST = 10_000
 _MOST_OF_TEXTS = 4 << 20
@@ -428,6 +429,8 @@ def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
         >>> are_too_large({"seats": [1, 2]}, 261), are_too_large({"seats": [1, 2]}, 260)
         (False, True)
     """
+    if type(arguments) is dict and _are_short(arguments, max_bytes):
+        return False
     left, parts = max_bytes, [arguments]
     while parts and left >= 0:
         part: Any = parts.pop()
@@ -475,6 +478,25 @@ def gist_of(arguments: Mapping[str, Any]) -> int:
             if len(parts) < _MOST_IN_GIST:
                 parts.extend(itertools.islice(_inside(part), _MOST_IN_GIST))
     return gist
+
+
+def _are_short(arguments: dict[Any, Any], most: int) -> bool:
+    """Whether flat arguments cannot be too large: most are so, and are told apart quickly."""
+    left = most - 2 * len(arguments) * _BYTES_OF_A_VALUE
+    if left < 0:
+        return False
+    for name, value in arguments.items():
+        kind = type(value)
+        if kind is str:
+            left -= _MOST_BYTES_OF_A_CHARACTER * len(value)
+        elif kind is int:
+            left -= value.bit_length()
+        elif kind not in _SHORT:
+            return False
+        if type(name) is not str:
+            return False
+        left -= _MOST_BYTES_OF_A_CHARACTER * len(name)
+    return left >= 0
 
 
 def _bytes_of(text: str, most: int) -> int:

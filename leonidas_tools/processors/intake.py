@@ -119,7 +119,7 @@ class Intake:
         """
         function_call = part.part.function_call
         assert function_call is not None
-        identifier = call_id(part)
+        identifier = function_call.id or call_id(part)
         identifier = None if identifier is None else name_called(identifier)
         called_as = name_called(function_call.name or "")
         tool = self.registry.find(called_as)

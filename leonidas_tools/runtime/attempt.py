@@ -124,24 +124,34 @@ class Attempt:
     ) -> ToolResult:
         try:
             value = await self.function(call, context)
-            return ToolResult() if value is None else await self._sendable(call, value, mask)
+            if value is None:
+                return ToolResult()
+            return self._sent(call, value, mask) or await self._in_thread(call, value, mask)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except ToolError as error:
-            return await self._sendable(call, ToolResult.from_error(error), mask)
+            value = ToolResult.from_error(error)
+            return self._sent(call, value, mask) or await self._in_thread(call, value, mask)
         except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
             return self._failed(call, error)
 
-    async def _sendable(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult:
+    def _sent(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult | None:
+        """A value as a result; `None` where that would hold the event loop."""
+        if mask is not None and is_long(value):  # to look for secrets takes a while
+            return None
+        try:
+            result, size = measured_sendable(
+                value, self.max_bytes, tool=call.name, mask=mask, foreign=False
+            )
+        except ForeignTypeError:  # what it runs may block or never end
+            return None
+        current().measured = (result.result, size)
+        return result
+
+    async def _in_thread(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult:
         convert = partial(measured_sendable, value, self.max_bytes, tool=call.name, mask=mask)
         result: ToolResult
-        if mask is not None and is_long(value):  # to look for secrets takes a while
-            result, size = await self.in_thread(convert)
-        else:
-            try:
-                result, size = convert(foreign=False)
-            except ForeignTypeError:  # what it runs may block or never end: not on the event loop
-                result, size = await self.in_thread(convert)
+        result, size = await self.in_thread(convert)
         current().measured = (result.result, size)
         return result
 

@@ -169,8 +169,10 @@ class Executor:
             sinks: Who hears of its events; by default those of the executor.
         """
         sinks = sinks or self.sinks
-        made = call
-        call, refusal = self._bounded(made)
+        made, refusal = call, None
+        settings = self._compiler.settings
+        if are_too_large(made.arguments, settings.policies.max_argument_bytes):
+            call, refusal = self._bounded(made)
         tasks = call.session.find(TaskList)
         if tasks is not None:
             sinks = tasks.tie(call, sinks)
@@ -180,7 +182,7 @@ class Executor:
             run = partial(_in_place, run=run)
         invocation = Invocation(call, run, on_end, sinks)
         invocation.limits = plan.limits
-        invocation.wording = self.settings.wording
+        invocation.wording = settings.wording
         invocation.on_failure = self._keep_failure
         invocation.start(self._under_way)
         if self._loop_watch is not None:

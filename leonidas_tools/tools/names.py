@@ -39,7 +39,7 @@ def name_called(text: str) -> str:
         ('get_weather', 256)
     """
     if len(text) <= _LONGEST_CALLED:
-        return utf8_text(text)
+        return text if text.isascii() else utf8_text(text)
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return f"{utf8_text(text[: _LONGEST_CALLED - len(digest) - 1])}…{digest}"
 
