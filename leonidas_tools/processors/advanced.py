@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from genai_processors import context as context_lib
+from genai_processors import processor
 from google.genai import types
 
 from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
@@ -52,10 +54,9 @@ logger = visible_logger(__name__)
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterable, Callable, Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.approvals.request import Channel
@@ -151,6 +152,14 @@ class AdvancedToolProcessor(Stage):
         self._declared.prepare()
         for finding in check_against(self.settings.current, self.registry.by_name):
             logger.warning("In the settings, %s", finding)
+
+    def _call_impl(self, content: Any, current_trace: Any) -> AsyncIterator[ProcessorPart]:  # type: ignore[misc]  # final upstream
+        is_own = type(self).call is AdvancedToolProcessor.call
+        if not is_own or current_trace is not None or context_lib.task_group() is None:
+            return super()._call_impl(content, current_trace)
+        # Upstream's two generators around `call` would only look whether it yields parts.
+        parts = processor._normalize_part_stream(content, producer=self)
+        return self.call(processor.ProcessorStream(parts, trace=None))  # type: ignore[return-value]
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""

@@ -86,9 +86,9 @@ def _part(made: _Made) -> ProcessorPart:
     """The part that an event or an answer becomes; here, where it is sliced."""
     if isinstance(made, ToolEvent):
         return EventPart(made)
-    if isinstance(made, BaseException):
-        raise made
-    return response_part(*made)
+    if isinstance(made, tuple):
+        return response_part(*made)
+    raise made
 
 
 def _with_dropped(item: ProcessorPart | _Made | None, dropped: int) -> ProcessorPart | _Made | None:
@@ -121,8 +121,9 @@ class _Calls:
             count = 0
             async for part in content:
                 # Looked for first: what carries a call makes its part only for other readers.
-                if attached(part) is not None or part.function_call is not None:
-                    executor = self._begin(part)
+                call = attached(part)
+                if call is not None or part.function_call is not None:
+                    executor = self._begin(part, call)
                     if executor is not None:
                         await self._resources.enter_async_context(executor)
                     count += 1
@@ -159,9 +160,9 @@ class _Calls:
         for invocation in tuple(self._under_way.values()):
             invocation.cancel()
 
-    def _begin(self, part: ProcessorPart) -> Executor | None:
+    def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
         """Begins the call of a part; returns its executor where this stream does not hold it."""
-        category = self._claimant(part)
+        category = self._claimant(part, call)
         if category is None:
             self.ready.put(part)
             return None
@@ -181,9 +182,8 @@ class _Calls:
         self._under_way[call.id or call.trace_id] = invocation
         return executor if new else None
 
-    def _claimant(self, part: ProcessorPart) -> Claimant | None:
+    def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> Claimant | None:
         """Who runs the call of a part; looked for once for each tool."""
-        call = attached(part)
         if call is None or call.tool is None:
             return next((one for one in self._categories if one.match(part)), None)
         said = None if call.settings is None else call.settings.category

@@ -8,6 +8,7 @@ from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     CallPart,
     EventPart,
+    asks_nothing,
     attached,
     executor_of,
     response_part,
@@ -52,14 +53,19 @@ class ConfigurationProcessor(Stage):
         sinks = stream.sinks()
         async with self.settings:
             async for part in content:
+                if asks_nothing(part):
+                    yield part
+                    continue
                 call = attached(part)
                 executor = None if call is None else executor_of(part)
                 if call is None or call.tool is None or executor is None:
                     yield await answered(part, self._answers) if is_request(part) else part
                     continue
-                executor.apply(self.settings.current)
-                pinned = call.under(self.settings.current.for_tool(call.name, call.tool.origin))
-                result = refused(call.tool, pinned.settings)  # type: ignore[arg-type]  # just set
+                current = self.settings.current
+                executor.apply(current)
+                settings = current.for_tool(call.name, call.tool.origin)
+                pinned = call.under(settings)
+                result = refused(call.tool, settings)
                 if result is None:
                     if isinstance(part, CallPart):
                         part.pin(pinned)

@@ -9,6 +9,7 @@ from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     EventPart,
+    asks_nothing,
     attached,
     claim,
     executor_of,
@@ -49,7 +50,9 @@ class MonitoringProcessor(Stage):
         """Parts in, parts out."""
         with stream.shared(sink=self.monitor):
             async for part in content:
-                if (call := attached(part)) is not None:
+                if asks_nothing(part):
+                    yield part
+                elif (call := attached(part)) is not None:
                     for answer in _unclaimed(call, part):
                         yield answer
                 elif is_request(part):

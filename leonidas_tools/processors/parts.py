@@ -72,23 +72,22 @@ def cancelled_id(part: ProcessorPart) -> str | None:
 
 def attached(part: ProcessorPart) -> ToolCall | None:
     """Return the call that the registry has attached to the part."""
-    call = metadata_of(part).get(TOOL_CALL)
-    return call if isinstance(call, ToolCall) else None
+    metadata: object = part.metadata
+    call = metadata.get(TOOL_CALL) if isinstance(metadata, dict) else None
+    return call if call is not None and isinstance(call, ToolCall) else None
 
 
 def executor_of(part: ProcessorPart) -> Executor | None:
     """Return what runs the call that the registry has attached to the part."""
-    executor = metadata_of(part).get(TOOL_EXECUTOR)
-    return executor if isinstance(executor, Executor) else None
+    metadata: object = part.metadata
+    executor = metadata.get(TOOL_EXECUTOR) if isinstance(metadata, dict) else None
+    return executor if executor is not None and isinstance(executor, Executor) else None
 
 
 class Claim:
     """Whether a stage has taken a call in order to answer it."""
 
-    __slots__ = ("taken",)
-
-    def __init__(self) -> None:
-        self.taken = False
+    taken = False
 
 
 def claim(part: ProcessorPart) -> bool:
@@ -115,10 +114,12 @@ class CallPart(ProcessorPart):
 
     def __init__(self, part: ProcessorPart, call: ToolCall, executor: object) -> None:
         self._original = part.part
-        metadata = {**metadata_of(part), TOOL_CALL: call, TOOL_EXECUTOR: executor}
-        if not isinstance(metadata.get(TOOL_CLAIM), Claim):  # else a copy of a part that has one
-            metadata[TOOL_CLAIM] = Claim()
-        self._metadata = metadata
+        given = metadata_of(part)
+        claimed = given.get(TOOL_CLAIM)
+        if not isinstance(claimed, Claim):  # else a copy of a part that has one
+            claimed = Claim()
+        attached = {TOOL_CALL: call, TOOL_EXECUTOR: executor, TOOL_CLAIM: claimed}
+        self._metadata = {**given, **attached}
         self._mimetype = part.mimetype
         self._role = part.role
         self._substream_name = part.substream_name
@@ -287,6 +288,11 @@ class StatusPart(ProcessorPart):
 
     Its metadata can be believed: a part that is built from JSON is never of this class.
     """
+
+
+def asks_nothing(part: ProcessorPart) -> bool:
+    """Whether a part surely carries no call and no request, which few parts do."""
+    return type(part) is EventPart or not part.metadata
 
 
 class EventPart(StatusPart):

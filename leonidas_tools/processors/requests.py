@@ -19,6 +19,7 @@ from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolError, 
 from leonidas_tools.processors.parts import metadata_of
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import plain
+from leonidas_tools.processors.parts import asks_nothing, metadata_of
 
 logger = visible_logger(__name__)
 
@@ -95,7 +96,7 @@ def request_of(part: ProcessorPart) -> ToolRequest | None:
 
 def is_request(part: ProcessorPart) -> bool:
     """Whether a part asks something of a stage."""
-    return request_of(part) is not None
+    return not asks_nothing(part) and request_of(part) is not None
 
 
 def read_only(part: ProcessorPart) -> ProcessorPart:
