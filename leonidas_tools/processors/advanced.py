@@ -158,7 +158,7 @@ class AdvancedToolProcessor(Stage):
         if not is_own or current_trace is not None or context_lib.task_group() is None:
             return super()._call_impl(content, current_trace)
         # Upstream's two generators around `call` would only look whether it yields parts.
-        parts = processor._normalize_part_stream(content, producer=self)
+        parts = processor._normalize_part_stream(content, producer=self)  # noqa: SLF001 - as upstream
         return self.call(processor.ProcessorStream(parts, trace=None))  # type: ignore[return-value]
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:

@@ -103,8 +103,9 @@ class CoalescingQueue(Generic[T]):
             waiting.popleft()
             if not waiting:
                 del self._waiting[first.source]
-            item: T = first.item
-            return self._mark(item, first.dropped) if first.dropped else item
+            item: Any = first.item
+            kept: T = self._mark(item, first.dropped) if first.dropped else item
+            return kept
 
     def remove(self, is_unwanted: Callable[[T], bool]) -> None:
         """Removes every item that is not wanted."""

@@ -144,3 +144,20 @@ async def test_the_settings_say_how_large_they_may_be(most, status):
 )
 def test_what_a_tool_may_need_is_not_too_large(value):
     assert not are_too_large({"value": value}, 1_048_576)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "size"),
+    [
+        ({"note": "x" * 1000}, 4 + 1000),
+        ({"note": "é" * 1000}, 4 + 2000),
+        ({"note": "𝄞" * 1000}, 4 + 4000),
+        ({"number": 1 << 2999}, 6 + 1000),
+        ({"größe": True}, 7),
+        ({"x" * 1000: None}, 1000),
+    ],
+)
+def test_flat_arguments_are_measured_to_the_byte_where_they_are_near_the_limit(arguments, size):
+    assert not are_too_large(arguments, 128 + size)
+    assert are_too_large(arguments, 128 + size - 1)
+    assert not are_too_large(arguments, 1_000_000)
