@@ -16,10 +16,9 @@ from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolError, ToolNotFoundError
-from leonidas_tools.processors.parts import metadata_of
+from leonidas_tools.processors.parts import asks_nothing, metadata_of
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import plain
-from leonidas_tools.processors.parts import asks_nothing, metadata_of
 
 logger = visible_logger(__name__)
 
