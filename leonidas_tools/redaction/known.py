@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, quote_plus
 
+from leonidas_tools.redaction.spelled import SHORTEST_SPELLING, Spellings
 from leonidas_tools.redaction.text import MASK, distinct
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ class KnownSecrets:
     """Masks known texts wherever they occur in plain JSON, also encoded, split or cut.
 
     The search ignores case. It covers keys, values and JSON in texts; JSON, `repr`, URL, HTML,
-    Base64 and hexadecimal encoding; the items of a list taken together; and numbers. A piece of at
-    least eight characters is masked at the beginning or end of a word or a text, where it may have
-    been cut. Three characters, or up to five digits, are masked only as a whole word.
+    Base64 and hexadecimal encoding, and what `Spellings` finds; the items of a list taken together;
+    and numbers. A piece of at least eight characters is masked at the beginning or end of a word or
+    a text, where it may have been cut. Three characters, or up to five digits, are masked only as a
+    whole word.
 
     Args:
         texts: The secrets. Those shorter than three characters are ignored.
@@ -97,12 +99,17 @@ class KnownSecrets:
 
     def are_in(self, data: bytes) -> bool:
         """Whether any secret occurs in the bytes."""
-        return any(text.encode("utf-8", "surrogatepass") in data for text in self.texts)
+        return any(
+            text.encode("utf-8", "surrogatepass") in data
+            or text.encode("utf-16-le", "surrogatepass")[:-1] in data
+            for text in self.texts
+        )
 
     @functools.cached_property
     def longest(self) -> int:
-        """The length of the longest form of any secret."""
-        return max((len(form) for form in self._forms), default=0)
+        """The length of the longest form of any secret, with six characters for each letter."""
+        spelled = (6 * len(text) for text in self.texts)
+        return max((*map(len, self._forms), *spelled), default=0)
 
     @functools.cached_property
     def _forms(self) -> dict[str, bool]:
@@ -132,6 +139,10 @@ class KnownSecrets:
                     if len(places) < _MOST_EXTENSIONS:
                         places.append((form, at))
         return grams
+
+    @functools.cached_property
+    def _spellings(self) -> Spellings:
+        return Spellings(self.texts, [text for text in self.texts if _PUBLIC_IN_PART.match(text)])
 
     @functools.cached_property
     def _numbers(self) -> frozenset[float]:
@@ -191,6 +202,8 @@ class KnownSecrets:
                 if self._tells(lowered, at, end, starts):
                     spans.append((at, end))
                 at = lowered.find(form, end)
+        if len(lowered) >= SHORTEST_SPELLING:
+            spans += self._spellings.spans(lowered, spans)
         if self._grams:
             spans += self._pieces(lowered, starts, [end for _, end in spans])
         return _merged(spans)

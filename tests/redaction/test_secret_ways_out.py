@@ -31,6 +31,7 @@ from leonidas_tools.cli import history
 from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.results.plain import plain
 from leonidas_tools.results.spill import Results
+from leonidas_tools.redaction import KnownSecrets, spelled
 from tests.approvals.bench import Bank
 from tests.mcp_server.conftest import serve  # noqa: F401 - a fixture
 from tests.promises.faults.play import call, play
@@ -210,6 +211,96 @@ async def test_a_secret_of_the_environment_is_told_in_no_form(secret, form, ways
     way = ways(secret)
     await way.of(leak)
     way.assert_kept()
+
+
+def wide(text):
+    return text.encode("utf-16")[2:]
+
+
+SPELLINGS = {
+    "Base32": lambda s: base64.b32encode(s.encode()).decode(),
+    "Base32 of more": lambda s: base64.b32encode(b"ana:" + s.encode() + b"...").decode(),
+    "Base32 in lines": lambda s: "\n".join(
+        re.findall(".{1,16}", base64.b32encode(s.encode()).decode().lower())
+    ),
+    "Base64 of UTF-16": lambda s: base64.b64encode(wide(s)).decode(),
+    "Base64 of the other UTF-16": lambda s: base64.b64encode(s.encode("utf-16-be")).decode(),
+    "Base64 of UTF-16 with a mark": lambda s: base64.urlsafe_b64encode(s.encode("utf-16")).decode(),
+    "hexadecimal of UTF-16": lambda s: wide(s).hex(),
+    "hexadecimal of the other UTF-16": lambda s: s.encode("utf-16-be").hex("-"),
+    "UTF-16": lambda s: wide(s).decode("latin-1"),
+    "bytes of UTF-16": wide,
+    "upper hexadecimal": lambda s: s.encode().hex().upper(),
+    "hexadecimal with colons": lambda s: s.encode().hex(":"),
+    "upper hexadecimal with spaces": lambda s: s.encode().hex(" ").upper(),
+    "hexadecimal in groups": lambda s: s.encode().hex(" ", 4),
+    "hexadecimal in lines": lambda s: "\n".join(re.findall(".{1,20}", s.encode().hex(" "))),
+    "numbers in C": lambda s: ", ".join(f"0x{each:02X}" for each in s.encode()),
+    "bytes in C": lambda s: "".join(f"\\x{each:02x}" for each in s.encode()),
+    "every byte in an URL": lambda s: "".join(f"%{each:02X}" for each in s.encode()),
+    "JSON escapes": lambda s: "".join(f"\\u{ord(each):04x}" for each in s),
+    "JSON escapes in JSON": lambda s: json.dumps("".join(f"\\u{ord(each):04X}" for each in s)),
+    "HTML numbers": lambda s: "".join(f"&#{ord(each)};" for each in s),
+    "HTML hexadecimal": lambda s: "".join(f"&#x{each:x};" for each in s.encode()),
+    "decimals": lambda s: str(list(map(ord, s))),
+    "reversed": lambda s: s[::-1],
+    "reversed with spaces": lambda s: " ".join(s[::-1]),
+    **{
+        f"letters with {sep!r}": lambda s, sep=sep: sep.join(s)
+        for sep in ("-", " ", ", ", "\n", "_", ".", " | ", "\u200b", "\u00b7")
+    },
+    "words for signs": lambda s: re.sub("[^A-Za-z0-9]+", "_", s),
+}
+SPELLED = [
+    pytest.param(secret, form, id=f"{name}-{form}")
+    for name, secret in (("plain", PLAIN), ("odd", ODD), ("short", "s3cr3t"))
+    for form in SPELLINGS
+    if not (name == "short" and form == "words for signs")
+]
+
+
+@pytest.mark.parametrize(("secret", "form"), SPELLED)
+async def test_a_secret_that_is_spelled_out_is_masked(secret, form):
+    given = SPELLINGS[form](secret)
+
+    @tool(effect="read")
+    async def leak(ctx: ToolContext) -> object:
+        if isinstance(given, bytes):
+            return given
+        return {"said": f"it is {given}.", "deep": [{given: 1}]}
+
+    config = {"tools": {"leak": {"custom_parameters": {"api_key": secret}}}}
+    told = (await AdvancedToolProcessor([leak], config).execute("leak")).to_response()
+    text = json.dumps(told, ensure_ascii=False)
+    if isinstance(given, bytes):
+        given = given.decode("latin-1")
+    bare = re.sub("[^0-9a-z]", "", given.lower())
+    shown = re.sub("[^0-9a-z]", "", json.dumps(told["result"], ensure_ascii=False).lower())
+    core = bare[len(bare) // 4 : len(bare) * 3 // 4]
+    assert core not in shown, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "drawer by drawer, 4-7-1-1 times",
+        "the lemon key is under the mat",
+        "3c:22:fb:00:1a:2b, 2026-11-22T10:11:12",
+        "JBSWY3DPEBLW64TMMQ======, SGVsbG8sIHdvcmxk",
+        "1 2 3 4 5 6 7 8 9",
+    ],
+)
+def test_texts_in_which_nothing_is_spelled_stay(text):
+    assert KnownSecrets([PLAIN, ODD, "monkey", "4711"]).text(text) == text
+
+
+def test_a_search_for_spellings_takes_linear_time(monkeypatch):
+    looked = []
+    places = spelled._Places._places_in
+    monkeypatch.setattr(spelled._Places, "_places_in", lambda *a: looked.append(a[1]) or places(*a))
+    text = "s-3-c-r-3-t " * 20_000
+    assert KnownSecrets(["s3cr3t"]).text(text) == "*** " * 20_000
+    assert looked == sorted(set(looked))
 
 
 def fails(error):
