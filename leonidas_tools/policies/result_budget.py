@@ -18,12 +18,15 @@ from leonidas_tools.tools.metadata import Overflow
 if TYPE_CHECKING:
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.results.cutting import Keep
+    from collections.abc import Awaitable, Callable
 
 logger = visible_logger(__name__)
 
 READ_RESULT = "read_result"
 """The tool by which the model reads more of a result."""
 _LONG_TEXT = 300
+_MOST_ON_LOOP = 32_768
+"""A longer result is masked and written down in a thread: a megabyte takes a second."""
 _KEEPS: dict[Overflow, Keep] = {
     Overflow.HEAD: "head",
     Overflow.TAIL: "tail",
@@ -43,10 +46,12 @@ class ResultBudget:
     Args:
         max_bytes: How long its JSON may be, with all but ASCII escaped: four make a token.
         overflow: What is kept of a longer one.
+        in_thread: Runs in a thread what would block the event loop.
     """
 
     max_bytes: int
     overflow: Overflow
+    in_thread: Callable[..., Awaitable[Any]]
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Runs the call, and makes its result short enough."""
@@ -60,21 +65,20 @@ class ResultBudget:
         if size <= room:
             return result
         if self.overflow is Overflow.SPILL:
-            handle = await self._kept(call, body)
+            handle = await self._kept(call, body, size)
             if handle is not None:
                 return _spilled(result, handle, room)
         cut = fitting(body, room, _KEEPS[self.overflow])
         said = say("result_cut", tokens=self.max_bytes // 4)
         return replace(result, result=cut, message=join(result.message, said))
 
-    async def _kept(self, call: ToolCall, body: Any) -> str | None:
-        redaction = call.redaction.hiding(call.arguments)
-        text = _text(body)
-        if not redaction.is_needless(text):
-            text = _text(redaction(body))
+    async def _kept(self, call: ToolCall, body: Any, size: int) -> str | None:
+        if size > _MOST_ON_LOOP:
+            content = await self.in_thread(_written, call, body)
+        else:
+            content = _written(call, body)
         mime_type = "text/plain" if isinstance(body, str) else "application/json"
         session = call.session
-        content = text.encode("utf-8", "replace")
         try:
             return await session.get(Results).store.put(
                 content, mime_type=mime_type, session=session.id
@@ -126,6 +130,15 @@ def _spilled(result: ToolResult, handle: str, room: int) -> ToolResult:
     )
 
 
+def _written(call: ToolCall, body: Any) -> bytes:
+    """Return what is kept of a result, with its secrets masked."""
+    redaction = call.redaction.hiding(call.arguments)
+    text = _text(body)
+    if not redaction.is_needless(text):
+        text = _text(redaction(body))
+    return text.encode("utf-8", "replace")
+
+
 def _text(body: Any) -> str:
-    """In lines, so that they can be searched."""
+    """Return a result in lines, so that they can be searched."""
     return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1)

@@ -217,7 +217,7 @@ class Compiler:
         if not tool.metadata.answers_questions:
             policies.append(Timeout(seconds=self._timeout_seconds(tool, settings)))
         most = self._max_bytes(settings)
-        budget = self.guards.budgeting(tool, settings, most)
+        budget = self.guards.budgeting(tool, settings, most, self.workers.in_thread)
         run = self._attempt(tool, settings, max_bytes=_LONGEST_WHOLE if budget else most)
         return compose([*policies, *budget], run)
 

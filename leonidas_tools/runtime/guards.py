@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.request import hash_of
 from leonidas_tools.policies.breaker import Breaker, BreakerLimits, CircuitBreaker
@@ -16,6 +16,8 @@ from leonidas_tools.tools.metadata import fingerprint_of
 from leonidas_tools.tools.tool import Overflow, ToolEffect, ToolPriority
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.models import PolicySettings, ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool
@@ -118,14 +120,20 @@ class Guards:
         breaker.limits = limits
         return [CircuitBreaker(breaker=breaker)]
 
-    def budgeting(self, tool: AnyTool, settings: ToolConfiguration, max_bytes: int) -> list[Policy]:
-        """What bounds a result beyond the number of its bytes."""
+    def budgeting(
+        self,
+        tool: AnyTool,
+        settings: ToolConfiguration,
+        max_bytes: int,
+        in_thread: Callable[..., Awaitable[Any]],
+    ) -> list[Policy]:
+        """Return what bounds a result beyond the number of its bytes."""
         tokens = either(settings.max_result_tokens, tool.metadata.max_result_tokens)
         overflow = either(settings.overflow, tool.metadata.overflow)
         if not tokens and overflow is Overflow.HEAD:
             return []
         room = min(max_bytes, 4 * tokens) if tokens else max_bytes
-        return [ResultBudget(max_bytes=room, overflow=overflow)]
+        return [ResultBudget(max_bytes=room, overflow=overflow, in_thread=in_thread)]
 
     def breakers(self) -> dict[str, str]:
         """The state of every breaker, by tool."""

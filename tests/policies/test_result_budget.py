@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from leonidas_tools.calls.call import Media
 from leonidas_tools.results.cutting import fitting, length
 from leonidas_tools.results.speakable import speakable
 from leonidas_tools.results.spill import ResultMemory, Results
+from leonidas_tools.redaction import Redaction
 from tests.policies.runs import tools_of
 
 LINES = "\n".join(f"line {n}" for n in range(2000))
@@ -399,3 +401,25 @@ async def test_words_made_for_a_text_that_fits_take_nothing_from_it() -> None:
     text = "a sentence. " * 30
     result = await got(text, max_result_tokens=(len(text) + 8) // 4)
     assert (result.result, result.speech) == (text, None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [LINES * 10, [{"id": n, "token": f"number {n}"} for n in range(5000)], {LINES: LINES * 4}],
+    ids=["text", "rows", "long key"],
+)
+@pytest.mark.parametrize("in_thread", [True, False], ids=["long", "short"])
+async def test_a_long_result_is_masked_and_written_beside_the_event_loop(
+    value: Any, in_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+    is_needless = Redaction.is_needless
+
+    def noted(self: Redaction, text: str) -> bool:
+        threads.add(threading.get_ident())
+        return is_needless(self, text)
+
+    monkeypatch.setattr(Redaction, "is_needless", noted)
+    result = await got(value if in_thread else LINES[:1000], max_result_tokens=50, overflow="spill")
+    assert "handle" in result.result
+    assert (threading.get_ident() in threads) is not in_thread
