@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.context import ToolContext
     from leonidas_tools.mcp.connection.connection import Connection
     from leonidas_tools.mcp.listing.listing import Listing
+    from leonidas_tools.errors import RetryableError
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tools.tool import ToolEffect
 
@@ -127,6 +128,10 @@ class MCPServer:
             self._connection.relist()
         elif self._listed is not None:
             await self._publish(None)
+
+    def unavailable(self) -> RetryableError:
+        """Return what a call is told while the server is not connected."""
+        return server_down(self.name, self._reason)
 
     def status(self) -> dict[str, Any]:
         """How the server does, as plain JSON."""
@@ -244,7 +249,7 @@ class MCPServer:
         if self._is_lazy and self.state in {ServerState.STANDBY, ServerState.STARTING}:
             await self.wait_for(ServerState.READY, ServerState.DOWN, ServerState.STOPPED)
         if self._connection is None or self.state is ServerState.STOPPED:
-            raise server_down(self.name, self._reason)
+            raise self.unavailable()
         return self._connection
 
     async def _call(

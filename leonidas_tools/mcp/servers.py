@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.mcp.features import Asks
     from leonidas_tools.mcp.listing.definitions import AnyTool
+    from leonidas_tools.errors import ToolError
     from leonidas_tools.mcp.server import MCPServer
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tools.registry import ToolRegistry
@@ -61,6 +62,7 @@ class MCPServers:
         self._users = 0
         self._stopping: set[asyncio.Task[None]] = set()
         self.configure(servers)
+        registry.expect(self._not_yet)
 
     @property
     def tools(self) -> list[AnyTool]:
@@ -174,6 +176,19 @@ class MCPServers:
         """
         before = self._order[: self._order.index(server)] if server in self._order else ()
         return any(self._tools[each].expects(name) for each in before if each in self._tools)
+
+    def _not_yet(self, name: str) -> ToolError | None:
+        """Return why a tool is not there yet that a server may list once it is connected."""
+        from leonidas_tools.mcp.server_state import ServerState
+
+        servers = [(self._servers[each], self._tools[each]) for each in self._order]
+        for server, tools in servers:
+            if tools.expects(name):
+                return server.unavailable()
+        for server, tools in servers:
+            if server.state is ServerState.STARTING and tools.may_bring(name):
+                return server.unavailable()
+        return None
 
     async def _watch(self) -> None:
         """Has tools read anew once settings are others, or a person may have trusted some."""

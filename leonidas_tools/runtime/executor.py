@@ -221,8 +221,12 @@ class Executor:
         return call.with_arguments({}), too_large(call.name, max_bytes)
 
     def settle_unknown(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
-        """Answer a call of a tool that does not exist, with the closest names."""
+        """Answer a call of a tool that is not there, with the closest names."""
         closest = self.registry.suggestions(call.name)
+        expected = self.registry.not_yet(call.name)
+        if expected is not None:
+            result = replace(ToolResult.from_error(expected), valid_options=closest or None)
+            return self.settle(call, result, sinks)
         hint = say("closest_tool", closest=closest[0]) if closest else None
         result = ToolResult(
             status=ResultStatus.NOT_FOUND,
@@ -238,8 +242,10 @@ class Executor:
         Only a tool that changes nothing: what has a side effect is never guessed.
         """
         policies = self.settings.policies
-        if policies.similar_tool == "off" or are_too_large(
-            call.arguments, policies.max_argument_bytes
+        if (
+            policies.similar_tool == "off"
+            or self.registry.not_yet(call.name)
+            or are_too_large(call.arguments, policies.max_argument_bytes)
         ):
             return None
         by_declared = {self.registry.declared_name(tool.name): tool for tool in self.registry}

@@ -10,6 +10,9 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from leonidas_tools.errors import DuplicateToolError, SchemaError, ToolNotFoundError
+from leonidas_tools.errors import DuplicateToolError, SchemaError, ToolError, ToolNotFoundError
+from leonidas_tools.tools.metadata import as_category, meant_category
+from leonidas_tools.tools.names import closest, legal_names
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
@@ -23,6 +26,7 @@ _MOST_PREFERRED = 200
 
 AnyTool: TypeAlias = Tool[..., Any]
 Listener: TypeAlias = Callable[[], None]
+Expectation: TypeAlias = Callable[[str], ToolError | None]
 
 
 class ToolRegistry:
@@ -54,6 +58,7 @@ class ToolRegistry:
         self._own: dict[str, str] = {}
         self._preferred: dict[str, None] = {}
         self._listeners: list[Listener] = []
+        self._expected: list[Expectation] = []
         for tool in as_tools(tools):
             self.register(tool)
 
@@ -208,6 +213,19 @@ class ToolRegistry:
     def suggestions(self, name: str, *, limit: int = 3) -> list[str]:
         """The declared names closest to a misspelt one, best first."""
         return closest(name, self._own, limit=limit)
+
+    def expect(self, source: Expectation) -> None:
+        """Ask a source of tools whether it may still bring a tool that is not registered.
+
+        Args:
+            source: Returns, for a name, why its tool is not there yet; `None` if it brings none.
+        """
+        self._expected.append(source)
+
+    def not_yet(self, name: str) -> ToolError | None:
+        """Return why a tool is not there yet; `None` if none of that name is expected."""
+        found = (why for source in self._expected if (why := source(name)) is not None)
+        return next(found, None)
 
     def on_change(self, listener: Listener) -> Listener:
         """Calls `listener` after every change; returns a function that ends that.

@@ -12,9 +12,11 @@ from leonidas_tools import (
     PythonFunctionProcessor,
     ToolRegistry,
     ToolRegistryProcessor,
+    tool,
 )
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.settings.models import MCPServerSettings
+from tests.mcp.conftest import script
 from tests.mcp.forking import forked
 
 
@@ -115,3 +117,60 @@ def test_importing_the_library_imports_no_mcp():
     )
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+async def told(tools, name):
+    result = await tools.execute(name)
+    return result.status, result.reason_code, result.retryable, result.message
+
+
+UNKNOWN = ("not_found", "unknown_tool", False)
+STARTING = (
+    *("unavailable", "mcp_server_down", True),
+    "The MCP server 'lab' is not available: it is starting.",
+)
+
+
+async def test_a_tool_that_a_starting_server_may_bring_is_unavailable_and_not_unknown(mark):
+    lab = script("bad.py", "never_list", env=mark)
+    async with AdvancedToolProcessor(config={"mcp_servers": {"lab": lab}}) as tools:
+        assert await told(tools, "good") == STARTING
+        answer = (await answers(tools, call_part("good")))["1"]
+        assert (answer.response["status"], answer.response["retryable"]) == ("unavailable", True)
+        tools.mcp_servers.configure({})
+        assert (await told(tools, "good"))[:3] == UNKNOWN
+
+
+async def test_of_a_starting_server_with_a_prefix_no_other_name_is_expected(mark):
+    lab = script("bad.py", "never_list", env=mark, prefix="my", tools={"a": {"name": "own"}})
+    async with AdvancedToolProcessor(config={"mcp_servers": {"lab": lab}}) as tools:
+        assert await told(tools, "my__good") == await told(tools, "own") == STARTING
+        assert (await told(tools, "good"))[:3] == UNKNOWN
+
+
+async def test_a_server_that_was_used_before_is_expected_to_bring_those_tools_only(mark):
+    first = {"mcp_servers": {"lab": script("bad.py", "well", env=mark)}}
+    async with AdvancedToolProcessor(config=first) as tools:
+        assert await tools.ready(20)
+        assert (await told(tools, "nothing"))[:3] == UNKNOWN
+    silent = {"mcp_servers": {"lab": script("bad.py", "never_list", env=mark)}}
+    tools = AdvancedToolProcessor(config=silent)
+    status, *_, message = await told(tools, "fine")
+    assert (status, "'lab' is not available: it has not been started" in message) == (
+        "unavailable",
+        True,
+    )
+    async with tools:
+        assert await told(tools, "fine") == STARTING
+        assert (await told(tools, "nothing"))[:3] == UNKNOWN
+
+
+async def test_no_similar_tool_runs_in_place_of_one_that_a_server_may_bring(mark):
+    @tool(effect="read")
+    def goods() -> str:
+        return "not these"
+
+    lab = script("bad.py", "never_list", env=mark)
+    config = {"mcp_servers": {"lab": lab}, "policies": {"similar_tool": "read"}}
+    async with AdvancedToolProcessor([goods], config) as tools:
+        assert await told(tools, "good") == STARTING

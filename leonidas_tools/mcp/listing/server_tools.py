@@ -45,6 +45,7 @@ class ServerTools:
         self._wished: dict[str, str | None] = {}
         self._listed: dict[str, AnyTool] = {}
         self._expected = frozenset(self._called(tool) for tool in self._used_before())
+        self._is_known = bool(self._expected)
 
     def registered(self) -> list[AnyTool]:
         """The tools as they stand in the registry."""
@@ -55,9 +56,17 @@ class ServerTools:
         """Whether a name would be one of its tools', by what it listed in an earlier process."""
         return name in self._expected
 
+    def may_bring(self, name: str) -> bool:
+        """Whether it may list a tool of that name, when nothing is known of what it lists."""
+        if self._is_known:
+            return False
+        prefix = wished_name("", self.settings) or ""
+        renamed = {said.name for said in self.settings.tools.values()}
+        return name in renamed or name.startswith(prefix)
+
     def update(self, tools: list[AnyTool]) -> None:
         """Puts new and changed tools into the registry, and takes out those that are gone."""
-        self._expected = frozenset()
+        self._expected, self._is_known = frozenset(), True
         listed = {tool.name: tool for tool in tools}
         for gone in self._listed.keys() - listed.keys():
             self._take_out(gone)
