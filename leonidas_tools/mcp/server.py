@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ToolResult
     from leonidas_tools.calls.context import ToolContext
+    from leonidas_tools.errors import RetryableError
     from leonidas_tools.mcp.connection.connection import Connection
     from leonidas_tools.mcp.listing.listing import Listing
-    from leonidas_tools.errors import RetryableError
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tools.tool import ToolEffect
 

@@ -13,9 +13,9 @@ from leonidas_tools.redaction.visible import visible_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leonidas_tools.errors import ToolError
     from leonidas_tools.mcp.features import Asks
     from leonidas_tools.mcp.listing.definitions import AnyTool
-    from leonidas_tools.errors import ToolError
     from leonidas_tools.mcp.server import MCPServer
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tools.registry import ToolRegistry

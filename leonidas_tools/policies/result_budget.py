@@ -16,9 +16,10 @@ from leonidas_tools.results.texts import join, say
 from leonidas_tools.tools.metadata import Overflow
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.results.cutting import Keep
-    from collections.abc import Awaitable, Callable
 
 logger = visible_logger(__name__)
 

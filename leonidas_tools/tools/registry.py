@@ -9,10 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from leonidas_tools.errors import DuplicateToolError, SchemaError, ToolNotFoundError
 from leonidas_tools.errors import DuplicateToolError, SchemaError, ToolError, ToolNotFoundError
-from leonidas_tools.tools.metadata import as_category, meant_category
-from leonidas_tools.tools.names import closest, legal_names
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest

@@ -28,10 +28,9 @@ from leonidas_tools import (
 )
 from leonidas_tools.calls.call import Media
 from leonidas_tools.cli import history
-from leonidas_tools.redaction import KnownSecrets
+from leonidas_tools.redaction import KnownSecrets, spelled
 from leonidas_tools.results.plain import plain
 from leonidas_tools.results.spill import Results
-from leonidas_tools.redaction import KnownSecrets, spelled
 from tests.approvals.bench import Bank
 from tests.mcp_server.conftest import serve  # noqa: F401 - a fixture
 from tests.promises.faults.play import call, play
