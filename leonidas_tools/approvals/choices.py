@@ -80,7 +80,7 @@ def are_chosen(
         ...     "The large one, please.", "The second one.", "Small.", "Not large.", "Yes.")]
         [True, True, False, False, False]
     """
-    heard = [word for each in said for word in (*spoken_words(each), ".")]
+    heard = [word for each in said for word in (*spoken_words(each), ".") if word != ","]
     fields = [
         _Choice(each, given[name])
         for name, each in properties_of(schema).items()
@@ -89,7 +89,8 @@ def are_chosen(
     left = heard
     for field in fields:
         left = field.left_of(left)
-    if fields and not is_firm(left):
+    is_whole = left != heard and not any(map(_takes_text, properties_of(schema).values()))
+    if fields and not is_firm(left, is_whole=is_whole):
         return len(fields) == 1 and fields[0].is_numbered(said, asked)
     others = [value for field in fields for value in field.chosen]
     return all(
@@ -135,7 +136,7 @@ class _Choice:
         words = [
             word
             for word in spoken_words(said[0])
-            if word not in _POLITE.split("|") and word.isalnum()
+            if word not in _POLITE.split("|") and any(map(str.isalnum, word))
         ]
         numeric = any(str(value).strip("-").isdecimal() for value in values)
         phrases = _phrases_for(values.index(self.chosen[0]), numeric=numeric)
@@ -170,6 +171,16 @@ def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
     )
 
 
+def _takes_text(schema: Any) -> bool:
+    """Whether a property can be any text, which may be said beside a choice."""
+    is_open = isinstance(schema, dict) and schema.get("type") not in (
+        "integer",
+        "number",
+        "boolean",
+    )
+    return is_open and not any(True for _ in options_of(schema))
+
+
 def _is_nameable(value: Any) -> bool:
     """Whether a value is chosen by a name; a boolean needs a yes, and null chooses nothing."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
@@ -184,7 +195,7 @@ def _names(value: Any, name: str) -> Iterator[tuple[str, ...]]:
         str(value),
         *_SIZES.get(str(value).casefold(), ()),
     ):
-        words = tuple(word for word in spoken_words(text) if word not in {".", ","})
+        words = tuple(word for word in spoken_words(text) if any(map(str.isalnum, word)))
         if words:
             yield words
 

@@ -153,6 +153,12 @@ todo|toda|sempre|vez|vezes|dobro|metade|até|ate|desde|enquanto|caso|quando
 not repeat them."""
 _HESITATIONS = "um|uh|uhm|er|erm|hm|hmm|well|and|just|hum|éé|e|y|et|und"
 """Words of doubt in a yes that mean nothing beside the name of an option."""
+_CHOOSING = """
+i'd|i'll|i'm|like|would|want|take|choose|pick|prefer|have|give|me|get|one|option|choice|number|is
+let's|go|will|eu|quero|queria|prefiro|escolho|gostaria|ser|opção|número|um|uma
+"""
+"""Words that choose, beside the name of an option."""
+_CHOOSING_HAN = "我要选選想的那个個来來一号號就用给給吧请請"
 _CUT = "\u2026"
 """Marks where a text was cut, or the speaker hesitates."""
 _SPACES = " \t\r\n_"
@@ -236,17 +242,24 @@ def spoken_words(text: str) -> list[str]:
     return [word for words in each for word in words][1:-1]
 
 
-def is_firm(words: Sequence[str]) -> bool:
-    """Whether nothing in the words refuses, doubts, asks or sets a condition."""
+def is_firm(words: Sequence[str], *, is_whole: bool = False) -> bool:
+    """Whether nothing in the words refuses, doubts, asks or sets a condition.
+
+    With `is_whole`, nothing but the choice may have been said, so that no word may be unknown.
+    """
     lexicon, joined = _lexicon(), [*words[:1]]
     for before, word in pairwise(words):
         if _script(before[0]) == _script(word[0]) == "han":
             joined[-1] += word
         else:
             joined.append(word)
+    turned = {_Kind.REFUSAL, _Kind.DOUBT} | ({_Kind.UNKNOWN} if is_whole else set())
+    plain = lexicon.hesitations | lexicon.choosing
     return all(
-        piece.kind not in {_Kind.REFUSAL, _Kind.DOUBT}
-        or lexicon.hesitations.issuperset(piece.words)
+        piece.kind not in turned
+        or plain.issuperset(piece.words)
+        or set(piece.words[0]).issubset(_CHOOSING_HAN)
+        or (piece.kind is _Kind.UNKNOWN and is_number(piece.words[0]))
         for piece in _pieces(joined)
     )
 
@@ -318,6 +331,7 @@ class _Lexicon:
     pronouns: frozenset[str]
     shifts: frozenset[str]
     hesitations: frozenset[str]
+    choosing: frozenset[str]
 
 
 @functools.cache
@@ -346,6 +360,7 @@ def _lexicon() -> _Lexicon:
         pronouns=frozenset(_phrases(_PRONOUNS)),
         shifts=frozenset(_phrases(_SHIFTS)),
         hesitations=frozenset(_phrases(_HESITATIONS)),
+        choosing=frozenset(_phrases(f"{_CHOOSING}{_LINKS}{_PRONOUNS}")),
     )
 
 

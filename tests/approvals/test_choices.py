@@ -9,7 +9,7 @@ ASKED = "Which drink: tea, coffee, iced coffee or none?"
 
 
 def chosen(value, *said, schema=DRINK, asked=ASKED):
-    (name,) = schema["properties"]
+    name = next(iter(schema["properties"]))
     return are_chosen(schema, {name: value}, said, asked)
 
 
@@ -58,6 +58,10 @@ def test_an_option_is_chosen_by_its_words_or_by_its_number_and_then_no_other_is(
         "Teapot.",
         "The fifth.",
         "Two of them.",
+        "I hate tea.",
+        "She wants tea.",
+        "My tea is cold.",
+        "他要 tea",
         "",
     ],
 )
@@ -65,6 +69,20 @@ def test_in_doubt_no_option_is_chosen(said):
     assert [
         each for each, _ in options_of(DRINK["properties"]["drink"]) if chosen(each, said)
     ] == []
+
+
+def test_beside_a_choice_there_may_be_other_words_only_where_a_text_is_asked_for():
+    name = {"properties": {**DRINK["properties"], "name": {"type": "string"}}}
+    count = {"properties": {**DRINK["properties"], "count": {"type": "integer"}}}
+    for said, schema, counts in (
+        ("Tea for Ana.", name, True),
+        ("Tea for Ana.", DRINK, False),
+        ("Two of them, tea.", count, True),
+        ("I'll have the tea, please.", DRINK, True),
+        ("Quero a tea, por favor.", DRINK, True),
+        ("我要 tea", DRINK, True),
+    ):
+        assert chosen("tea", said, schema=schema) == counts
 
 
 def test_several_utterances_are_one_answer():
@@ -131,3 +149,11 @@ def test_null_and_truth_are_judged_elsewhere():
     assert chosen(None, "Go on.", schema=schema)
     assert not chosen("tea", "Go on.", schema=schema)
     assert chosen(False, "Go on.", schema={"properties": {"hot": {"enum": [True, False]}}})
+
+
+def test_an_option_that_negates_another_is_another():
+    keep = {"properties": {"keep": {"enum": ["Delete", "Don't delete"]}}}
+    for said, value in (("Delete.", "Delete"), ("Don't delete.", "Don't delete")):
+        assert [each for each in ("Delete", "Don't delete") if chosen(each, said, schema=keep)] == [
+            value
+        ]
