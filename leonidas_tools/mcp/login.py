@@ -12,6 +12,8 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import token_file
+from leonidas_tools.mcp.auth.errands import Errands
+from leonidas_tools.mcp.auth.failures import LoginError
 from leonidas_tools.mcp.transport.http import HTTPServer
 from leonidas_tools.mcp.transport.reasons import placed, reason_of
 from leonidas_tools.mcp.transport.redaction import Redaction
@@ -82,7 +84,7 @@ async def log_out(name: str, settings: MCPServerSettings) -> bool:
     Raises:
         ConfigurationError: The server has no `auth`.
     """
-    _auth_of(name, settings)
+    auth = _auth_of(name, settings)
     file = token_file(name, settings)
     tokens, client = await file.get_tokens(), await file.get_client_info()
     metadata, _ = await file.get_servers()
@@ -93,10 +95,16 @@ async def log_out(name: str, settings: MCPServerSettings) -> bool:
     if client.client_secret is not None:
         form["client_secret"] = client.client_secret
     # They are gone from here in any case; elsewhere, that they expire has to do.
-    with contextlib.suppress(httpx2.HTTPError):
+    with contextlib.suppress(httpx2.HTTPError, LoginError, TimeoutError):
+        url = str(metadata.revocation_endpoint)
+        await Errands(str(settings.url), auth.issuer).check(url)
         context = await tls_context(settings)
-        async with httpx2.AsyncClient(verify=context, timeout=_GOODBYE_SECONDS) as http:
-            await http.post(str(metadata.revocation_endpoint), data=form)
+        async with (
+            asyncio.timeout(_GOODBYE_SECONDS),
+            httpx2.AsyncClient(verify=context, timeout=_GOODBYE_SECONDS) as http,
+            http.stream("POST", url, data=form),  # what it answers is not read
+        ):
+            pass
     return existed
 
 

@@ -57,7 +57,7 @@ class OAuthSettings(Model):
         client_secret: The client's secret.
         issuer: The authorization server that the client belongs to, such as
             `https://login.example.org`; its secret goes nowhere else. Whichever the server names
-            when left out.
+            when left out, unless that is unencrypted or closer to this machine than the server.
         scopes: What is asked for; what the server suggests when left out.
         callback_port: The port on this machine that the browser comes back to; any free one when
             left out.

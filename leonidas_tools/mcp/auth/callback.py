@@ -138,7 +138,9 @@ class Callback:
         parts = urlsplit(target)
         query = parse_qs(parts.query)
         state = _one(query, "state") or ""
-        if parts.path != _PATH or not self._state or not _same(state, self._state):
+        is_repeated = any(len(values) > 1 for values in query.values())  # RFC 6749 allows none
+        is_ours = parts.path == _PATH and self._state and _same(state, self._state)
+        if is_repeated or not is_ours:
             return "400 Bad Request", "This is no answer to a login that has been begun."
         if self._result.done():
             return "200 OK", "This login has ended already."

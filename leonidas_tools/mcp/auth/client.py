@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import AnyUrl
 
 from leonidas_tools.mcp.auth.callback import Callback
-from leonidas_tools.mcp.auth.failures import LoginNeededError
+from leonidas_tools.mcp.auth.failures import LoginError, LoginNeededError
 from leonidas_tools.mcp.auth.renewing import Renewing
 from leonidas_tools.mcp.auth.tokens import TokenFile
 
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     import httpx2
-    from mcp.shared.auth import AuthorizationCodeResult
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthMetadata
 
     from leonidas_tools.settings.mcp_settings import MCPServerSettings, OAuthSettings
 
 OpenPage: TypeAlias = "Callable[[str], Awaitable[None]]"
 
 _CLIENT_NAME = "Leonidas"
+_PKCE = "S256"
 _LATER = "http://127.0.0.1/callback"
 """Stands for the address of a login until its port is known."""
 
@@ -96,7 +97,7 @@ class Account(Renewing, ClientCredentialsOAuthProvider):
                 scope=" ".join(auth.scopes) or None,
                 issuer=auth.issuer,
             )
-        self.configure(file, auth.scopes)
+        self.configure(file, auth.scopes, auth.issuer)
 
 
 class Login(Renewing, OAuthClientProvider):
@@ -124,7 +125,7 @@ class Login(Renewing, OAuthClientProvider):
             scope=" ".join(auth.scopes) or None,
         )
         super().__init__(url, metadata, file, self._send_person, self._wait_for_person)
-        self.configure(file, auth.scopes)
+        self.configure(file, auth.scopes, auth.issuer)
         self._name = name
         self._auth = auth
         self._open_page = open_page
@@ -152,12 +153,24 @@ class Login(Renewing, OAuthClientProvider):
     async def _send_person(self, url: str) -> None:
         assert self._callback is not None
         assert self._open_page is not None
+        _check_pkce(self.context.oauth_metadata)
+        await self._errands.check(url)
         self._callback.expect(url)
         await self._open_page(url)
 
     async def _wait_for_person(self) -> AuthorizationCodeResult:
         assert self._callback is not None
         return await self._callback.result(self._auth.login_timeout)
+
+
+def _check_pkce(metadata: OAuthMetadata | None) -> None:
+    """Refuse a login server that says it does not check codes by S256.
+
+    Many that do check them do not say so; saying nothing is no reason.
+    """
+    offered = None if metadata is None else metadata.code_challenge_methods_supported
+    if offered is not None and _PKCE not in offered:
+        raise LoginError(f"its login server offers no {_PKCE} code challenges (PKCE)")
 
 
 def _configured_client(auth: OAuthSettings) -> OAuthClientInformationFull | None:

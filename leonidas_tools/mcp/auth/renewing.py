@@ -11,11 +11,14 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.utils import extract_field_from_www_auth
 from mcp.shared.auth import OAuthClientMetadata
 
+from leonidas_tools.mcp.auth.errands import Errands
 from leonidas_tools.mcp.auth.failures import LoginError, refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
     from contextlib import AsyncExitStack
+
+    from mcp.shared.auth import OAuthMetadata
 
     from leonidas_tools.mcp.auth.tokens import TokenFile
 
@@ -42,14 +45,16 @@ class Renewing(OAuthClientProvider):
     would hold all others. Here the lock is held only while a token is got.
     """
 
-    def configure(self, file: TokenFile, scopes: Sequence[str]) -> None:
+    def configure(self, file: TokenFile, scopes: Sequence[str], issuer: str | None) -> None:
         """Sets what the library's own initialisation has no place for.
 
         Args:
             file: Keeps the tokens.
             scopes: What is asked for; what the server suggests when there are none.
+            issuer: The login server of the settings.
         """
         self._file = file
+        self._errands = Errands(self.context.server_url, issuer)
         self._renewal = asyncio.Lock()
         if scopes:
             asked = self.context.client_metadata.model_dump() | {"scope": " ".join(scopes)}
@@ -57,6 +62,12 @@ class Renewing(OAuthClientProvider):
 
     async def prepare(self, stack: AsyncExitStack) -> None:
         """Gets ready for a login; what it opens is closed when the login has ended."""
+
+    def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Makes the requests of a login, each of which is bounded."""
+        return self._errands.bounded(super().async_auth_flow(request), request)
 
     async def _auth_flow(
         self, request: httpx2.Request
@@ -76,11 +87,13 @@ class Renewing(OAuthClientProvider):
                         step = await flow.asend((yield step))
                 if refused is not None and request.headers.get(_HEADER) in {before, own}:
                     logs_in = True
+                    self._initialized = False  # a failed login leaves what it has found behind
                     async with contextlib.AsyncExitStack() as stack:
                         await self.prepare(stack)
                         step = await flow.asend(refused)
                         while step is not request:
                             step = await flow.asend((yield step))
+                    self._initialized = True
             finally:
                 await flow.aclose()
             refused = yield request
@@ -165,6 +178,11 @@ class Renewing(OAuthClientProvider):
 
     async def _perform_authorization(self) -> httpx2.Request:
         context = self.context
+        before, _ = await self._file.get_servers()
+        if _issuer_of(before) != _issuer_of(context.oauth_metadata):
+            # Another login server must not be sent what this one has given, if this login fails.
+            context.clear_tokens()
+            await self._file.forget_tokens()
         await self._file.set_servers(context.oauth_metadata, context.protected_resource_metadata)
         self._send_secret_as_asked()
         return await super()._perform_authorization()
@@ -183,6 +201,10 @@ class Renewing(OAuthClientProvider):
         if response.status_code not in {httpx2.codes.OK, httpx2.codes.CREATED}:
             raise LoginError(f"its login server gives no token ({refusal(response)})")
         await super()._handle_token_response(response)
+
+
+def _issuer_of(metadata: OAuthMetadata | None) -> str | None:
+    return None if metadata is None else str(metadata.issuer)
 
 
 def _wants_token(response: httpx2.Response) -> bool:

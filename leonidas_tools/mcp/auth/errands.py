@@ -1,0 +1,165 @@
+"""The requests of a login beside those to the server: where they may go, and what is read."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
+
+from leonidas_tools.mcp.auth.failures import LoginError
+from leonidas_tools.redaction.addresses import shown_place
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+_ANSWER_SECONDS = 30.0
+_LONGEST_ANSWER_BYTES = 1024 * 1024
+
+
+class _Reach(enum.IntEnum):
+    """How close to this machine an address is; the closer, the less a server may point at it."""
+
+    PUBLIC = 0
+    PRIVATE = 1
+    LOOPBACK = 2
+    LINK_LOCAL = 3
+    """Where clouds keep the credentials of a machine."""
+
+
+class Errands:
+    """Bounds the requests that a server's metadata lead to.
+
+    The metadata are the server's word: it could have us send requests to what only this machine
+    reaches, or tokens over a connection that anyone can read.
+
+    Args:
+        server: The server's address.
+        issuer: The login server of the settings, which is trusted as the server's own address is.
+    """
+
+    def __init__(self, server: str, issuer: str | None) -> None:
+        self._server = server
+        self._trusted = {_place(url) for url in (server, issuer) if url}
+
+    async def check(self, url: str) -> None:
+        """Look whether a login may lead to an address.
+
+        Args:
+            url: Where a request or the browser is to be sent.
+
+        Raises:
+            LoginError: It is not encrypted, or closer to this machine than the server is.
+        """
+        place = _place(url)
+        if place in self._trusted:
+            return
+        reach = await _reach_of(url)
+        if place[0] != "https" and reach is not _Reach.LOOPBACK:
+            raise LoginError(
+                f"its login leads to {shown_place(url)!r}, which is not encrypted; if that is "
+                "right, set `issuer` under `auth`"
+            )
+        if reach > await _reach_of(self._server) or reach is _Reach.LINK_LOCAL:
+            raise LoginError(
+                f"its login leads to {shown_place(url)!r}, an address inside this machine's "
+                "network; if that is right, set `issuer` under `auth`"
+            )
+
+    async def bounded(
+        self, flow: AsyncGenerator[httpx2.Request, httpx2.Response], request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Pass on the requests of a login, checked, and their answers, read.
+
+        Args:
+            flow: Makes the requests.
+            request: The request that a token is wanted for.
+
+        Raises:
+            LoginError: A request may not be sent, or its answer is too long or too slow.
+        """
+        try:
+            outgoing = await anext(flow)
+            while True:
+                if outgoing is not request:
+                    await self.check(str(outgoing.url))
+                    # The library gives such a request no time limit at all.
+                    outgoing.extensions["timeout"] = httpx2.Timeout(_ANSWER_SECONDS).as_dict()
+                response = yield outgoing
+                if outgoing is not request or response.status_code in _WANTING:
+                    await _read(response)
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        except httpx2.InvalidURL:
+            raise LoginError("its login leads to what is no address") from None
+        finally:
+            await flow.aclose()
+
+
+_WANTING = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
+"""Answers that a login follows, before which the library reads them to their end."""
+
+
+async def _read(response: httpx2.Response) -> None:
+    """Read an answer to its end, which must come soon.
+
+    Raises:
+        LoginError: It is too long or too slow.
+    """
+    body, place = bytearray(), shown_place(str(response.request.url))
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > _LONGEST_ANSWER_BYTES:
+                    raise LoginError(
+                        f"{place!r} answered its login with more than {_LONGEST_ANSWER_BYTES:,} "
+                        "bytes"
+                    )
+    except TimeoutError:
+        raise LoginError(
+            f"{place!r} did not finish its answer within {_ANSWER_SECONDS:g} s"
+        ) from None
+    except httpx2.DecodingError:
+        raise LoginError(f"{place!r} answered its login with what cannot be decoded") from None
+    response._content = bytes(body)  # noqa: SLF001 - the library itself reads without a limit
+
+
+def _place(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme.lower(), (parts.hostname or "").rstrip(".")
+
+
+async def _reach_of(url: str) -> _Reach:
+    """The closest of the addresses that a host has; a name that is not known here is public."""
+    scheme, host = _place(url)
+    if host == "localhost" or host.endswith(".localhost"):
+        return _Reach.LOOPBACK
+    try:
+        return _reach(host)
+    except ValueError:
+        pass
+    if getproxies().get(scheme) and not proxy_bypass(host):
+        return _Reach.PUBLIC  # the proxy looks it up, in its own network
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return _Reach.PUBLIC
+    return max((_reach(str(each[4][0]).partition("%")[0]) for each in found), default=_Reach.PUBLIC)
+
+
+def _reach(text: str) -> _Reach:
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address.sixtofour or address
+    if address.is_link_local:
+        return _Reach.LINK_LOCAL
+    if address.is_loopback or address.is_unspecified:
+        return _Reach.LOOPBACK
+    return _Reach.PUBLIC if address.is_global else _Reach.PRIVATE
