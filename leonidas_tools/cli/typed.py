@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _CHUNK_BYTES = 4096
+_MOST_WAITING = 1000
+_LONGEST_LINE_BYTES = 1 << 20
 
 
 class TypedLines:
     """The lines of standard input, of which each is read once, whoever reads it.
 
-    Nothing is read before somebody asks for the first line.
+    Nothing is read before somebody asks for the first line. Of lines that come faster than they are
+    taken a thousand wait; then no more is read. A line longer than a megabyte is read as several.
 
     Args:
         descriptor: The file descriptor to read.
@@ -30,6 +33,7 @@ class TypedLines:
         """Whether a person types, who sees what is said."""
         self._descriptor = descriptor
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_MOST_WAITING)
         self._reader: threading.Thread | None = None
 
     async def lines(self) -> AsyncIterator[str]:
@@ -37,6 +41,7 @@ class TypedLines:
         self._start()
         while not self.ended.is_set():
             line = await self._lines.get()
+            self._room.release()
             if line is None:
                 self.ended.set()
             elif line := line.strip():
@@ -53,6 +58,7 @@ class TypedLines:
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         def put(line: str | None) -> None:
+            self._room.acquire()
             loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
         # Not by `sys.stdin`: its lock, held by a thread that waits, breaks the program's exit.
@@ -62,6 +68,9 @@ class TypedLines:
                 *whole, rest = (rest + chunk).split(b"\n")
                 for line in whole:
                     put(line.decode(errors="replace"))
+                if len(rest) > _LONGEST_LINE_BYTES:
+                    put(rest.decode(errors="replace"))
+                    rest = b""
             put(rest.decode(errors="replace"))
         with suppress(RuntimeError):
             put(None)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _FORM = {"channels": 1, "dtype": "int16"}
+_LONGEST_WAIT_SECONDS = 10.0
+"""How much of what is heard waits to be taken; then the oldest is dropped."""
 
 
 def require_devices(*, microphone: bool, speaker: bool) -> None:
@@ -48,7 +50,9 @@ class DeviceMicrophone:
     """The machine's microphone."""
 
     def __init__(self) -> None:
-        self._frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self._frames: asyncio.Queue[bytes] = asyncio.Queue(
+            int(_LONGEST_WAIT_SECONDS / FRAME_SECONDS)
+        )
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:
@@ -62,7 +66,7 @@ class DeviceMicrophone:
         def heard(sound: Any, *_: Any) -> None:
             frame = bytes(sound)
             with contextlib.suppress(RuntimeError):  # the loop is closed already
-                loop.call_soon_threadsafe(self._frames.put_nowait, frame)
+                loop.call_soon_threadsafe(self._hear, frame)
 
         self._stream = _started("RawInputStream", MICROPHONE_HERTZ, heard)
         return self
@@ -75,6 +79,11 @@ class DeviceMicrophone:
     ) -> None:
         """Ends recording."""
         self._stream.close()
+
+    def _hear(self, frame: bytes) -> None:
+        if self._frames.full():
+            self._frames.get_nowait()
+        self._frames.put_nowait(frame)
 
     async def frames(self) -> AsyncIterator[bytes]:
         """What is heard, without an end."""
