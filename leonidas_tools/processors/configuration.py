@@ -64,7 +64,7 @@ class ConfigurationProcessor(Stage):
                 current = self.settings.current
                 executor.apply(current)
                 settings = current.for_tool(call.name, call.tool.origin)
-                pinned = call.under(settings)
+                pinned = call if call.settings is settings else call.under(settings)
                 result = refused(call.tool, settings)
                 if result is None:
                     if isinstance(part, CallPart):

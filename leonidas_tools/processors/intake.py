@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.runtime.executor import Executor
+    from leonidas_tools.settings.models import ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 _REMEMBERED_IDS = 4096
@@ -125,12 +126,15 @@ class Intake:
         tool = self.registry.find(called_as)
         name = called_as if tool is None else tool.name
         arguments = _own_names(tool, function_call.args or {})
+        settings = None
+        if tool is not None and self._executor is not None:
+            settings = self._executor.settings.for_tool(name, tool.origin)
         known: ToolResult | None = None
         key: bytes | None = None
         if identifier is not None:
             if not self._is_new(identifier):
                 return None
-            if tool is not None and self._is_once(tool):
+            if tool is not None and _is_once(tool, settings):
                 key = _key_of(identifier, name, self._comparable(arguments))
                 before = self._once_calls().find(key)
                 if before is not None:
@@ -144,6 +148,7 @@ class Intake:
             called_as=called_as,
             session=self.session,
             tool=tool,
+            settings=settings,
             number=next(self.session.numbers),
         )
         if key is not None:
@@ -182,15 +187,6 @@ class Intake:
             max_bytes = self._executor.settings.policies.max_argument_bytes
         return {} if are_too_large(arguments, max_bytes) else arguments
 
-    def _is_once(self, tool: AnyTool) -> bool:
-        """Whether the tool or the settings declare the effect `once`."""
-        if tool.metadata.effect is _ONCE:
-            return True
-        if self._executor is None:
-            return False
-        settings = self._executor.settings.for_tool(tool.name, tool.origin)
-        return effect_of(tool, settings) is _ONCE
-
 
 def read_arguments(
     arguments: Mapping[str, Any] | str | None,
@@ -200,6 +196,13 @@ def read_arguments(
         return parse_arguments(arguments), None
     except ToolValidationError as error:
         return {}, ToolResult.from_error(error)
+
+
+def _is_once(tool: AnyTool, settings: ToolConfiguration | None) -> bool:
+    """Whether the tool or the settings declare the effect `once`."""
+    if tool.metadata.effect is _ONCE:
+        return True
+    return settings is not None and effect_of(tool, settings) is _ONCE
 
 
 def _own_names(tool: AnyTool | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
