@@ -248,19 +248,29 @@ def _answer(
     plan: Scheduling | None = None,
     when: ToolScheduling | None = None,
 ) -> ProcessorPart:
-    response, part = _templates()
-    fields = {"id": call.id, "name": call.called_as or call.name, **fields}
+    response, part, mimetype = _templates()
+    fields["id"] = call.id
+    fields["name"] = call.called_as or call.name
     if when is not None:
         fields["scheduling"] = types.FunctionResponseScheduling(when.value)
     answer = _like(part, {"function_response": _like(response, fields)})
-    metadata = None if plan is None else {SCHEDULING: plan}
-    return ProcessorPart(answer, role="user", metadata=metadata)
+    metadata = {} if plan is None else {SCHEDULING: plan}
+    return _processor_part(answer, metadata, mimetype)
 
 
 @functools.cache
-def _templates() -> tuple[types.FunctionResponse, types.Part]:
+def _templates() -> tuple[types.FunctionResponse, types.Part, str]:
     response = types.FunctionResponse(id="", name="", response={})
-    return response, types.Part(function_response=response)
+    part = types.Part(function_response=response)
+    return response, part, ProcessorPart(part).mimetype
+
+
+def _processor_part(part: types.Part, metadata: dict[str, Any], mimetype: str) -> ProcessorPart:
+    """As `ProcessorPart` makes it for the user, which would ask what kind of part it is."""
+    made = object.__new__(ProcessorPart)
+    made._part, made._metadata, made._mimetype = part, metadata, mimetype
+    made._role, made._substream_name = "user", ""
+    return made
 
 
 def _like(template: M, fields: dict[str, Any]) -> M:
@@ -269,13 +279,17 @@ def _like(template: M, fields: dict[str, Any]) -> M:
     A new model would check them again, for six times as long; `model_copy` copies what is
     replaced here.
     """
-    kind = type(template)
-    copy = kind.__new__(kind)
-    object.__setattr__(copy, "__dict__", {**template.__dict__, **fields})
-    object.__setattr__(copy, "__pydantic_fields_set__", {*fields})
-    object.__setattr__(copy, "__pydantic_extra__", None)
-    object.__setattr__(copy, "__pydantic_private__", None)
+    copy = object.__new__(type(template))
+    values = template.__dict__.copy()
+    values.update(fields)
+    _set(copy, "__dict__", values)
+    _set(copy, "__pydantic_fields_set__", set(fields))
+    _set(copy, "__pydantic_extra__", None)
+    _set(copy, "__pydantic_private__", None)
     return copy
+
+
+_set = object.__setattr__  # a model's own checks what it is given
 
 
 def _media_part(media: Media) -> types.FunctionResponsePart:
@@ -307,12 +321,13 @@ class EventPart(StatusPart):
     function_response = None
     tool_cancellation = None
 
+    _mimetype = "application/json"
+    _role = "user"
+    _substream_name = context_lib.STATUS_STREAM
+
     def __init__(self, event: ToolEvent) -> None:  # the parent's would build the part at once
         self.event = event
         self._metadata = {TOOL_EVENT: True}
-        self._mimetype = "application/json"
-        self._role = "user"
-        self._substream_name = context_lib.STATUS_STREAM
 
     def with_dropped(self, count: int) -> EventPart:
         """Return the part of an event that says that so many before it were dropped."""

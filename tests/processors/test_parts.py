@@ -1,6 +1,7 @@
 """Answers and interim answers: what they carry, and when the model is to speak of them."""
 
 import pytest
+from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools import Tool, ToolCall, ToolContext, ToolResult
@@ -49,6 +50,18 @@ def test_an_answer_is_scheduled_by_how_the_call_ended(own, said, result, schedul
     assert given == types.FunctionResponse(
         id="1", name="search_1", response=result.to_response(), scheduling=scheduling
     )
+
+
+@pytest.mark.parametrize("own", [None, PLAN])
+def test_an_answer_is_the_part_that_upstream_makes_of_a_function_response(own):
+    given = response_part(call(own), OK)
+
+    made = ProcessorPart(given.part, role="user", metadata=dict(given.metadata))
+    assert type(given) is ProcessorPart
+    assert vars(given) == vars(made)
+    sent = types.Part(function_response=types.FunctionResponse(**dict(given.function_response)))
+    assert given.part.model_dump() == sent.model_dump()
+    assert given.part.model_copy(deep=True) == given.part
 
 
 def test_an_answer_brings_the_whole_plan_for_whoever_delivers_it_late():
