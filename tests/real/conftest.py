@@ -1,6 +1,5 @@
-"""Fixtures over data that nobody here wrote."""
+"""Fixtures over third-party data."""
 
-import os
 import sys
 from collections.abc import Iterator
 
@@ -11,13 +10,8 @@ from tests.real import bfcl as dataset
 
 @pytest.fixture(scope="session")
 def bfcl() -> Iterator[dataset.Bfcl]:
-    """The Berkeley Function Calling Leaderboard."""
-    try:
-        folder = dataset.folder()
-    except dataset.DatasetMissingError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"bfcl-eval is not here and pip cannot get it: {error}")
+    """Serve the Berkeley Function Calling Leaderboard."""
+    folder = dataset.folder()
     sys.path.append(str(folder))
     yield dataset.Bfcl(folder)
     sys.path.remove(str(folder))

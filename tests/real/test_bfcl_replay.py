@@ -14,6 +14,8 @@ from leonidas_tools import AdvancedToolProcessor, Tool
 from tests.real.bfcl import Bfcl, GroundCall, Scenario, json_schema, methods
 from tests.real.bfcl_state import state
 
+pytestmark = pytest.mark.slow
+
 Part = content_api.ProcessorPart
 FunctionCall = genai_types.FunctionCall
 Instances = Mapping[str, Any]

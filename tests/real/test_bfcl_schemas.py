@@ -12,6 +12,8 @@ from google.genai import types as genai_types
 from leonidas_tools import AdvancedToolProcessor, ResultStatus, Tool, ToolSession
 from tests.real.bfcl import Bfcl, Case, json_schema
 
+pytestmark = pytest.mark.slow
+
 _LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
 _PYTHON_SETS = ("simple_python", "multiple", "parallel", "parallel_multiple")
 _LIVE_SETS = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")

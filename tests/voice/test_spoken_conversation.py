@@ -23,6 +23,8 @@ from tests.voice.spoken import (
 )
 from tests.voice.words import has_words, word_error_rate, words_of
 
+pytestmark = pytest.mark.slow
+
 # Sentences in which Whisper's smallest model takes no word of this voice for another: it hears
 # "weather in Lisbon" as "weather enlistment", and 14 o'clock as 40.
 WEATHER_QUESTION = "What's the weather like in London today?"

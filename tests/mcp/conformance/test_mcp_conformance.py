@@ -12,7 +12,7 @@ from tests.mcp.conformance.suite import node, outcomes, script
 
 HERE = Path(__file__).parent
 SECONDS = 150
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 _ONLY_TOOLS = "tools are what is offered; there are no resources, prompts or completions of ours"
 _OWN_FORM = "the only thing our server asks a user is whether a call may run, by a form of its own"

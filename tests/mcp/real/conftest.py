@@ -14,7 +14,7 @@ from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.approvals.request import Decision
 from tests.mcp.conftest import MARK, SCRIPTS
 from tests.mcp.real import everything, node_servers, python_servers
-from tests.mcp.real.installing import NotInstalledError, node_server
+from tests.mcp.real.installing import node_server
 from tests.mcp.real.tables import Place
 
 SERVERS = {
@@ -32,17 +32,6 @@ LISTENING = {
     "everything over http": ("streamableHttp", "mcp"),
     "everything over sse": ("sse", "sse"),
 }
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef, request):
-    """What cannot be installed is skipped on a developer's machine, and fails in CI."""
-    try:
-        return (yield)
-    except NotInstalledError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"a server is not here and cannot be fetched: {error}")
 
 
 class _Page(http.server.BaseHTTPRequestHandler):

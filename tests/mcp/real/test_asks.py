@@ -9,7 +9,7 @@ from leonidas_tools.mcp.features import Asks
 from tests.mcp.asked import SAMPLING, Model, answering, call
 from tests.mcp.real.everything import everything
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

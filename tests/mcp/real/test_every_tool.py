@@ -8,7 +8,8 @@ import pytest
 from tests.mcp.real.conftest import frozen
 from tests.promises.faults.play import Script, call, cancellation
 
-pytestmark = pytest.mark.timeout(300)  # the first test of a run may have to fetch servers
+# The first test of a run may have to fetch servers.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def answers(heard):

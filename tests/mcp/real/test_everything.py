@@ -8,7 +8,7 @@ from leonidas_tools.errors import ToolError
 from tests.mcp.real.conftest import LISTENING
 from tests.mcp.real.everything import everything
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(params=["everything", *LISTENING])

@@ -38,7 +38,7 @@ SEEN = {
     "unknown": {"code": -32602},
     "after the cancelled": {"error": False, "text": "5"},
 }
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from leonidas_tools.simulator import FunctionCall
 from tests.live.driven import Session
 from tests.mcp.real.conftest import SERVERS
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 _SECONDS = 60  # what a loaded machine may take for any one thing
 FIRST = ("time", "git", "sqlite", "filesystem", "memory", "everything")
