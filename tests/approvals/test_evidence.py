@@ -25,8 +25,6 @@ NOT_RUN = {
     "late request before it asks": ["user:Send 20 to Ana, yes", "ask", "end"],
     "no answer": ["ask", "end"],
     "no": ["ask", "end", "user:No!", "finished"],
-    "no in the rest of the request, then yes": ["user:Send it to Ana.", *YES[:2], "user: No!",
-                                                "finished", "user:Okay, thanks.", "finished"],
     "no, then okay": ["ask", "end", "user:No! Cancel it.", "finished", "user:Okay, thanks."],
     "no, the model, okay": [
         "ask", "end", "user:No!", "finished", "model:All right.", "end", "user:Okay.", "finished"],
@@ -113,6 +111,17 @@ async def confirmed(events):
         play(bank.transcript, event)
     await bank.confirm(approval)
     return bank.sent
+
+
+@pytest.mark.parametrize(("rest", "sent"), [("No!", []), (" to Ana.", [("Ana", 20)])])
+async def test_a_no_in_the_rest_of_the_request_is_not_lost(rest, sent):
+    bank = Bank()
+    play(bank.transcript, "user:Send it.")
+    approval = await bank.ask()
+    for event in ("ask", "end", f"user:{rest}", "finished", "user:Okay, thanks.", "finished"):
+        play(bank.transcript, event)
+    await bank.confirm(approval)
+    assert bank.sent == sent
 
 
 @pytest.mark.parametrize("events", NOT_RUN.values(), ids=NOT_RUN.keys())
