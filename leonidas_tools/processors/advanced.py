@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from genai_processors.content_api import ProcessorPart
+    from google.genai.live import AsyncSession
 
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.errors import ToolboxError
@@ -364,6 +365,36 @@ class AdvancedToolProcessor(Stage):
             session: Holds the `AgentState` and the `SpeechState`.
         """
         return InSession(self, session)
+
+    def attach(
+        self,
+        session: AsyncSession,
+        *,
+        model: str | None = None,
+        conversation: ToolSession | None = None,
+    ) -> AbstractAsyncContextManager[ToolSession]:
+        """Answer the calls of a plain google-genai session while your own loop receives.
+
+        Inside `async with tools.attach(session)`, each message that `session.receive()` gives you
+        is shown to the tools first, and answers are sent as they are ready. Declare the tools
+        yourself, with `declarations()`, and send no tool responses.
+
+        Args:
+            session: An open session, as `client.aio.live.connect` gives it.
+            model: The name it was opened with. Without it only what works with every model is
+                sent: no interim answers, no scheduling, no changed tools.
+            conversation: Continues an earlier conversation, such as that of a lost connection.
+
+        Returns:
+            A context manager that gives the conversation and ends with the block. Calls that still
+            run then are stopped or finish by themselves, as after any conversation.
+
+        Raises:
+            ValueError: Tools are attached to this session already.
+        """
+        from leonidas_tools.live.attach import attached
+
+        return attached(self, session, model=model, conversation=conversation)
 
     async def ready(self, timeout_seconds: float = 30.0) -> bool:
         """Waits until every MCP server has said what it has, or until the time is up."""
