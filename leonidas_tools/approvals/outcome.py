@@ -34,7 +34,8 @@ def fit_decision(question: Question, decision: Decision) -> Decision:
         return decision if is_no else Decision.approve()  # no rule asks: "always" has no meaning
     if decision.answer is not Answer.EDIT:
         return decision
-    return replace(decision, arguments=question.validate(_restore_masked(question, given)))
+    edited = _without_fixed(question, given)
+    return replace(decision, arguments=question.validate(_restore_masked(question, edited)))
 
 
 def with_question(question: Question, decision: Decision, result: ToolResult) -> ToolResult:
@@ -46,7 +47,8 @@ def with_question(question: Question, decision: Decision, result: ToolResult) ->
         return replace(result, error=None)
     message = result.message
     if decision.answer is Answer.EDIT and decision.arguments is not None:
-        shown = question.call.redaction.arguments(decision.arguments)
+        call = question.call
+        shown = call.redaction.arguments(call.as_run(decision.arguments))
         changed = wording.changes(question.request.details, shown)
         message = " ".join(filter(None, (changed, message))) or None
     key = "approval_id" if question.request.schema is None else "question_id"
@@ -55,6 +57,19 @@ def with_question(question: Question, decision: Decision, result: ToolResult) ->
         body["result"] = result.result
     # Without the exception, so that no retry policy runs the confirming tool again.
     return replace(result, result=body, message=message, error=None)
+
+
+def _without_fixed(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
+    """Return edited arguments without those that the settings fix.
+
+    Raises:
+        ToolValidationError: One of those was edited.
+    """
+    shown, fixed = question.request.details, question.call.as_run({})
+    for name in edited.keys() & fixed.keys():
+        if edited[name] != shown.get(name):
+            raise ToolValidationError(f"The settings fix {name!r}: change it there, or deny.")
+    return {name: value for name, value in edited.items() if name not in fixed}
 
 
 def _restore_masked(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:

@@ -342,6 +342,16 @@ class ToolCall:
             return self.inherited
         return (self.settings.known_secrets, *self.inherited)
 
+    def as_run(self, arguments: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """The arguments that the tool runs with: those of the call, and those that are fixed.
+
+        Args:
+            arguments: Others than those of the call.
+        """
+        given = self.arguments if arguments is None else arguments
+        fixed = None if self.tool is None else self.tool.metadata.fixed
+        return {**given, **fixed} if fixed else given
+
     def secretive_arguments(self) -> KnownSecrets | None:
         """The arguments that its tool declares to be secret, if there are any."""
         if self.tool is None or not self.tool.redaction.declares:

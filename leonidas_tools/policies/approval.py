@@ -85,7 +85,7 @@ class Approval:
         policy = session.find(SessionPolicy)
         more: tuple[Rule, ...] = () if policy is None else policy.all_rules
         mode = mode or self._mode_of(policy)
-        about = Circumstances(arguments=call.arguments, mode=mode, user=user_of(session))
+        about = Circumstances(arguments=call.as_run(), mode=mode, user=user_of(session))
         return self.rules.decide(about, more)
 
     def _mode_of(self, policy: SessionPolicy | None) -> Mode:
@@ -183,8 +183,8 @@ class Approval:
 
 
 def _shown(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments with secrets masked, to be shown and spoken."""
-    return call.redaction.arguments(call.arguments)
+    """Return the arguments of the run with secrets masked, to be shown and spoken."""
+    return call.redaction.arguments(call.as_run())
 
 
 def _record(call: ToolCall, decision: str, rule: Rule) -> None:

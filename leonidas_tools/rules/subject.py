@@ -52,7 +52,9 @@ class Subject:
 
     def describes(self, steps: Sequence[str]) -> bool:
         """Whether its schema allows an argument at a path; `True` if that is unclear."""
-        return self.metadata is None or is_described(self.metadata.parameters, steps)
+        if self.metadata is None or steps[0] in self.metadata.fixed:
+            return True
+        return is_described(self.metadata.parameters, steps)
 
     @property
     def fingerprint(self) -> str | None:

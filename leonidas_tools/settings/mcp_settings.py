@@ -110,8 +110,9 @@ class MCPToolConfiguration(ToolConfiguration):
 
     Args:
         name: What the tool is called here, exactly so, instead of what the server calls it.
-        arguments: Arguments that are always these; the model neither sees nor sets them. A tool
-            that does not have them is left out.
+        arguments: Arguments that are always these; the model does not set them, and sees them
+            only where a question is about them. Rules are about them too. A tool that does not
+            have them is left out.
     """
 
     name: Name | None = None

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from leonidas_tools.calls.call import MAX_ARGUMENT_BYTES
+from leonidas_tools.redaction import secrets_in
 from leonidas_tools.results.texts import Wording
 from leonidas_tools.rules.rule import Mode, Rule
 from leonidas_tools.settings.fields import (
@@ -248,6 +249,8 @@ class Settings(Model):
     ) -> ToolConfiguration:
         """What holds for a server's tool; what the server is given in confidence is secret."""
         secrets = server.secrets(self._hidden)
+        if (own := server.tools.get(origin.tool)) is not None:
+            secrets = (*secrets, *secrets_in(own.arguments, self._hidden))
         if origin.tool not in server.tools and not secrets:
             return self.resolved.get(name, self.resolved_defaults)
         return merge(self._values(self.layers(name, origin)), self._hidden, secrets)

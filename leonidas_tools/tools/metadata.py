@@ -244,6 +244,8 @@ class ToolMetadata:
         status: Whether it can be called.
         version: The tool's own version, where it has one.
         origin: The server it comes from; settings and rules reach it by what it is called there.
+        fixed: Arguments that it always runs with, whatever a call says; rules and questions are
+            about them too.
         quarantine: Why its calls are denied although it is declared; `None` lets them run.
         answers_questions: Whether it is a tool of the library by which the model tells what a
             person has answered: it only waits for another call, which has limits of its own.
@@ -280,6 +282,7 @@ class ToolMetadata:
     status: ToolStatus = ToolStatus.ACTIVE
     version: str | None = None
     origin: ToolOrigin | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
     quarantine: str | None = None
     answers_questions: bool = False
 
@@ -409,6 +412,8 @@ def fingerprint_of(metadata: ToolMetadata) -> str:
     origin = metadata.origin
     whose = None if origin is None else [origin.server, origin.tool, origin.identity]
     said = [metadata.name, metadata.description, metadata.parameters, metadata.effect, whose]
+    if metadata.fixed:
+        said.append(metadata.fixed)
     return hashlib.sha256(_canonical(said).encode(errors="replace")).hexdigest()
 
 

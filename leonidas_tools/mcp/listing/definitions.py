@@ -214,6 +214,7 @@ class Definitions:
             lane=f"mcp:{self._server}",
             tags=("mcp", self._server),
             origin=ToolOrigin(server=self._server, tool=name, identity=self._identity),
+            fixed=fixed,
             quarantine=QUARANTINED.format(tool=name, server=self._server) if denied else None,
         )
         _ = tool.metadata  # made now, while the loop gets its turns, not when all are registered
