@@ -10,6 +10,7 @@ from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.errors import ToolDeniedError
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,10 +55,10 @@ async def answer(
     desk = session.get(Approvals)
     question = desk.question(question_id)
     if question.waiter is not None:  # a channel asks a person: the model does not know of it
-        raise ToolDeniedError("That question is not for you.", reason_code="asked_elsewhere")
+        raise ToolDeniedError(say("question_elsewhere"), reason_code="asked_elsewhere")
     if question.request.schema is None:
         raise ToolDeniedError(
-            "That question asks for a yes or a no: call confirm_action instead.",
+            say("wants_confirmation"),
             reason_code="wants_confirmation",
         )
     decision = Decision.deny() if answers is None else Decision.fill(question.validate(answers))

@@ -42,10 +42,10 @@ async def confirm(
     desk = session.get(Approvals)
     question = desk.question(approval_id)
     if question.waiter is not None:  # a channel asks a person: the model does not know of it
-        raise ToolDeniedError("That question is not for you.", reason_code="asked_elsewhere")
+        raise ToolDeniedError(say("question_elsewhere"), reason_code="asked_elsewhere")
     if question.request.schema is not None and yes:
         raise ToolDeniedError(
-            "That question asks for more than a yes: call answer_question instead.",
+            say("wants_answers"),
             reason_code="wants_answers",
         )
     if question.voice is None and yes:

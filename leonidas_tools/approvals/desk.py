@@ -33,10 +33,11 @@ _REMEMBERED = 256
 _MOST_SPOKEN = 16
 """How many spoken questions may be open at once."""
 _CLOSED = {
-    "approval_used": "That was answered already, and counts once: do not confirm it again.",
-    "approval_expired": "That question is closed: nobody has answered in time. Nothing was done.",
-    "withdrawn": "That question was withdrawn. Nothing was done.",
+    "approval_used": "question_used",
+    "approval_expired": "question_expired",
+    "withdrawn": "question_withdrawn",
 }
+"""The key of the text for each way in which a question was closed."""
 
 OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
 
@@ -128,8 +129,8 @@ class Approvals:
         if question is not None:
             return question
         code = self._closed.get(approval_id, "unknown_approval")
-        unknown = f"There is no question {approval_id!r}. Nothing was done."
-        message = _CLOSED.get(code, unknown)
+        key = _CLOSED.get(code)
+        message = say("unknown_question", question=approval_id) if key is None else say(key)
         raise ToolDeniedError(message, reason_code=code, valid_options=list(self._open) or None)
 
     def with_hash(self, digest: str) -> Question | None:

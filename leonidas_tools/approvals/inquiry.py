@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leonidas_tools.errors import ToolError
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     import asyncio
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.request import Decision
     from leonidas_tools.rules.subject import Subject
+    from leonidas_tools.texts import Wording
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -21,7 +23,7 @@ class Inquiry:
 
     rule: str
     """The rule name to report if no rule of the settings asks."""
-    title: Callable[[str], str]
+    title: Callable[[str, Wording], str]
     """Returns the question, as a sentence that can be spoken, in a language such as `en`."""
     details: Mapping[str, Any]
     """What a person is shown beside the question."""
@@ -65,7 +67,7 @@ class CallPausedError(ToolError):
     status = "pending_approval"
 
     def __init__(self, paused: PausedCall) -> None:
-        super().__init__("The call waits for a person's answer.", reason_code="asks_a_person")
+        super().__init__(say("needs_answer"), reason_code="asks_a_person")
         self.paused = paused
 
 

@@ -9,6 +9,7 @@ from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.errors import ToolValidationError
+from leonidas_tools.texts import join, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ def fit_decision(question: Question, decision: Decision) -> Decision:
             return decision
         return replace(decision, answer=Answer.FILL, arguments=question.validate(given))
     if decision.answer is Answer.FILL or (decision.answer is Answer.EDIT and question.paused):
-        raise ToolValidationError("This question is answered with yes or no.")
+        raise ToolValidationError(say("wants_yes_or_no"))
     if question.paused is not None and question.paused.inquiry.subject is None:
         is_no = decision.answer is Answer.DENY
         return decision if is_no else Decision.approve()  # no rule asks: "always" has no meaning
@@ -50,7 +51,7 @@ def with_question(question: Question, decision: Decision, result: ToolResult) ->
         call = question.call
         shown = call.redaction.arguments(call.as_run(decision.arguments))
         changed = wording.changes(question.request.details, shown)
-        message = " ".join(filter(None, (changed, message))) or None
+        message = join(changed, message) or None
     key = "approval_id" if question.request.schema is None else "question_id"
     body: dict[str, Any] = {key: question.request.id, "tool": question.call.name}
     if result.result is not None:

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
+from leonidas_tools.texts import AS_IT_IS, Wording
+
 Scope: TypeAlias = Literal["session", "user", "file"]
 """Where an "always" is stored: in the session, the user's preferences, or the settings file."""
 _SCOPES = ("session", "user", "file")
@@ -43,6 +45,7 @@ class ApprovalRequest:
         rule: The name of the rule that asks.
         schema: The JSON Schema of the answer, if more than yes or no is asked for.
         problem: Why the previous answer was invalid, if there was one.
+        words: The texts of the settings, for a channel that shows some of them.
     """
 
     id: str
@@ -59,6 +62,7 @@ class ApprovalRequest:
     rule: str
     schema: Mapping[str, Any] | None = None
     problem: str | None = None
+    words: Wording = field(default=AS_IT_IS, repr=False, compare=False)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -68,7 +72,7 @@ class ApprovalRequest:
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain JSON, without the hash: it would reveal short secrets."""
         body = asdict(self)
-        del body["hash"]
+        del body["hash"], body["words"]
         for key in ("schema", "problem"):
             if body[key] is None:
                 del body[key]

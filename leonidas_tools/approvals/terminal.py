@@ -15,13 +15,12 @@ from leonidas_tools.redaction.visible import visible
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_PROMPT = "[y]es, [n]o, or [a]lways in this session: "
+    from leonidas_tools.texts import Wording
+
 _SHOW = "show"
-_CUT_PROMPT = f"{_SHOW!r} to read all of it, which has to be before a yes, or [n]o: "
 _LONGEST_SHOWN = 1_000
 """How many characters of a text are shown at once: more would push the question off the screen."""
 _DECLINE = "decline"
-_NO_INPUT = "the terminal has no more input, so no one can answer"
 _LETTERS = {
     "y": Decision.approve(),
     "s": Decision.approve(),
@@ -71,7 +70,7 @@ class TerminalChannel:
             if request.schema is not None:
                 return await self._filled(request, request.schema)
             while True:
-                self._write(_PROMPT)
+                self._write(request.words.text("terminal_choice"))
                 line = await self._line()
                 decision = _decision(line, request)
                 if decision is not None:
@@ -80,16 +79,16 @@ class TerminalChannel:
     async def _put(self, request: ApprovalRequest) -> Decision | None:
         """Show the question; return a denial if the person refuses before reading all of it."""
         question = visible(request.title)
-        self._write(f"{_ends(question)}\n")
+        self._write(f"{_ends(question, request.words)}\n")
         while len(question) > _LONGEST_SHOWN:
-            self._write(_CUT_PROMPT)
+            self._write(request.words.text("terminal_long", show=_SHOW))
             line = await self._line()
             if line.strip().casefold() == _SHOW:
                 self._write(f"{question}\n")
                 for name, value in request.details.items():  # the title shortens long values
                     text = json.dumps(value, ensure_ascii=False, default=str)
                     self._write(f"  {visible(name)}: {visible(text)}\n")
-                self._write(f"{_ends(question)}\n")
+                self._write(f"{_ends(question, request.words)}\n")
                 break
             decision = _decision(line, request)
             if decision is not None and decision.answer is Answer.DENY:
@@ -99,15 +98,15 @@ class TerminalChannel:
     async def _filled(self, request: ApprovalRequest, schema: Mapping[str, Any]) -> Decision:
         """Ask for one value after another; an empty line leaves it out."""
         if request.problem is not None:
-            self._write(f"{_ends(visible(request.problem))}\n")
-        self._write(f"(an empty line leaves something out, {_DECLINE!r} refuses all)\n")
+            self._write(f"{_ends(visible(request.problem), request.words)}\n")
+        self._write(f"{request.words.text('terminal_values', decline=_DECLINE)}\n")
         answers: dict[str, Any] = {}
         for name, each in schema.get("properties", {}).items():
-            self._write(f"{_ends(visible(name))}: ")
+            self._write(f"{_ends(visible(name), request.words)}: ")
             line = await self._line()
             text = line.strip()
             if not line or text.casefold() == _DECLINE:
-                return Decision.deny(None if line else _NO_INPUT)
+                return Decision.deny(None if line else request.words.text("terminal_no_input"))
             if text:
                 is_list = isinstance(each, dict) and each.get("type") == "array"
                 answers[name] = [part.strip() for part in text.split(",")] if is_list else text
@@ -131,18 +130,18 @@ class TerminalChannel:
         return await line
 
 
-def _ends(text: str) -> str:
+def _ends(text: str, words: Wording) -> str:
     """Return the text, shortened in the middle if it is too long for the screen."""
     if len(text) <= _LONGEST_SHOWN:
         return text
     half = _LONGEST_SHOWN // 2
     left = len(text) - 2 * half
-    return f"{text[:half]} [… {left} characters are left out here …] {text[-half:]}"
+    return f"{text[:half]} {words.text('terminal_left_out', count=left)} {text[-half:]}"
 
 
 def _decision(line: str, request: ApprovalRequest) -> Decision | None:
     if not line:
-        return Decision.deny(_NO_INPUT)
+        return Decision.deny(request.words.text("terminal_no_input"))
     word = line.strip().casefold()
     if word in _LETTERS:
         return _LETTERS[word]

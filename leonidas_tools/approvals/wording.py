@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals.spoken import (
@@ -16,6 +17,7 @@ from leonidas_tools.approvals.spoken import (
 from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.results.texts import AS_IT_IS, join, say
 from leonidas_tools.rules.conditions import steps_of, values_at
+from leonidas_tools.results.texts import AS_IT_IS, Said, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +50,7 @@ def question(
         'Shall I do this: send money, to Ana?'
     """
     usual = words.template("approval_question", language)
-    return _question(tool, arguments, rule, usual, _shown)
+    return _question(tool, arguments, rule, usual, partial(_shown, words=words))
 
 
 def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which words
@@ -155,10 +157,10 @@ def _at(path: str, arguments: Mapping[str, Any], speak: _Say) -> str:
     return ", ".join(map(speak, found)) or "?"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, words: Wording | None = None) -> str:
     """Return a value as a person reads it; a very long one is shortened in the middle."""
     if isinstance(value, list | tuple):
-        text = ", ".join(map(_shown, value))
+        text = ", ".join(_shown(each, words) for each in value)
     elif isinstance(value, str):
         text = value
     else:
@@ -167,7 +169,8 @@ def _shown(value: Any) -> str:
         return text
     half = _LONGEST_SHOWN // 2
     left = len(text) - 2 * half
-    return f"{text[:half]}… ({left} characters left out) …{text[-half:]}"
+    middle = " … " if words is None else words.text("characters_left_out", count=left)
+    return f"{text[:half]}{middle}{text[-half:]}"
 
 
 def elsewhere(request: ApprovalRequest, reason_code: str) -> ToolResult:
@@ -242,7 +245,8 @@ def denied_by_rule(tool: str, arguments: Mapping[str, Any], rule: Rule) -> ToolR
     """Return the result of a call that a rule denies."""
     said = say("denied_by_rule", tool=tool)
     if rule.message:
-        reason = filled(rule.message, arguments)
+        own = type(rule.message) is Said  # without placeholders
+        reason = rule.message if own else filled(rule.message, arguments)
         said = say("denied_by_rule_because", tool=tool, reason=reason)
     return ToolResult(
         status=ResultStatus.DENIED,
@@ -264,8 +268,11 @@ def denied(tool: str, reason_code: str, reason: str | None = None) -> ToolResult
     )
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     """Describe in a sentence what a person has changed in the arguments."""
     names = [k for k in {**before, **after} if before.get(k) != after.get(k)]
-    told = [f"{k} is {_shown(after.get(k))} instead of {_shown(before.get(k))}" for k in names]
-    return f"The user has changed the arguments: {', '.join(told)}." if told else ""
+    told = [
+        say("user_edit", name=k, now=_shown(after.get(k)), before=_shown(before.get(k)))
+        for k in names
+    ]
+    return say("user_edited", changes=join(*told, between=", ")) if told else None

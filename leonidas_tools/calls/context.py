@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 from leonidas_tools.errors import ToolCancelledError
 from leonidas_tools.results.plain import ForeignTypeError, NotPlainError, plain
+from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolSession
@@ -118,7 +120,7 @@ class ToolContext:
         Args:
             message: A sentence for a person.
             fraction: How much is done, from 0 to 1.
-            data: Anything else. What has no form in JSON is left out. On the event loop, a value
+            data: Anything else. What has no JSON form is left out. On the event loop, a value
                 whose conversion runs code of its own (a model, a dataclass, a number of NumPy) is
                 shown as the name of its type.
         """
@@ -180,4 +182,4 @@ class ToolContext:
     def raise_if_cancelled(self) -> None:
         """Raises `ToolCancelledError` once the call is no longer wanted."""
         if self.cancelled:
-            raise ToolCancelledError("The call was cancelled.")
+            raise ToolCancelledError(say("cancelled_tool"))

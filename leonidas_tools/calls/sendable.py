@@ -12,6 +12,7 @@ from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
 from leonidas_tools.results.cutting import fits
 from leonidas_tools.results.plain import ForeignTypeError, NotPlainError, measured, plain
 from leonidas_tools.results.texts import Said
+from leonidas_tools.results.texts import Said, join, say
 
 if TYPE_CHECKING:
     from leonidas_tools.redaction import Masking
@@ -61,14 +62,13 @@ def measured_sendable(
     except ForeignTypeError:
         raise
     except NotPlainError as error:
-        said = f"The tool {tool!r} ran, but its result cannot be shown: {error}."
+        said = say("result_not_json", tool=tool, problem=error.args[0])
         code = "unserialisable_result"
         return ToolResult(status=ResultStatus.FAILED, message=said, reason_code=code), 0
     own = _checked(value, mask, foreign=foreign) if is_own else None
     message = None if own is None else own.message
     if cut:
-        said = f"The result was cut: it is longer than {max_bytes} bytes."
-        message = said if message is None else f"{message} {said}"
+        message = join(message, say("result_too_long", bytes=max_bytes))
     if own is None:
         return ToolResult(result=body, message=message), size
     return own.with_value(body, message), size
@@ -83,7 +83,7 @@ def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> Tool
     media = _bounded_media(listed, mask)
     message = text(result.message)
     if len(media) < len(listed):
-        message = f"{message or ''} A picture or a sound was left out.".strip()
+        message = join(message, say("media_left_out"))
     return replace(
         result,
         status=_status(result.status),

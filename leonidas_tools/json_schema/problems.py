@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jsonschema_rs
@@ -17,6 +18,7 @@ from leonidas_tools.json_schema.report import (
     path_text,
     value_text,
 )
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.errors import ToolValidationError
@@ -24,16 +26,8 @@ if TYPE_CHECKING:
 
 MAX_EXAMINED: Final = 50
 _ORDER: Final = {"missing_argument": 0, "unknown_argument": 1}
-_ARTICLES: Final = {
-    "integer": "an integer",
-    "array": "an array",
-    "object": "an object",
-    "null": "null",
-    "boolean": "true or false",
-}
 
 _Error: TypeAlias = jsonschema_rs.ValidationError
-_Reading: TypeAlias = tuple[str, str]
 
 
 def error_in(document: Document, arguments: Any) -> ToolValidationError:
@@ -48,7 +42,7 @@ def error_in(document: Document, arguments: Any) -> ToolValidationError:
     ]
     distinct = {(problem.path, problem.reason): problem for problem in found}
     problems = sorted(distinct.values(), key=lambda problem: _ORDER.get(problem.code, 2))
-    return error_of(problems or [Problem(path=start, reason="must be what the tool's schema says")])
+    return error_of(problems or [Problem(path=start, reason=say("argument_schema"))])
 
 
 def _problems(error: _Error, known: Sequence[str]) -> Iterator[Problem]:
@@ -66,17 +60,16 @@ def _problems(error: _Error, known: Sequence[str]) -> Iterator[Problem]:
     elif kind == "type":
         yield _wrong_type(path, error.instance, details["types"])
     else:
-        code, reason = _narrowed(kind, details)
-        yield Problem(path=path, reason=f"{reason}, not {value_text(error.instance)}", code=code)
+        yield _narrowed(path, kind, details, value_text(error.instance))
 
 
 def _missing(path: PathKeys, name: str, known: Sequence[str]) -> Problem:
     return Problem(
         path=(*path, name),
-        reason="is missing",
+        reason=say("argument_missing"),
         code="missing_argument",
         options=None if path else known,
-        hint=f"Call again with {path_text((*path, name))!r}.",
+        hint=say("argument_missing_hint", argument=path_text((*path, name))),
     )
 
 
@@ -85,10 +78,10 @@ def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> 
     options += [] if path else [key for key in known if key in instance]
     return Problem(
         path=(*path, name),
-        reason="is not a parameter" if not path else "is not a property there",
+        reason=say("property_unknown" if path else "argument_unknown"),
         code="unknown_argument",
         options=None if path else options,
-        hint=f"Call again without {path_text((*path, name))!r}.",
+        hint=say("argument_unknown_hint", argument=path_text((*path, name))),
     )
 
 
@@ -96,19 +89,26 @@ def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> Pr
     every = details["options"] if "options" in details else [details["expected_value"]]
     options = nearest_first(value, every)
     few = len(every) <= 6  # noqa: PLR2004 - as many as a sentence can hold
-    listed = " or ".join(value_text(option) for option in options) if few else "one of its options"
+    shown = value_text(value)
     return Problem(
         path=path,
-        reason=f"must be {listed}, not {value_text(value)}",
+        reason=say("argument_option", options=_either(map(value_text, options)), value=shown)
+        if few
+        else say("argument_options", value=shown),
         code="not_an_option",
         options=options,
-        hint="Choose one of valid_options.",
+        hint=say("argument_option_hint"),
     )
 
 
 def _wrong_type(path: PathKeys, value: Any, types: Sequence[str]) -> Problem:
-    names = " or ".join(_ARTICLES.get(name, f"a {name}") for name in types)
-    return Problem(path=path, reason=f"must be {names}, not {value_text(value)}", code="wrong_type")
+    names = _either(say(f"type_{name}") for name in types)
+    said = say("argument_type", types=names, value=value_text(value))
+    return Problem(path=path, reason=said, code="wrong_type")
+
+
+def _either(options: Iterable[str]) -> str:
+    return functools.reduce(lambda one, other: say("alternative", one=one, other=other), options)
 
 
 def _of_union(
@@ -134,7 +134,7 @@ def _of_union(
     if options and not meant:
         yield _not_an_option(path, error.instance, {"options": options})
         return
-    yield Problem(path=path, reason=f"fits none of what is accepted: {value_text(error.instance)}")
+    yield Problem(path=path, reason=say("argument_branches", value=value_text(error.instance)))
 
 
 def _is_elsewhere(branch: Sequence[_Error], path: PathKeys) -> bool:
@@ -154,28 +154,31 @@ def _options(errors: Iterable[_Error]) -> list[Any]:
     return options
 
 
-def _narrowed(kind: str, details: Mapping[str, Any]) -> _Reading:
-    """The code and the reason of a keyword that narrows a value."""
-    write: Callable[[Mapping[str, Any]], str] | None
-    code, write = _NARROWING.get(kind, ("invalid_argument", None))
+def _narrowed(path: PathKeys, kind: str, details: Mapping[str, Any], value: str) -> Problem:
+    """Return the problem of a keyword that narrows a value."""
+    code, key, limit = _NARROWING.get(kind, ("invalid_argument", "argument_rule", ""))
     if "error" in details:  # what the engine of patterns says when it gives up
-        return code, "takes too many steps to match its pattern"
-    return code, write(details) if write else f"breaks the rule {kind!r} of the schema"
+        return Problem(path=path, reason=say("argument_pattern_too_slow", value=value), code=code)
+    if key == "argument_rule":
+        return Problem(path=path, reason=say(key, rule=kind, value=value), code=code)
+    more = {"limit": details[limit]} if limit else {}
+    return Problem(path=path, reason=say(key, value=value, **more), code=code)
 
 
-_NARROWING: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]]] = {
-    "minimum": ("out_of_range", lambda d: f"must be at least {d['limit']}"),
-    "maximum": ("out_of_range", lambda d: f"must be at most {d['limit']}"),
-    "exclusiveMinimum": ("out_of_range", lambda d: f"must be more than {d['limit']}"),
-    "exclusiveMaximum": ("out_of_range", lambda d: f"must be less than {d['limit']}"),
-    "multipleOf": ("out_of_range", lambda d: f"must be a multiple of {d['multiple_of']}"),
-    "minLength": ("out_of_range", lambda d: f"must be at least {d['limit']} characters long"),
-    "maxLength": ("out_of_range", lambda d: f"must be at most {d['limit']} characters long"),
-    "minItems": ("out_of_range", lambda d: f"must have at least {d['limit']} items"),
-    "maxItems": ("out_of_range", lambda d: f"must have at most {d['limit']} items"),
-    "minProperties": ("out_of_range", lambda d: f"must have at least {d['limit']} properties"),
-    "maxProperties": ("out_of_range", lambda d: f"must have at most {d['limit']} properties"),
-    "pattern": ("pattern", lambda d: f"must match the pattern {d['pattern']!r}"),
-    "uniqueItems": ("invalid_argument", lambda _: "must have no item twice"),
-    "falseSchema": ("unknown_argument", lambda _: "is not allowed"),
+_NARROWING: Final[Mapping[str, tuple[str, str, str]]] = {
+    "minimum": ("out_of_range", "argument_minimum", "limit"),
+    "maximum": ("out_of_range", "argument_maximum", "limit"),
+    "exclusiveMinimum": ("out_of_range", "argument_above", "limit"),
+    "exclusiveMaximum": ("out_of_range", "argument_below", "limit"),
+    "multipleOf": ("out_of_range", "argument_multiple", "multiple_of"),
+    "minLength": ("out_of_range", "argument_shortest", "limit"),
+    "maxLength": ("out_of_range", "argument_longest", "limit"),
+    "minItems": ("out_of_range", "argument_fewest_items", "limit"),
+    "maxItems": ("out_of_range", "argument_most_items", "limit"),
+    "minProperties": ("out_of_range", "argument_fewest_properties", "limit"),
+    "maxProperties": ("out_of_range", "argument_most_properties", "limit"),
+    "pattern": ("pattern", "argument_pattern", "pattern"),
+    "uniqueItems": ("invalid_argument", "argument_repeats", ""),
+    "falseSchema": ("unknown_argument", "argument_forbidden", ""),
 }
+"""The reason code, the key of the text and the detail that it shows, by keyword."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.results.similar import closest
+from leonidas_tools.tools.names import closest
+from leonidas_tools.results.texts import join, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,13 +100,14 @@ def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
 def error_of(problems: Sequence[Problem]) -> ToolValidationError:
     """One error out of all that is wrong; its code and options are those of the first."""
     shown = [
-        f"{path_text(problem.path)!r} {problem.reason}"
+        say("argument_problem", argument=path_text(problem.path), problem=problem.reason)
         if problem.path
-        else f"The arguments {problem.reason}"
+        else say("arguments_problem", problem=problem.reason)
         for problem in problems[:MAX_PROBLEMS]
     ]
     more = len(problems) - len(shown)
-    message = "; ".join(shown) + (f"; and {more} more." if more else ".")
+    listed = join(*shown, say("more_problems", count=more) if more else None, between="; ")
+    message = join(listed, ".", between="")
     first = problems[0]
     options = next((p.options for p in problems if p.options is not None), None)
     hint = next((p.hint for p in problems if p.hint is not None), None)
@@ -128,10 +131,9 @@ def of_pydantic(error: ValidationError, name: str) -> list[Problem]:
 
 
 def _lower(message: str) -> str:
-    """Pydantic's sentence as the end of ours."""
-    for start in ("Input should be", "Value error,", "Assertion failed,"):
-        if message.startswith(start):
-            return ("must be" if start == "Input should be" else "is wrong:") + message[
-                len(start) :
-            ]
-    return f"is wrong: {message}"
+    """Return pydantic's sentence as the end of ours."""
+    if message.startswith("Input should be"):
+        return say("argument_must_be", problem=message.removeprefix("Input should be"))
+    for start in ("Value error, ", "Assertion failed, "):
+        message = message.removeprefix(start)
+    return say("argument_wrong", problem=message)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from leonidas_tools.errors import ToolValidationError
+from leonidas_tools.texts import say
 
 _LONGEST_KEY = 100
 
@@ -20,12 +21,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add returns None
-        raise NotJsonError(f"the key {twice[:_LONGEST_KEY]!r} stands there twice")
+        raise NotJsonError(say("json_repeated_key", key=twice[:_LONGEST_KEY]))
     return made
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise NotJsonError(f"{name} is not a JSON number")
+    raise NotJsonError(say("json_constant", name=name))
 
 
 def read_json(text: str) -> Any:
@@ -41,15 +42,15 @@ def read_json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise NotJsonError(
-            f"{error.msg[0].lower()}{error.msg[1:]} at line {error.lineno}, column {error.colno}"
-        ) from None
+        problem = f"{error.msg[0].lower()}{error.msg[1:]}"
+        said = say("json_syntax", problem=problem, line=error.lineno, column=error.colno)
+        raise NotJsonError(said) from None
     except RecursionError:
-        raise NotJsonError("it is nested too deeply") from None
+        raise NotJsonError(say("json_too_deep")) from None
     except NotJsonError:
         raise
     except ValueError:  # an integer of more digits than Python reads
-        raise NotJsonError("a number has too many digits") from None
+        raise NotJsonError(say("json_long_number")) from None
 
 
 def parse_arguments(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
@@ -72,9 +73,9 @@ def parse_arguments(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
     parsed = _parsed(value) if isinstance(value, str) else value
     if not isinstance(parsed, Mapping):
         raise ToolValidationError(
-            f"The arguments must be a JSON object, not {type(parsed).__name__}.",
+            say("arguments_not_object", type=type(parsed).__name__),
             reason_code="wrong_type",
-            retry_hint="Give an object with the parameter names as keys.",
+            retry_hint=say("arguments_not_object_hint"),
         )
     return parsed
 
@@ -86,7 +87,7 @@ def _parsed(text: str) -> Any:
         return read_json(text)
     except NotJsonError as error:
         raise ToolValidationError(
-            f"The arguments are not valid JSON: {error}.",
+            say("arguments_not_json", problem=error.args[0]),
             reason_code="invalid_json",
-            retry_hint="Give the arguments as one JSON object.",
+            retry_hint=say("arguments_not_json_hint"),
         ) from error

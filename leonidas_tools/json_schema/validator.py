@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from leonidas_tools.json_schema.defaults import MAX_NESTED_DEFAULTS, fill_of
 from leonidas_tools.json_schema.document import MAX_ARGUMENT_DEPTH, Document, is_too_deep
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,7 +81,7 @@ class ArgumentValidator:
             raise _refusal("hold half a character (a lone surrogate)") from error
         except ValueError as error:  # what jsonschema-rs says to keys that are not strings
             raise _refusal("must have strings as keys") from error
-        raise _refusal("are nested too deeply")
+        raise _refusal(say("argument_too_deep"))
 
     def _refuse_cost(self, arguments: dict[str, Any]) -> None:
         from leonidas_tools.json_schema.errors import is_too_costly
@@ -102,7 +103,7 @@ class ArgumentValidator:
     def _repaired(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments that were not valid at first, coerced until they are."""
         if is_too_deep(arguments):
-            raise _refusal("are nested too deeply")
+            raise _refusal(say("argument_too_deep"))
         coerced = _coerced(self._document, arguments)
         filled = self._filled(coerced)
         if self.is_valid(coerced) or self.is_valid(filled):

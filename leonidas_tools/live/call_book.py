@@ -18,9 +18,12 @@ from google.genai import types
 from leonidas_tools.calls.call import same_arguments
 from leonidas_tools.live.live_call import LiveCall
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import AS_IT_IS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from leonidas_tools.texts import Wording
 
 logger = visible_logger(__name__)
 
@@ -29,7 +32,6 @@ _KEPT_ANSWERS = 64
 _MOST_REFUSALS = 3
 _MOST_DELIVERIES = 10
 _NO_CONNECTION = -1
-_UNSENDABLE = {"status": "failed", "message": "The result cannot be sent.", "retryable": False}
 
 
 class CallBook:
@@ -38,10 +40,16 @@ class CallBook:
     Args:
         may_repeat: Whether a call of that function, made again after a reconnect, is to run again;
             the second argument says whether the model was given the outcome already.
+        wording: Returns the texts of the settings.
     """
 
-    def __init__(self, may_repeat: Callable[[str, bool], bool] = lambda *_: False) -> None:
+    def __init__(
+        self,
+        may_repeat: Callable[[str, bool], bool] = lambda *_: False,
+        wording: Callable[[], Wording] = lambda: AS_IT_IS,
+    ) -> None:
         self._may_repeat = may_repeat
+        self._wording = wording
         self._calls: OrderedDict[str, LiveCall] = OrderedDict()
         self._wired: dict[str, LiveCall] = {}
         self._unsettled: dict[str, LiveCall] = {}
@@ -215,11 +223,14 @@ class CallBook:
             if len(calls) > 1:
                 call.alone = True
                 self._hold(call)
-            elif call.answer is not None and _is_unsendable(call.answer):
+            elif call.answer is not None and call.replaced:
                 self._settle(call)
             else:
-                answer = types.FunctionResponse(id=call.id, name=call.name, response=_UNSENDABLE)
+                said = self._wording().text("result_unsendable")
+                failure = {"status": "failed", "message": said, "retryable": False}
+                answer = types.FunctionResponse(id=call.id, name=call.name, response=failure)
                 call.answer = ProcessorPart(types.Part(function_response=answer), role="user")
+                call.replaced = True
                 self._hold(call)
 
     # What becomes of connections.
@@ -334,8 +345,3 @@ def _together(calls: Iterable[LiveCall]) -> list[LiveCall]:
     """Those that go in one message: all, but one that is to go alone."""
     ready = list(calls)
     return next(([call] for call in ready if call.alone), ready)
-
-
-def _is_unsendable(answer: ProcessorPart) -> bool:
-    response = answer.part.function_response
-    return response is not None and response.response == _UNSENDABLE

@@ -32,6 +32,7 @@ class LiveCall:
         alone: Whether its answer is to go in a message of its own.
         deliveries: How often the answer was sent.
         refusals: How often it may have been the reason why the server has ended a connection.
+        replaced: Whether its answer was replaced, because it could not be sent.
     """
 
     id: str
@@ -50,6 +51,7 @@ class LiveCall:
     alone: bool = False
     deliveries: int = 0
     refusals: int = 0
+    replaced: bool = False
 
     @property
     def open(self) -> bool:

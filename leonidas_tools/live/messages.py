@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 Message: TypeAlias = Callable[["AsyncSession"], Awaitable[None]]
 """Sends one message on a session."""
 
-_OUTCOMES = (
-    "These tool calls, whose outcome was open, have ended by now; do not make them again. Their "
-    "results, one a line:"
-)
-
 
 def is_input(part: ProcessorPart) -> bool:
     """Whether a part is for the model; parts of other substreams pass by it."""
@@ -66,13 +61,18 @@ def tools_message(tools: Sequence[types.Tool]) -> Message:
 
 
 def outcomes_message(
-    outcomes: Sequence[types.FunctionResponse], profile: ModelProfile, *, silent: bool
+    outcomes: Sequence[types.FunctionResponse],
+    profile: ModelProfile,
+    *,
+    heading: str,
+    silent: bool,
 ) -> Message:
     """Outcomes of calls that the connection does not know, as conversation.
 
     Args:
         outcomes: The answers to those calls.
         profile: What the model takes.
+        heading: What the model reads before them.
         silent: Whether the model need say nothing about them, where that can be said.
     """
 
@@ -81,7 +81,7 @@ def outcomes_message(
             json.dumps({"id": o.id, "name": o.name, "response": o.response}, ensure_ascii=False)
             for o in outcomes
         ]
-        text = "\n".join([_OUTCOMES, *lines])
+        text = "\n".join([heading, *lines])
         if not profile.client_content:
             await session.send_realtime_input(text=text)
             return

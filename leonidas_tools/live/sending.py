@@ -16,6 +16,8 @@ from leonidas_tools.live.messages import (
     outcomes_message,
     tools_message,
 )
+from leonidas_tools.live.tool_wishes import wording_of
+from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 from leonidas_tools.processors.parts import SCHEDULING
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 
@@ -172,7 +174,8 @@ class Sending:
         if not silent:
             state.turn.model_spoke(now)
         told = [answer for part in parts if (answer := part.part.function_response) is not None]
-        return outcomes_message(told, state.profile, silent=silent)
+        heading = wording_of(state.source).text("late_outcomes")
+        return outcomes_message(told, state.profile, heading=heading, silent=silent)
 
     def _said(self) -> Message | None:
         state = self._state

@@ -13,7 +13,7 @@ from leonidas_tools.calls.events import EventKind
 from leonidas_tools.live.dead_air import DeadAir, Filler
 from leonidas_tools.live.media import seconds_of
 from leonidas_tools.live.outbox import is_speech
-from leonidas_tools.live.tool_wishes import filler_for
+from leonidas_tools.live.tool_wishes import filler_for, wording_of
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.parts import TOOL_EVENT, StatusPart
 
@@ -77,7 +77,8 @@ class SilenceFiller:
         name = self._names[call_id]
         self._show(_shown(call_id, name, filler))
         if filler.sentence is not None:
-            self._say(_interim_answer(call_id, name, filler.sentence))
+            said = wording_of(self._tools).text("filler", sentence=filler.sentence)
+            self._say(_interim_answer(call_id, name, said))
 
 
 def _shown(call_id: str, name: str, filler: Filler) -> StatusPart:
@@ -97,11 +98,11 @@ def _shown(call_id: str, name: str, filler: Filler) -> StatusPart:
     )
 
 
-def _interim_answer(call_id: str, name: str, sentence: str) -> ProcessorPart:
+def _interim_answer(call_id: str, name: str, message: str) -> ProcessorPart:
     answer = types.FunctionResponse(
         id=call_id,
         name=name,
-        response={"status": "running", "message": f"Still running. Say to the user: {sentence}"},
+        response={"status": "running", "message": message},
         will_continue=True,
         scheduling=types.FunctionResponseScheduling.WHEN_IDLE,
     )

@@ -12,7 +12,7 @@ from leonidas_tools.live.live_events import live_event
 from leonidas_tools.live.outbox import Outbox
 from leonidas_tools.live.renewal import Renewal
 from leonidas_tools.live.session_setup import Setup
-from leonidas_tools.live.tool_wishes import declarations_for, may_repeat
+from leonidas_tools.live.tool_wishes import declarations_for, may_repeat, wording_of
 from leonidas_tools.live.turn import Turn
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class LiveState:
     """Set when there may be something to send, or a reason to change the connection."""
 
     def __post_init__(self) -> None:
-        self.book = CallBook(functools.partial(may_repeat, self.source))
+        self.book = CallBook(
+            functools.partial(may_repeat, self.source), functools.partial(wording_of, self.source)
+        )
 
     def declarations(self) -> list[types.Tool]:
         """What the source declares in this conversation."""

@@ -8,6 +8,7 @@ from leonidas_tools.live.dead_air import Filler
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.settings.overrides import effect_of, either, repeats_after_resume
 from leonidas_tools.tools.metadata import ToolEffect
+from leonidas_tools.results.texts import AS_IT_IS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.live.session_setup import DeclaresTools
+    from leonidas_tools.texts import Wording
 
 MEDIAN = "median"
 """Stands for the median of the tool's recent calls."""
@@ -45,6 +47,13 @@ def filler_for(tools: AdvancedToolProcessor, declared_name: str) -> Filler | Non
         median = tools.monitor.median_seconds(tool.name)
         after = max(either(median, _UNKNOWN_MEDIAN_SECONDS), _SHORTEST_MEDIAN_SECONDS)
     return Filler(after_seconds=after, sentence=either(settings.filler, tool.metadata.filler))
+
+
+def wording_of(tools: object) -> Wording:
+    """Return the texts of the settings; the default ones if `tools` has no settings."""
+    if isinstance(tools, AdvancedToolProcessor):
+        return tools.settings.current.wording or AS_IT_IS
+    return AS_IT_IS
 
 
 def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[types.Tool]:

@@ -219,7 +219,7 @@ async def _write(pipe: int, to_send: MemoryObjectReceiveStream[SessionMessage]) 
 
 
 def _encoded(message: JSONRPCMessage) -> bytes:
-    """The message as a line of JSON; if it has no form in JSON, an error in place of an answer."""
+    """The message as a line of JSON; if it has no JSON form, an error in place of an answer."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError as error:  # also what pydantic raises: no message may end the server

@@ -250,7 +250,7 @@ def _errors(settings_error: str | None, store_error: str | None) -> tuple[dict[s
 def _breaker_findings(breakers: dict[str, str]) -> Iterator[Finding]:
     for name, state in breakers.items():
         if state != "closed":
-            yield "degraded", f"The tool {name!r} keeps failing and is left alone for a while."
+            yield "degraded", f"The tool {name!r} keeps failing and is not called for a while."
 
 
 def _oldest(under_way: Sequence[Call]) -> dict[str, Any] | None:

@@ -154,6 +154,7 @@ class Approval:
                 user=user_of(session),
                 call_id=call.id,
                 rule=rule.name,
+                words=self.wording,
             ),
             call=original,
             fingerprint=self.fingerprint,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leonidas_tools.rules.engine import RuleBook, Verdict
     from leonidas_tools.rules.rule import Mode
     from leonidas_tools.settings.rules import ApprovalSettings
+    from leonidas_tools.texts import Wording
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +47,8 @@ class Inquiries:
     """Identifies the tool's definition."""
     settings: ApprovalSettings
     asking: Asking
+    wording: Wording
+    """The words of the question."""
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run the call, and again after each question that it asks."""
@@ -103,7 +106,7 @@ class Inquiries:
         rule = None if verdict is None else verdict.rule
         rule = rule or Rule(name=inquiry.rule, decide=Decide.ASK)
         now = time.time()
-        title = inquiry.title(policy.language)
+        title = inquiry.title(policy.language, self.wording)
         return Question(
             request=ApprovalRequest(
                 id=secrets.token_hex(4),
@@ -119,6 +122,7 @@ class Inquiries:
                 user=user_of(session),
                 call_id=call.id,
                 rule=rule.name,
+                words=self.wording,
             ),
             call=invocation.call if invocation.call.name == call.name else call,
             fingerprint=_definition(inquiry) or self.fingerprint,

@@ -19,6 +19,8 @@ from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolError, 
 from leonidas_tools.processors.parts import asks_nothing, metadata_of
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import plain
+from leonidas_tools.processors.parts import metadata_of
+from leonidas_tools.results.texts import say
 
 logger = visible_logger(__name__)
 
@@ -171,7 +173,7 @@ async def _result(request: ToolRequest, answer: Answer) -> ToolResult:
         logger.warning("The request %r raised %s", request.name, type(error).__name__)
         return ToolResult(
             status=ResultStatus.INVALID_ARGUMENT,
-            message=f"The request {request.name!r} cannot be answered with these arguments.",
+            message=say("request_arguments", request=request.name),
             error=error,
         )
     return ToolResult(result=value)
@@ -187,7 +189,7 @@ def _refused(error: Exception) -> ToolResult:
 def _denied(request: ToolRequest) -> ToolResult:
     return ToolResult(
         status=ResultStatus.DENIED,
-        message=f"The request {request.name!r} changes something, and may only read here.",
+        message=say("request_read_only", request=request.name),
         reason_code="read_only",
         valid_options=sorted(READ_ONLY),
     )
@@ -196,6 +198,6 @@ def _denied(request: ToolRequest) -> ToolResult:
 def _unknown(request: ToolRequest) -> ToolResult:
     return ToolResult(
         status=ResultStatus.NOT_FOUND,
-        message=f"There is no request {request.name!r}.",
+        message=say("unknown_request", request=request.name),
         reason_code="unknown_request",
     )

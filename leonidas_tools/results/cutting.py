@@ -6,6 +6,7 @@ from json.encoder import encode_basestring_ascii as _as_json
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.results.jsonable import MOST_BITS, NotPlainError, is_utf8
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,7 +92,7 @@ def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: 
     """
     # One loop that looks at leaves itself: a call for each would cost three times as much.
     if depth > _DEEPEST:
-        raise NotPlainError("it is nested too deeply")
+        raise NotPlainError(say("value_too_deep"))
     for item in items:
         kind = type(item)
         if kind is str:
@@ -107,7 +108,7 @@ def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: 
         elif kind is list:
             room = room_left(item, room - 2, depth + 1)
         else:
-            raise NotPlainError(f"a {kind.__name__} has no form in JSON")
+            raise NotPlainError(say("value_no_json", type=kind.__name__))
         if room < 0:
             return room
     return room
@@ -121,20 +122,20 @@ def _length_of_keys(value: dict[Any, Any], room: int) -> int:
     try:
         keys = "".join(value)
     except TypeError:
-        raise NotPlainError("a key is not a string") from None
+        raise NotPlainError(say("value_key")) from None
     return around + (len(keys) if keys.isascii() else _length_of_text(keys[:room]))
 
 
 def _length_of_text(text: str) -> int:
     if not is_utf8(text):
-        raise NotPlainError("a text is not UTF-8")
+        raise NotPlainError(say("value_not_utf8"))
     return len(_as_json(text))
 
 
 def _length_of_integer(value: int) -> int:
     bits = value.bit_length()
     if bits > MOST_BITS:
-        raise NotPlainError("an integer is too long")
+        raise NotPlainError(say("value_long_integer"))
     return bits // 3 + 1
 
 

@@ -24,6 +24,8 @@ from collections.abc import (
 from enum import Enum
 from typing import Any, Final
 
+from leonidas_tools.texts import say
+
 MOST_BITS = 8192
 """Python writes no integer of more than 4,300 digits, and neither does its JSON encoder."""
 
@@ -41,7 +43,7 @@ _BUILTIN_LEAVES: Final = frozenset(
 
 
 class NotPlainError(ValueError):
-    """Raised when a value has no form in JSON, such as one that contains itself."""
+    """Raised when a value has no JSON form, such as one that contains itself."""
 
 
 class ForeignTypeError(NotPlainError):
@@ -100,10 +102,10 @@ class Conversion:
 
         Raises:
             ForeignTypeError: It runs code of its own when it is converted, which is not wanted.
-            NotPlainError: It has no form in JSON; the message says nothing of what it holds.
+            NotPlainError: It has no JSON form; the message says nothing of what it holds.
         """
         if depth > _DEEPEST:
-            raise NotPlainError("it contains itself, or is nested too deeply")
+            raise NotPlainError(say("value_too_deep"))
         kind = type(value)
         if kind is str:
             return self._text(value)
@@ -120,7 +122,7 @@ class Conversion:
             raise
         except Exception as error:
             # Without its text: what the tool's own types raise may hold a secret.
-            raise NotPlainError(f"a {kind.__name__} has no form in JSON") from error
+            raise NotPlainError(say("value_no_json", type=kind.__name__)) from error
 
     def _of_other(self, value: Any, kind: type, depth: int) -> Any:
         if kind is dict:
@@ -167,7 +169,7 @@ class Conversion:
         if isinstance(value, Awaitable):
             if isinstance(value, Coroutine):
                 value.close()  # else Python warns that nobody awaits it
-            raise NotPlainError(f"a {type(value).__name__} has no form in JSON: await it")
+            raise NotPlainError(say("value_awaitable", type=type(value).__name__))
         kind = type(value)  # a lazy proxy says that its class is another
         if issubclass(kind, Enum):
             return value.value
@@ -185,7 +187,7 @@ class Conversion:
         from pydantic_core import to_jsonable_python
 
         if _has_iterator(value):  # pydantic would go on to its end, and it may have none
-            raise NotPlainError(f"a {type(value).__name__} holds an iterator: give a list")
+            raise NotPlainError(say("value_iterator", type=type(value).__name__))
         return to_jsonable_python(value, bytes_mode="base64", fallback=self._described)
 
     def _described(self, value: Any) -> Any:

@@ -68,10 +68,14 @@ class Text:
             raise ValueError(f"lacks {names}: the user has to hear it")
 
 
-_AFTER_TIMEOUT = "The tool {tool!r} did not finish within {seconds} seconds"
-_NOT_RUN = "{tool!r} was not run."
-_LIMIT = "which is the limit."
-_GO_ON = "Go on without it, or ask the user."
+_AFTER_TIMEOUT = "The tool {tool!r} did not finish within {seconds} seconds."
+_NOT_RUN = "{tool!r} was not run"
+_CHECK_FIRST = "do not call it again before you have checked."
+_UNKNOWN_EFFECT = f"It is not known whether it took effect: {_CHECK_FIRST}"
+_GO_ON = "Continue without it, or ask the user."
+_GO_ON_WITHOUT_TOOLS = "Continue without further calls, or ask the user."
+_NO_DETOUR = "Do not try to do it in another way."
+_MCP_TOOL = "The tool {tool!r} of the MCP server {server!r}"
 
 TEXTS: Mapping[str, Text] = {
     # Calls that do not begin.
@@ -81,218 +85,417 @@ TEXTS: Mapping[str, Text] = {
         "Follows unknown_tool if a tool has a similar name.",
     ),
     "similar_tool": Text(
-        "There is no tool {called!r}: this is the answer of {tool!r}.",
+        "There is no tool {called!r}; the similar tool {tool!r} was run instead.",
         "A similar tool is run in place of one that does not exist.",
     ),
-    "tool_gone": Text("There is no tool {tool!r} any more.", "An approved tool has been removed."),
+    "tool_gone": Text(
+        "The tool {tool!r} no longer exists and was not run. Tell the user.",
+        "An approved tool has been removed.",
+    ),
     "disabled": Text(
-        "The tool {tool!r} is switched off: do without it.", "A tool is disabled in the settings."
+        "The tool {tool!r} is disabled. Continue without it.",
+        "A tool is disabled in the settings.",
     ),
     "maintenance": Text(
-        "The tool {tool!r} is under maintenance: try later.", "A tool is under maintenance."
+        "The tool {tool!r} is under maintenance. Try again later.", "A tool is under maintenance."
     ),
     "no_category": Text(
-        "Nothing here runs tools of the category {category!r}.", "No stage runs the tool."
+        "No processor runs tools of the category {category!r}. Continue without this tool.",
+        "No stage runs the tool.",
     ),
-    "invalid_argument": Text(
-        "{problem}",
-        "An argument does not fit the schema; the problem says which, and why.",
-        more=("tool",),
+    "mcp_tool_changed": Text(
+        f"{_MCP_TOOL} has changed since it was first used and is not run until a person trusts it "
+        "again. Tell the user, and continue without it.",
+        "The definition of an MCP tool has changed.",
     ),
     "arguments_too_large": Text(
-        "The arguments of {tool!r} are too large: together they may be {bytes} bytes long, where "
-        "each value counts at least 64. Nothing was done.",
+        "The arguments of {tool!r} are too large: together they may be {bytes} bytes long, and "
+        "each value counts as at least 64. Nothing was done.",
         "The arguments of a call are too large.",
     ),
     "arguments_too_large_hint": Text(
-        "Give fewer or shorter values, or several calls with a part of them each.",
+        "Send fewer or shorter values, or split them over several calls.",
         "The hint for arguments_too_large.",
     ),
     "repeated_call": Text(
-        "This call of {tool!r} was made before and does not run again. Its result is not known "
-        "here: tell the user, and do not call it again before its effect is checked.",
+        "This call of {tool!r} was made before and was not run again. Its result is not known: "
+        "tell the user, and do not call it again before its effect has been checked.",
         "A repeated call whose first result is unknown.",
+    ),
+    "repeated_call_known": Text(
+        "This call was made before and was not run again. Use the result it had.",
+        "A repeated call whose first result is known.",
     ),
     "missing_dependency": Text(
         "The tool needs {needs}, which is not available.",
         "The tool needs something that is not there.",
         more=("tool",),
     ),
+    # Arguments that do not fit.
+    "invalid_argument": Text(
+        "{problem}",
+        "An argument does not fit the schema; the problem says which, and why.",
+        more=("tool",),
+    ),
+    "argument_problem": Text("{argument!r} {problem}", "The problem of one argument."),
+    "arguments_problem": Text("The arguments {problem}", "The problem of all arguments."),
+    "more_problems": Text("and {count} more", "There are more problems than are listed."),
+    "argument_missing": Text("is missing", "A problem of an argument."),
+    "argument_missing_hint": Text(
+        "Call again with {argument!r}.", "The hint for argument_missing."
+    ),
+    "argument_unknown": Text("is not a parameter", "A problem of an argument."),
+    "property_unknown": Text("is not a property there", "A problem inside an argument."),
+    "argument_unknown_hint": Text(
+        "Call again without {argument!r}.",
+        "The hint for argument_unknown and property_unknown.",
+    ),
+    "argument_option": Text("must be {options}, not {value}", "A problem of an argument."),
+    "argument_options": Text(
+        "must be one of its options, not {value}",
+        "The same, with more options than a sentence can list.",
+    ),
+    "argument_option_hint": Text(
+        "Choose one of valid_options.", "The hint for argument_option and argument_options."
+    ),
+    "argument_type": Text("must be {types}, not {value}", "A problem of an argument."),
+    "alternative": Text("{one} or {other}", "Options and types in a problem."),
+    "type_array": Text("an array", "A type in a problem."),
+    "type_boolean": Text("true or false", "A type in a problem."),
+    "type_integer": Text("an integer", "A type in a problem."),
+    "type_null": Text("null", "A type in a problem."),
+    "type_number": Text("a number", "A type in a problem."),
+    "type_object": Text("an object", "A type in a problem."),
+    "type_string": Text("a string", "A type in a problem."),
+    "argument_minimum": Text("must be at least {limit}, not {value}", "A problem of an argument."),
+    "argument_maximum": Text("must be at most {limit}, not {value}", "A problem of an argument."),
+    "argument_above": Text("must be more than {limit}, not {value}", "A problem of an argument."),
+    "argument_below": Text("must be less than {limit}, not {value}", "A problem of an argument."),
+    "argument_multiple": Text(
+        "must be a multiple of {limit}, not {value}", "A problem of an argument."
+    ),
+    "argument_shortest": Text(
+        "must be at least {limit} characters long, not {value}", "A problem of an argument."
+    ),
+    "argument_longest": Text(
+        "must be at most {limit} characters long, not {value}", "A problem of an argument."
+    ),
+    "argument_fewest_items": Text(
+        "must have at least {limit} items, not {value}", "A problem of an argument."
+    ),
+    "argument_most_items": Text(
+        "must have at most {limit} items, not {value}", "A problem of an argument."
+    ),
+    "argument_fewest_properties": Text(
+        "must have at least {limit} properties, not {value}", "A problem of an argument."
+    ),
+    "argument_most_properties": Text(
+        "must have at most {limit} properties, not {value}", "A problem of an argument."
+    ),
+    "argument_pattern": Text(
+        "must match the pattern {limit!r}, not {value}", "A problem of an argument."
+    ),
+    "argument_pattern_too_slow": Text(
+        "takes too many steps to match its pattern, not {value}", "A problem of an argument."
+    ),
+    "argument_repeats": Text(
+        "must not have the same item twice, not {value}", "A problem of an argument."
+    ),
+    "argument_forbidden": Text("is not allowed, not {value}", "A problem of an argument."),
+    "argument_rule": Text(
+        "breaks the rule {rule!r} of the schema, not {value}", "A problem of an argument."
+    ),
+    "argument_branches": Text(
+        "matches none of the accepted forms: {value}", "A problem of an argument."
+    ),
+    "argument_schema": Text("must match the tool's schema", "A problem of the arguments."),
+    "argument_too_deep": Text("are nested too deeply", "A problem of the arguments."),
+    "argument_unreadable": Text("cannot be read", "A problem of an argument."),
+    "argument_must_be": Text(
+        "must be{problem}", "A problem of an argument, the end of it in the words of pydantic."
+    ),
+    "argument_wrong": Text(
+        "is wrong: {problem}", "A problem of an argument, in the words of the tool or of pydantic."
+    ),
+    "arguments_not_object": Text(
+        "The arguments must be a JSON object, not {type}.", "The arguments are no object."
+    ),
+    "arguments_not_object_hint": Text(
+        "Send an object with the parameter names as keys.", "The hint for arguments_not_object."
+    ),
+    "arguments_not_json": Text(
+        "The arguments are not valid JSON: {problem}.", "The arguments cannot be read."
+    ),
+    "arguments_not_json_hint": Text(
+        "Send the arguments as one JSON object.", "The hint for arguments_not_json."
+    ),
+    "json_syntax": Text(
+        "{problem} at line {line}, column {column}", "A problem of a JSON text, as Python says it."
+    ),
+    "json_repeated_key": Text("the key {key!r} appears twice", "A problem of a JSON text."),
+    "json_constant": Text("{name} is not a JSON number", "A problem of a JSON text."),
+    "json_too_deep": Text("it is nested too deeply", "A problem of a JSON text."),
+    "json_long_number": Text("a number has too many digits", "A problem of a JSON text."),
     # How calls end.
     "failed": Text("The tool {tool!r} failed.", "A tool raises an exception."),
-    "timeout": Text(f"{_AFTER_TIMEOUT}.", "A call has run out of time."),
+    "timeout": Text(_AFTER_TIMEOUT, "A call has run out of time."),
     "timeout_unknown": Text(
-        f"{_AFTER_TIMEOUT}, and it is not known whether it took effect: do not call it again, "
-        "check first.",
-        "A call with a side effect has run out of time.",
+        f"{_AFTER_TIMEOUT} {_UNKNOWN_EFFECT}", "A call with a side effect has run out of time."
     ),
     "timeout_unknown_undone": Text(
-        f"{_AFTER_TIMEOUT}. Every step it had noted was undone, but it is not known whether the "
-        "step it was at took effect: do not call it again, check first.",
+        f"{_AFTER_TIMEOUT} Every recorded step was rolled back, but it is not known whether the "
+        f"step in progress took effect: {_CHECK_FIRST}",
         "The same, after its steps were undone.",
     ),
-    "undone": Text("What it had done was undone.", "Follows a text if all was undone."),
+    "undone": Text("Its completed steps were rolled back.", "Follows a text if all was undone."),
     "left_over": Text(
-        "Of what was done before it failed, {count} could not be undone: tell so.",
+        "{count} step(s) could not be rolled back; tell the user.",
         "Follows a text if not all was undone.",
     ),
     "cancelled": Text("The call of {tool!r} was cancelled.", "A call was cancelled."),
+    "cancelled_tool": Text("The call was cancelled.", "A tool stops since its call was cancelled."),
     "stopped": Text("The user stopped the tool {tool!r}.", "A person stops a call."),
     "stopped_running": Text(
-        "The user stopped the tool {tool!r} while it ran.",
+        "The user stopped the tool {tool!r} while it was running.",
         "A person stops a call with a side effect.",
     ),
-    "effect_unknown": Text(
-        "It is not known whether it took effect: do not call it again, check first.",
-        "Follows stopped_running.",
-    ),
-    "not_again": Text(
-        "Therefore do not call it again unless the user asks for it.", "Follows stopped."
-    ),
-    "go_on_without": Text(
-        "Therefore go on without it.", "Follows stopped if a person skips the call."
-    ),
+    "effect_unknown": Text(_UNKNOWN_EFFECT, "Follows stopped_running."),
+    "not_again": Text("Do not call it again unless the user asks for it.", "Follows stopped."),
+    "go_on_without": Text("Continue without it.", "Follows stopped if a person skips the call."),
     "skipped": Text(
-        "The user has decided to go on without {tool!r}: do not call it again for this.",
+        "The user decided to continue without {tool!r}: do not call it again for this.",
         "A person skips a call that failed.",
     ),
     "tried_again": Text(
-        "The user had {tool!r} tried again.", "Precedes the new result of a call that failed."
+        "{tool!r} was retried at the user's request.",
+        "Precedes the new result of a call that failed.",
     ),
     "tried": Text("It was tried {count} times.", "Follows the text of a call after retries."),
-    "stood_in": Text("{fallback!r} stood in for {tool!r}.", "A fallback tool has done the work."),
+    "stood_in": Text(
+        "The fallback {fallback!r} was used instead of {tool!r}.",
+        "A fallback tool has done the work.",
+    ),
     "result_cut": Text(
-        "The result was cut: it is longer than {tokens} tokens.", "A result exceeds its budget."
+        "The result was truncated: it is longer than {tokens} tokens.",
+        "A result exceeds its budget.",
     ),
     "result_part": Text(
-        "This is a part of the result; {reader} reads more of it by its handle.",
+        "This is part of the result; call {reader} with its handle to read more.",
         "A long result is kept for later.",
+    ),
+    "result_too_long": Text(
+        "The result was truncated: it is longer than {bytes} bytes.",
+        "A result exceeds what can be sent.",
+    ),
+    "media_left_out": Text("A picture or a sound was left out.", "Media cannot be sent."),
+    "result_not_json": Text(
+        "The tool {tool!r} ran, but its result cannot be shown: {problem}.",
+        "A result cannot be written as JSON.",
+    ),
+    "value_no_json": Text("a {type} has no JSON form", "A problem of a result."),
+    "value_too_deep": Text("it contains itself or is nested too deeply", "A problem of a result."),
+    "value_awaitable": Text("a {type} has no JSON form: await it", "A problem of a result."),
+    "value_iterator": Text(
+        "a {type} contains an iterator: return a list", "A problem of a result."
+    ),
+    "value_key": Text("a key is not a string", "A problem of a result."),
+    "value_not_utf8": Text("a text is not UTF-8", "A problem of a result."),
+    "value_long_integer": Text("an integer is too long", "A problem of a result."),
+    "first_values": Text(
+        "These are the first {kept} of {count} values; there was no room for more.",
+        "Not all values of a generator are kept.",
+    ),
+    "result_unsendable": Text("The result cannot be sent.", "The model service refuses a result."),
+    "user_edited": Text(
+        "The user has changed the arguments: {changes}.",
+        "Precedes the result of a call whose arguments a person has edited.",
+    ),
+    "user_edit": Text("{name} is {now} instead of {before}", "Each change in user_edited."),
+    "characters_left_out": Text(
+        "… ({count} characters left out) …", "In the middle of a long value that is shown."
+    ),
+    # Tools in worker processes.
+    "worker_died": Text(
+        "The process in which the tool {tool!r} ran has ended.", "A worker process has ended."
+    ),
+    "worker_died_unknown": Text(
+        f"The process in which the tool {{tool!r}} ran has ended. {_UNKNOWN_EFFECT}",
+        "A worker process has ended during a call with a side effect.",
+    ),
+    "no_worker": Text(
+        "No worker process could be started: {problem}.", "A worker process cannot be started."
+    ),
+    "unsendable_arguments": Text(
+        "The arguments cannot be sent to another process ({type}): they are nested too deeply, or "
+        "of a type that cannot be pickled. Call again with simpler values.",
+        "A worker process cannot be given the arguments.",
+    ),
+    "not_portable": Text(
+        "The tool cannot run: {problem}. Tell the user.",
+        "A worker process cannot import a tool; the problem is for its developer.",
+    ),
+    "not_portable_nested": Text(
+        "another process cannot find {name!r}: define the function at the top level of a module, "
+        "not as a lambda or inside another function",
+        "A problem in not_portable.",
+    ),
+    "not_portable_notebook": Text(
+        "another process cannot import a notebook or an interactive session: move the function to "
+        "a module of its own, and import it from there",
+        "A problem in not_portable.",
+    ),
+    "not_portable_script": Text(
+        "another process must import the script {script!r} to find the function, and would run it "
+        "again: put the code that the script runs under `if __name__ == '__main__':`, or move the "
+        "function to a module of its own",
+        "A problem in not_portable.",
+    ),
+    "not_portable_type": Text(
+        "another process cannot be given {name!r} ({type})", "A problem in not_portable."
+    ),
+    "not_portable_import": Text(
+        "importing it in another process raised {error}", "A problem in not_portable."
+    ),
+    "no_worker_ended": Text("it ended while it started", "A problem in no_worker."),
+    "no_worker_slow": Text("it took more than {seconds} seconds", "A problem in no_worker."),
+    "worker_died_early": Text(
+        "The worker process ended before the call began.", "A worker process has ended."
+    ),
+    "inside_worker": Text(
+        "A cpu_bound tool cannot be called inside a worker process: put the code that the script "
+        "runs under `if __name__ == '__main__':`.",
+        "A worker process runs the script that started it.",
     ),
     # Limits.
     "circuit_open": Text(
-        "The tool {tool!r} keeps failing and is left alone for a while.", "The breaker is open."
+        "The tool {tool!r} keeps failing and is not called for a while.", "The breaker is open."
     ),
     "circuit_open_hint": Text("Try again in {seconds} seconds.", "The hint for circuit_open."),
     "calls_per_session": Text(
-        f"{{tool!r}} was called {{count}} times in this conversation, {_LIMIT} {_GO_ON}",
+        f"{{tool!r}} has reached its limit of {{count}} calls in this conversation. {_GO_ON}",
         "A limit of the tool is reached.",
     ),
     "calls_per_turn": Text(
-        f"{{tool!r}} was called {{count}} times since the user has spoken, {_LIMIT} {_GO_ON}",
+        f"{{tool!r}} has reached its limit of {{count}} calls per turn of the user. {_GO_ON}",
         "A limit of the tool is reached.",
     ),
     "calls_per_minute": Text(
-        f"{{tool!r}} was called {{count}} times in a minute, {_LIMIT} Wait before the next call.",
+        "{tool!r} has reached its limit of {count} calls per minute. Wait before the next call.",
         "A limit of the tool is reached.",
     ),
     "all_calls_per_session": Text(
-        f"Tools were called {{count}} times in this conversation, {_LIMIT} {_GO_ON}",
+        "The limit of {count} tool calls in this conversation is reached. "
+        f"{_GO_ON_WITHOUT_TOOLS}",
         "A limit of all tools is reached.",
     ),
     "all_calls_per_turn": Text(
-        f"Tools were called {{count}} times since the user has spoken, {_LIMIT} {_GO_ON}",
+        "The limit of {count} tool calls per turn of the user is reached. "
+        f"{_GO_ON_WITHOUT_TOOLS}",
         "A limit of all tools is reached.",
     ),
     "all_calls_per_minute": Text(
-        f"Tools were called {{count}} times in a minute, {_LIMIT} Wait before the next call.",
+        "The limit of {count} tool calls per minute is reached. Wait before the next call.",
         "A limit of all tools is reached.",
     ),
     "calls_per_minute_hint": Text(
         "Call again in {seconds} seconds.", "The hint for a limit by the minute."
     ),
     "loop": Text(
-        "{tool!r} was not run: the same calls have given the same results {count} times running. "
-        "Use what you have, do something else, or ask the user.",
+        "{tool!r} was not run: the same calls have returned the same results {count} times in a "
+        "row. Use the results you have, try something else, or ask the user.",
         "The loop guard refuses a call.",
     ),
     "loop_warning": Text(
-        "This has now given the same result {count} times running: do something else, or ask the "
-        "user.",
+        "This call has returned the same result {count} times in a row: try something else, or "
+        "ask the user.",
         "Follows the text of a call that repeats itself.",
     ),
     # Approval.
     "denied_by_rule": Text(
-        f"{_NOT_RUN} It is not allowed here. Do not try it in another way.", "A rule denies a call."
+        f"{_NOT_RUN}: it is not allowed here. {_NO_DETOUR}", "A rule denies a call."
     ),
     "denied_by_rule_because": Text(
-        f"{_NOT_RUN} {{reason}} Do not try it in another way.",
-        "A rule with a message denies a call.",
+        f"{_NOT_RUN}. {{reason}} {_NO_DETOUR}", "A rule with a message denies a call."
     ),
-    "refused": Text(f"{_NOT_RUN} The user has said no.", "The user says no."),
+    "read_only_session": Text(
+        "This session is read-only: nothing may be changed.",
+        "The reason in denied_by_rule_because for a read-only session.",
+    ),
+    "refused": Text(f"{_NOT_RUN}: the user said no.", "The user says no."),
     "contradicted": Text(
-        f"{_NOT_RUN} The user has not said yes, but no.", "The model reports a yes that was a no."
+        f"{_NOT_RUN}: the user said no, not yes.", "The model reports a yes that was a no."
     ),
     "approval_expired": Text(
-        f"{_NOT_RUN} Nobody has answered in time.", "A question was not answered in time."
+        f"{_NOT_RUN}: the question was not answered in time.",
+        "A question was not answered in time.",
     ),
     "approval_failed": Text(
-        f"{_NOT_RUN} The person could not be asked.", "The channel to a person fails."
+        f"{_NOT_RUN}: the person could not be asked.", "The channel to a person fails."
     ),
-    "withdrawn": Text(f"{_NOT_RUN} The question was withdrawn.", "A question was withdrawn."),
-    "denial_reason": Text("The reason: {reason!r}.", "Follows a denial, if a person gives one."),
+    "withdrawn": Text(f"{_NOT_RUN}: the question was withdrawn.", "A question was withdrawn."),
+    "denial_reason": Text("Reason given: {reason!r}.", "Follows a denial, if a person gives one."),
     "after_denial": Text("Call it again only if the user asks for it.", "Follows a denial."),
     "too_many_questions": Text(
-        "{tool!r} was not run: too many questions wait for the user. Ask them first, one after the "
-        "other, then call it again.",
+        "{tool!r} was not run: too many questions are waiting for the user. Ask those first, one "
+        "at a time, then call it again.",
         "Too many questions are open.",
     ),
     "needs_approval": Text(
-        "Nothing was done yet: the user has to agree first.", "A call waits for approval."
+        "Nothing was done yet: the user must approve it first.", "A call waits for approval."
     ),
     "not_answered": Text(
         "Nothing was done: the user has not answered yet.", "The question has no answer yet."
     ),
     "not_asked": Text(
-        "Nothing was done: you have not asked this question, or not in full, or have said more "
-        "after it, or the user has interrupted it.",
+        "Nothing was done: you did not ask this question in full, said more after it, or were "
+        "interrupted by the user.",
         "The model has not asked the question.",
     ),
     "doubtful": Text(
-        "Nothing was done: what the user has said since the question was not a clear yes and "
+        "Nothing was done: what the user has said since the question is not a clear yes and "
         "nothing else.",
         "The answer is not clear.",
     ),
     "waits": Text(
-        "Nothing was done yet: another question is open, and only that one can be answered.",
+        "Nothing was done yet: another question is open and must be answered first.",
         "Another question comes first.",
     ),
     "how_to_ask": Text(
-        "Ask the user in the words of 'ask', with all names and numbers, and say nothing after it. "
-        "Wait for the answer, then call confirm_action with this approval_id and what the user "
-        "said.",
+        "Ask the user the question in 'ask' word for word, with all names and numbers, and say "
+        "nothing after it. Wait for the answer, then call confirm_action with this approval_id and "
+        "what the user said.",
         "Follows the text of a call that waits for approval.",
     ),
     "ask_other_first": Text(
-        "First ask that one and call confirm_action for it, also if the answer is no. Then ask "
-        "this one in the words of 'ask', wait for the answer, and call confirm_action with this "
-        "approval_id.",
+        "First ask that question and call confirm_action for it, even if the answer is no. Then "
+        "ask the question in 'ask' word for word, wait for the answer, and call confirm_action "
+        "with this approval_id.",
         "Follows waits.",
     ),
     "asked_elsewhere": Text(
-        "Nothing was done yet: a person is being asked. Tell the user that it waits, and do not "
-        "call the tool again; the result will be told to you.",
+        "Nothing was done yet: a person is being asked. Tell the user that it is waiting, and do "
+        "not call the tool again; you will be told the result.",
         "A person is asked in another way.",
     ),
     "not_by_voice": Text(
-        "Nothing was done: this call cannot be approved by voice, since its arguments cannot be "
-        "said in full so that the user would hear all of them. Tell the user so. It can be "
-        "approved where all of it is shown, such as the terminal or the console; the result will "
-        "be told to you. Do not call confirm_action.",
+        "Nothing was done: this call cannot be approved by voice, because its arguments cannot be "
+        "spoken in full. Tell the user that it can be approved where all of it is shown, such as "
+        "the terminal or the console. You will be told the result; do not call confirm_action.",
         "A question cannot be spoken.",
     ),
     "not_transcribed_yet": Text(
-        "Nothing was done yet: what the user says is not transcribed to its end. Say nothing and "
-        "make the same call once more.",
+        "Nothing was done yet: the transcription of the user's answer is not complete. Say nothing "
+        "and make the same call once more.",
         "The transcription of the answer has not ended.",
     ),
     "user_not_transcribed": Text(
-        "Nothing was done: what the user says is not transcribed in this session, so that nothing "
-        "can be confirmed by voice. Tell the user so.",
+        "Nothing was done: the user's speech is not transcribed in this session, so nothing can be "
+        "confirmed by voice. Tell the user.",
         "A session has no transcript of the user.",
     ),
     "model_not_transcribed": Text(
-        "Nothing was done: what you say is not transcribed in this session, so that nothing can be "
-        "confirmed by voice. Tell the user so.",
+        "Nothing was done: your speech is not transcribed in this session, so nothing can be "
+        "confirmed by voice. Tell the user.",
         "A session has no transcript of the model.",
     ),
     "needs_answer": Text("The call waits for the user's answer.", "A call needs values."),
@@ -301,7 +504,7 @@ TEXTS: Mapping[str, Text] = {
         "Another question is open: ask that one first.", "A call needs values, but not first."
     ),
     "needs_answer_doubtful": Text(
-        "The answer agrees to something, and the user has not clearly said yes to that.",
+        "The answer agrees to something to which the user has not clearly said yes.",
         "The values agree to something that the user did not.",
     ),
     "needs_answer_not_chosen": Text(
@@ -310,11 +513,42 @@ TEXTS: Mapping[str, Text] = {
         "A choice is not what the user has said.",
     ),
     "how_to_answer": Text(
-        "Ask the user just what is in 'ask', in the user's language, and say nothing else. Wait "
+        "Ask the user only what is in 'ask', in the user's language, and say nothing else. Wait "
         "for the answer, then call answer_question with this question_id and what the user said, "
-        "by the names in 'answers'; or with declined, if the user does not want to answer. Never "
+        "by the names in 'answers', or with declined if the user does not want to answer. Never "
         "make up an answer, and do not call the tool again.",
         "Follows the text of a call that needs values.",
+    ),
+    "unknown_question": Text(
+        "There is no question {question!r}. Nothing was done.",
+        "The model answers a question that does not exist.",
+    ),
+    "question_used": Text(
+        "That question was answered already and counts once: do not confirm it again.",
+        "The model answers a question again.",
+    ),
+    "question_expired": Text(
+        "That question was not answered in time and is closed. Nothing was done.",
+        "The model answers a question that has expired.",
+    ),
+    "question_withdrawn": Text(
+        "That question was withdrawn. Nothing was done.",
+        "The model answers a question that was withdrawn.",
+    ),
+    "question_elsewhere": Text(
+        "That question is for another person: do not answer it, and wait for the result.",
+        "The model answers a question that a person is asked in another way.",
+    ),
+    "wants_confirmation": Text(
+        "That question is answered with yes or no: call confirm_action instead.",
+        "The model calls answer_question for an approval.",
+    ),
+    "wants_answers": Text(
+        "That question needs more than a yes: call answer_question instead.",
+        "The model calls confirm_action for a question that needs values.",
+    ),
+    "wants_yes_or_no": Text(
+        "This question is answered with yes or no.", "A person gives values to an approval."
     ),
     "approval_question": Text(
         "Shall I do this: {what}?",
@@ -340,21 +574,217 @@ TEXTS: Mapping[str, Text] = {
         "自从您说了“总是”以后，这个工具的定义变了。",  # noqa: RUF001 - Chinese punctuation
         "The same in Chinese.",
     ),
-    # The rest.
+    # Approval in the terminal.
+    "terminal_choice": Text(
+        "[y]es, [n]o, or [a]lways in this session: ",
+        "The prompt after a question; the letters stay the same.",
+    ),
+    "terminal_long": Text(
+        "{show!r} to read all of it, which is needed before a yes, or [n]o: ",
+        "The prompt after a question that is too long for the screen.",
+        required=("show",),
+    ),
+    "terminal_left_out": Text(
+        "[… {count} characters are left out here …]", "In the middle of a long question."
+    ),
+    "terminal_values": Text(
+        "(an empty line leaves a value out, {decline!r} refuses all)",
+        "Before the values that a question asks for.",
+        required=("decline",),
+    ),
+    "terminal_no_input": Text(
+        "the terminal has no more input, so no one can answer",
+        "The reason of a denial when the terminal has no input.",
+    ),
+    # Live sessions.
+    "late_outcomes": Text(
+        "These tool calls have ended since the connection was lost; do not make them again. Their "
+        "results, one per line:",
+        "Precedes the results of calls whose connection was lost.",
+    ),
+    "filler": Text(
+        "Still running. Say to the user: {sentence}",
+        "The interim answer of a tool with a filler.",
+        required=("sentence",),
+    ),
+    # Built-in tools.
+    "empty_thought": Text(
+        "{name!r} is empty: write what you think, and call again.", "think is given a blank text."
+    ),
+    "not_heard": Text(
+        "The setting is stored, but this session cannot change the sound, so the user hears no "
+        "difference. Tell the user.",
+        "A speech tool has no audible effect.",
+    ),
+    "no_tool_found": Text(
+        "No tool matches: try other words, or continue without one.", "find_tools finds nothing."
+    ),
+    "unknown_result": Text(
+        "There is no result {handle!r} any more: make the call again.",
+        "read_result is given an unknown handle.",
+    ),
+    "unknown_state": Text(
+        "The state cannot change from {now!r} to {new!r}. Choose one of valid_options.",
+        "change_state is given a state that cannot follow.",
+    ),
+    "no_earlier_state": Text(
+        "There is no earlier state to return to.", "There is no change of state to undo."
+    ),
+    "unknown_task": Text(
+        "There is no task {task!r}. Choose one of valid_options.",
+        "update_task is given an unknown id.",
+    ),
+    "no_coin": Text(
+        "No coin can be offered here. Continue without one.",
+        "offer_coin runs in a session without a registry.",
+    ),
+    # Calls by their id, and requests of an application.
+    "unknown_failed_call": Text(
+        "No call {call!r} has failed and waits for a decision.",
+        "A call is to be retried or skipped that is not waiting.",
+    ),
+    "unknown_call": Text("No call {call!r} is running.", "A call is to be stopped that has ended."),
+    "ambiguous_call": Text(
+        "Several calls have the id {call!r}: name the session, or pass a trace id.",
+        "A call is named by an id that several calls have.",
+    ),
+    "request_arguments": Text(
+        "The request {request!r} cannot be answered with these arguments.",
+        "A request of an application raises an error.",
+    ),
+    "request_read_only": Text(
+        "The request {request!r} changes something, and only reading is allowed here.",
+        "A request of an application may only read.",
+    ),
+    "unknown_request": Text(
+        "There is no request {request!r}.", "A request of an application does not exist."
+    ),
+    # The store and the cache.
     "stale_result": Text(
-        "The tool {tool!r} fails now: this is what it said {seconds} seconds ago.",
+        "The tool {tool!r} is failing; this is its result of {seconds} seconds ago.",
         "An older result is used while a tool fails.",
     ),
     "not_recorded": Text(
-        "Nothing was done: {tool!r} may only run once that is written down, and just now it cannot "
-        "be. Tell the user so.",
+        "Nothing was done: {tool!r} may only run once the call is recorded, and the store cannot "
+        "be written to. Tell the user.",
         "The store cannot be written to.",
     ),
     "not_recorded_hint": Text(
-        "Try again in a while, if the user still wants it.", "The hint for not_recorded."
+        "Try again later if the user still wants it.", "The hint for not_recorded."
     ),
+    # MCP.
     "mcp_server_down": Text(
         "The MCP server {server!r} is not available: {reason}.", "A server is not there."
+    ),
+    "mcp_server_lost": Text(
+        "The connection to the MCP server {server!r} was lost during the call: {reason}.",
+        "The connection to a server is lost during a call.",
+    ),
+    "mcp_malformed_answer": Text(
+        f"{_MCP_TOOL} ran, but its result does not match its description.",
+        "The result of an MCP tool cannot be read.",
+    ),
+    "mcp_answer_too_long": Text(
+        f"{_MCP_TOOL} ran, but its result is too long to read: {{size}}. Request less.",
+        "The result of an MCP tool is too long.",
+    ),
+    "mcp_task_lost": Text(
+        "The MCP server {server!r} has lost the task that ran {tool!r}: {reason}.",
+        "A server no longer knows a task.",
+    ),
+    "mcp_task_cancelled": Text(
+        "The MCP server {server!r} cancelled the call of {tool!r}.", "A server cancels a task."
+    ),
+    "mcp_task_cancelled_because": Text(
+        "The MCP server {server!r} cancelled the call of {tool!r}: {reason}",
+        "The same, with what the server says.",
+    ),
+    "mcp_asks_without_end": Text(
+        f"{_MCP_TOOL} has not answered: the server kept requesting input ({{rounds}} rounds).",
+        "A server requests input without end.",
+    ),
+    "mcp_effect_unknown": Text(
+        _UNKNOWN_EFFECT, "Follows the MCP texts above if the call has a side effect."
+    ),
+    "mcp_failed": Text(
+        "The tool failed without an explanation.", "An MCP tool fails and says nothing."
+    ),
+    "mcp_media_too_large": Text(
+        "The tool ran, but {media} is left out: all pictures and sounds of one result may have "
+        "{bytes} bytes. Request a smaller one, or fewer.",
+        "The media of an MCP tool are too large.",
+    ),
+    "mcp_media_size": Text("{type} of {bytes} bytes", "Each medium in mcp_media_too_large."),
+    "mcp_media_unreadable": Text(
+        "The tool ran, but the {type} in its result cannot be decoded.",
+        "The media of an MCP tool cannot be decoded.",
+    ),
+    "mcp_asks": Text(
+        "The server {server!r} asks: {message}",
+        "A question of an MCP server.",
+        required=("message", "server"),
+    ),
+    "mcp_asks_pt": Text(
+        "O servidor {server!r} pergunta: {message}",
+        "The same in Portuguese.",
+        required=("message", "server"),
+    ),
+    "mcp_asks_zh": Text(
+        "服务器 {server!r} 询问：{message}",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
+        required=("message", "server"),
+    ),
+    "mcp_opens": Text(
+        "The server {server!r} asks you to open a page at {host}: {message}",
+        "An MCP server asks the user to open a page.",
+        required=("host", "message", "server"),
+    ),
+    "mcp_opens_pt": Text(
+        "O servidor {server!r} pede que abra uma página em {host}: {message}",
+        "The same in Portuguese.",
+        required=("host", "message", "server"),
+    ),
+    "mcp_opens_zh": Text(
+        "服务器 {server!r} 请您打开 {host} 的网页：{message}",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
+        required=("host", "message", "server"),
+    ),
+    "mcp_samples": Text(
+        "May the server {server!r} ask a language model this: {message}",
+        "An MCP server wants to use a language model.",
+        required=("message", "server"),
+    ),
+    "mcp_samples_pt": Text(
+        "O servidor {server!r} pode perguntar isto a um modelo de linguagem: {message}",
+        "The same in Portuguese.",
+        required=("message", "server"),
+    ),
+    "mcp_samples_zh": Text(
+        "服务器 {server!r} 可以问语言模型这个吗：{message}",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
+        required=("message", "server"),
+    ),
+    "mcp_secret": Text(
+        "Careful, this is secret: {names}.",
+        "Follows mcp_asks if a server asks for a secret.",
+        required=("names",),
+    ),
+    "mcp_secret_pt": Text(
+        "Cuidado, isto é secreto: {names}.", "The same in Portuguese.", required=("names",)
+    ),
+    "mcp_secret_zh": Text(
+        "请注意，这是机密：{names}。",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
+        required=("names",),
+    ),
+    "mcp_unknown_resource": Text(
+        "There is no resource {uri!r}. Call {tool} to list the resources.",
+        "A resource does not exist.",
+    ),
+    "mcp_unknown_prompt": Text(
+        "The prompt {prompt!r} cannot be used like this: {reason}. Call {tool} to list the prompts "
+        "and their arguments.",
+        "A prompt does not exist or needs other arguments.",
     ),
 }
 """Every text, by key."""
@@ -382,7 +812,7 @@ class Said(str):
         return made
 
 
-def say(key: str, **values: Any) -> Said:
+def say(key: str, /, **values: Any) -> Said:
     """Return a text in its default words.
 
     Example:
@@ -392,16 +822,22 @@ def say(key: str, **values: Any) -> Said:
     return Said(TEXTS[key].default.format(**values), (_Fill(key, values),))
 
 
-def join(*texts: str | None) -> Said:
-    """Return the texts in one, with a space between them; each keeps its key.
+def join(*texts: str | None, between: str = " ") -> Said:
+    """Return the texts in one; each keeps its key.
 
     Example:
         >>> join(None, "No seats.", say("tried", count=3))
         'No seats. It was tried 3 times.'
     """
     said = [text for text in texts if text]
-    parts = [part for text in said for part in (text.parts if type(text) is Said else (text,))]
-    return Said(" ".join(said), tuple(parts))
+    parts: list[str | _Fill] = []
+    for text in said:
+        parts += (between, *_parts_of(text)) if parts else _parts_of(text)
+    return Said(between.join(said), tuple(parts))
+
+
+def _parts_of(text: str) -> tuple[str | _Fill, ...]:
+    return text.parts if type(text) is Said else (text,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,23 +858,33 @@ class Wording:
         """Return a text with the words of the settings; what has no key stays as it is."""
         if type(text) is not Said:
             return text
-        fills = [part for part in text.parts if isinstance(part, _Fill)]
-        if not any(fill.key in self.templates for fill in fills):
-            return text
-        return " ".join(
-            part if isinstance(part, str) else self._filled(part) for part in text.parts
-        )
+        return "".join(part if isinstance(part, str) else self._filled(part) for part in text.parts)
+
+    def text(self, key: str, /, **values: Any) -> str:
+        """Return a text in the words of the settings.
+
+        Example:
+            >>> AS_IT_IS.text("tried", count=2)
+            'It was tried 2 times.'
+        """
+        return self._filled(_Fill(key, values))
 
     def _filled(self, fill: _Fill) -> str:
         template = self.templates.get(fill.key)
         if template is None:
-            return TEXTS[fill.key].default.format(**fill.values)
+            values = {name: self._nested(value) for name, value in fill.values.items()}
+            return TEXTS[fill.key].default.format(**values)
         # `{tool}` without `!r` shows a name that a model made up: nothing in it may be unseen.
         shown = {
             name: _Shown(value) if isinstance(value, str) else value
-            for name, value in fill.values.items()
+            for name, value in zip(
+                fill.values, map(self._nested, fill.values.values()), strict=True
+            )
         }
         return template.format(**shown)
+
+    def _nested(self, value: Any) -> Any:
+        return self.reword(value) if type(value) is Said else value
 
     def template(self, key: str, language: str) -> str:
         """Return the template of a text in a language; in English where there is no other.

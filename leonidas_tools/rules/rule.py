@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.rules.conditions import steps_of
 from leonidas_tools.tools.metadata import ToolEffect
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -199,7 +200,7 @@ READ_ONLY = Rule(
     decide=Decide.DENY,
     effects=(ToolEffect.IDEMPOTENT, ToolEffect.ONCE),
     modes=(Mode.READ_ONLY,),
-    message="This session is read-only: nothing may be changed.",
+    message=say("read_only_session"),
     tier=Tier.BUILTIN,
 )
 CONFIRMING = Rule(

@@ -268,6 +268,7 @@ class Compiler:
                 mode=limits.mode,
                 fingerprint=fingerprint_of(tool.metadata),
                 settings=limits.approval,
+                wording=self.settings.wording or AS_IT_IS,
                 asking=self._asking,
             )
         ]

@@ -411,7 +411,7 @@ class Executor:
             raise _ambiguous(call_id, traces)
         if not found:
             raise ToolError(
-                f"No call {call_id!r} has failed and waits for a decision.",
+                say("unknown_failed_call", call=call_id),
                 status="not_found",
                 reason_code="unknown_call",
                 valid_options=[each.call.trace_id for each in known] or None,
@@ -441,7 +441,7 @@ class Executor:
         if found:
             raise _ambiguous(call_id, [each.call.trace_id for each in found])
         raise ToolError(
-            f"No call {call_id!r} is running.",
+            say("unknown_call", call=call_id),
             status="not_found",
             reason_code="unknown_call",
             valid_options=[each.call.trace_id for each in running] or None,
@@ -570,7 +570,7 @@ def _is_named(call: ToolCall, call_id: str, session: ToolSession | None) -> bool
 
 def _ambiguous(call_id: str, options: list[str]) -> ToolError:
     return ToolError(
-        f"Several calls have the id {call_id!r}: name the session, or give a trace id.",
+        say("ambiguous_call", call=call_id),
         status="invalid_argument",
         reason_code="ambiguous_call",
         valid_options=options,

@@ -18,6 +18,8 @@ from leonidas_tools.results.cutting import length
 from leonidas_tools.results.plain import NotPlainError, plain
 from leonidas_tools.tools.tool import kind_of
 from leonidas_tools.workers.processes import ProcessDiedError, leased
+from leonidas_tools.calls.invocation import current
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.tools.tool import Tool
@@ -127,11 +129,11 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> Call:
 
 
 def _died(tool: str, *, begun: bool) -> ToolError:
-    said = f"The process in which the tool {tool!r} ran has ended"
     if begun:
-        said += ", and it is not known whether it took effect: do not call it again, check first."
+        said = say("worker_died_unknown", tool=tool)
         return ToolError(said, status="unknown_outcome", reason_code="worker_died")
-    return ToolError(f"{said}.", status="unavailable", retryable=True, reason_code="worker_died")
+    said = say("worker_died", tool=tool)
+    return ToolError(said, status="unavailable", retryable=True, reason_code="worker_died")
 
 
 class LastValue:
@@ -182,7 +184,7 @@ class Collected(LastValue):
         kept = len(self._values)
         if kept == self._count:
             return self._values
-        said = f"These are the first {kept} of {self._count} values; there was no room for more."
+        said = say("first_values", kept=kept, count=self._count)
         return ToolResult(result=self._values, message=said)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from leonidas_tools.errors import ToolError
+from leonidas_tools.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +85,7 @@ class AgentState:
         """
         if new != self.current and new not in self.reachable():
             raise ToolError(
-                f"From {self.current!r} the state cannot become {new!r}.",
+                say("unknown_state", now=self.current, new=new),
                 status="invalid_argument",
                 reason_code="not_an_option",
                 valid_options=self.reachable(),
@@ -102,7 +103,7 @@ class AgentState:
             ToolError: Nothing has changed yet.
         """
         if not self._history:
-            raise ToolError("There is no earlier state to go back to.")
+            raise ToolError(say("no_earlier_state"))
         last = self._history.pop()
         self.current = last.previous
         change = StateChange(previous=last.new, new=last.previous, reason="rolled back")

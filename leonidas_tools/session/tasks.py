@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.errors import ToolError
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall
@@ -145,7 +147,7 @@ class TaskList:
         task = self._tasks.get(id)
         if task is None:
             raise ToolError(
-                f"There is no task {id!r}.",
+                say("unknown_task", task=id),
                 status="not_found",
                 reason_code="unknown_task",
                 valid_options=list(self._tasks),

@@ -172,7 +172,7 @@ def _outcome(before: Execution) -> ToolResult:
     kept = ToolResult(
         status=ResultStatus(before.status),
         result=before.result,
-        message=before.message or "This call was made before, and did not run again.",
+        message=before.message or say("repeated_call_known"),
         reason_code=before.reason,
     )
     return repeated(before.tool, kept)

@@ -14,6 +14,7 @@ from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.session.state import AgentState
 from leonidas_tools.tools.tool import Tool, tool
+from leonidas_tools.results.texts import say
 
 _LONGEST_SILENCE_SECONDS = 60.0
 
@@ -36,9 +37,7 @@ async def think(analysis: Thought, reasoning: Thought, plan: Thought) -> dict[st
     thought = {"analysis": analysis, "reasoning": reasoning, "plan": plan}
     for name, text in thought.items():
         if not text.strip():
-            raise ToolValidationError(
-                f"{name!r} is empty: write what you think.", reason_code="empty_text"
-            )
+            raise ToolValidationError(say("empty_thought", name=name), reason_code="empty_text")
     return {**thought, "timestamp": _timestamp(time.time())}
 
 

@@ -13,6 +13,7 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
 from leonidas_tools.tools.registry import ToolRegistry
 from leonidas_tools.tools.tool import Tool, tool
+from leonidas_tools.results.texts import say
 
 _SKIES = ("sunny", "cloudy", "rainy", "windy", "foggy")
 
@@ -84,7 +85,7 @@ async def offer_coin(offered: bool, ctx: ToolContext) -> dict[str, Any]:
     """
     registry = ctx.session.get(ToolRegistry)
     if ctx.call.name not in registry:
-        raise ToolError("No coin can be offered here.", reason_code="no_registry")
+        raise ToolError(say("no_coin"), reason_code="no_registry")
     if offered != (flip_coin.name in registry):
         if offered:
             registry.register(flip_coin)

@@ -10,6 +10,7 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import StoreError, ToolError
 from leonidas_tools.results.spill import Results
 from leonidas_tools.tools.tool import Tool, tool
+from leonidas_tools.results.texts import say
 
 _MOST_CHARACTERS = 16_000
 _CONTINUES = range(0x80, 0xC0)
@@ -39,7 +40,8 @@ async def read_result(
             handle, offset=offset, limit=None if whole else limit + 4, session=session
         )
     except StoreError as error:
-        raise ToolError(str(error), status="not_found", reason_code="unknown_handle") from error
+        said = say("unknown_result", handle=handle)
+        raise ToolError(said, status="not_found", reason_code="unknown_handle") from error
     if pattern is None:
         text, used = _text(piece.content, limit)
         shown: dict[str, Any] = {"text": text}

@@ -10,17 +10,14 @@ from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.tools.tool import Tool, tool
+from leonidas_tools.results.texts import say
 
-_NOT_HEARD = (
-    "It is noted, but nothing in this session can change the sound, so the user hears no "
-    "difference: say so."
-)
 Voice = Literal["Kore", "Puck", "Charon", "Fenrir", "Aoede", "Leda"]
 
 
 def _told(speech: SpeechState, setting: str, **result: Any) -> ToolResult:
     """The result, with a word to the model where the change cannot be heard."""
-    return ToolResult(result=result, message=None if speech.is_heard(setting) else _NOT_HEARD)
+    return ToolResult(result=result, message=None if speech.is_heard(setting) else say("not_heard"))
 
 
 @tool(category="speech", effect="idempotent")

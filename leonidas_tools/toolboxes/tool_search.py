@@ -12,6 +12,7 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.tools.preferred import PreferredTools
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tools.tool import tool
+from leonidas_tools.results.texts import say
 
 
 class ToolSearch:
@@ -42,7 +43,7 @@ class ToolSearch:
             if self._can_be_called(each)
         ][:limit]
         if not found:
-            return ToolResult.no_results("No tool fits: try other words, or do without one.")
+            return ToolResult.no_results(say("no_tool_found"))
         ctx.session.get(PreferredTools).prefer(each.name for each in found)
         shown: list[dict[str, Any]] = [
             {

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from leonidas_tools.calls.call import Media, ToolResult
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.workers.jobs import in_own_thread
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -80,10 +81,7 @@ def why_not_portable(function: Callable[..., Any]) -> str | None:
     named = function if hasattr(function, "__qualname__") else type(function)
     name, module = named.__qualname__, getattr(named, "__module__", None)
     if "<lambda>" in name or "<locals>" in name:
-        return (
-            f"another process cannot find {name!r}: define the function at the top of a module, "
-            f"neither as a lambda nor inside another function"
-        )
+        return say("not_portable_nested", name=name)
     return _why_no_main() if module == "__main__" else None
 
 
@@ -91,18 +89,11 @@ def _why_no_main() -> str | None:
     """Return why another process cannot import the main script; `None` if it can."""
     main = _main()
     if main is None:
-        return (
-            "another process cannot import a notebook or an interactive session: "
-            "move the function to a module of its own, and import it from there"
-        )
+        return say("not_portable_notebook")
     kind, name, _ = main
     if kind == "module" or _has_guard(name):
         return None
-    return (
-        f"another process must import the script {Path(name).name!r} to find the function, and "
-        f"would run it again: put what the script does under `if __name__ == '__main__':`, "
-        f"or move the function to a module of its own"
-    )
+    return say("not_portable_script", script=Path(name).name)
 
 
 def _main() -> tuple[str, str, list[str]] | None:
@@ -147,8 +138,8 @@ def target_of(function: Callable[..., Any]) -> Target:
         try:
             return Target(pickle.dumps(function), "", name, False)
         except Exception as error:  # noqa: BLE001 - types of the tool may do anything
-            problem = f"another process cannot be given {name!r} ({type(error).__name__})"
-    raise ToolError(f"The tool cannot run: {problem}.", reason_code="not_portable")
+            problem = say("not_portable_type", name=name, type=type(error).__name__)
+    raise ToolError(say("not_portable", problem=problem), reason_code="not_portable")
 
 
 def _is_tool_of(found: Any, function: Callable[..., Any]) -> bool:
@@ -243,7 +234,7 @@ class WorkerProcess:
             if answer != ["loaded"]:
                 why = " at ".join(str(said) for said in answer[1:] if said)
                 raise ToolError(
-                    f"The tool cannot run: importing it in another process raised {why}.",
+                    say("not_portable", problem=say("not_portable_import", error=why)),
                     reason_code="not_portable",
                 )
             self._loaded.add(target)
@@ -274,7 +265,7 @@ class WorkerProcess:
                 begun = self._request("call", tuple(target), pickled, tool, room)
             except _NoAnswerError:
                 raise RetryableError(
-                    "The worker process ended before the call began.",
+                    say("worker_died_early"),
                     status="unavailable",
                     reason_code="worker_died",
                 ) from None
@@ -382,8 +373,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _unsendable(kind: str) -> ToolError:
     return ToolError(
-        f"The arguments cannot be handed to another process ({kind}): "
-        f"they are nested too deeply, or of a type that cannot be pickled.",
+        say("unsendable_arguments", type=kind),
         status="invalid_argument",
         reason_code="unsendable_arguments",
     )
@@ -480,8 +470,7 @@ class Processes:
         """Reserve a process that has loaded the function, and set `leased` to it."""
         if _ENTRY in sys.orig_argv:
             raise ToolError(
-                "A cpu_bound tool cannot be called inside a worker process: put what the script "
-                "does under `if __name__ == '__main__':`.",
+                say("inside_worker"),
                 reason_code="inside_worker",
             )
         await self._enter()
@@ -515,9 +504,9 @@ class Processes:
         try:
             return await self._load_into(self._new(), target)
         except ProcessDiedError:
-            raise _not_started("it ended while it started") from None
+            raise _not_started(say("no_worker_ended")) from None
         except TimeoutError:
-            raise _not_started(f"it took more than {_START_SECONDS:g} seconds") from None
+            raise _not_started(say("no_worker_slow", seconds=f"{_START_SECONDS:g}")) from None
         except OSError as error:
             raise _not_started(type(error).__name__) from error
 
@@ -586,7 +575,7 @@ def _dispose_all(processes: Iterable[WorkerProcess]) -> None:
 
 def _not_started(why: str) -> ToolError:
     return ToolError(
-        f"No worker process could be started: {why}.",
+        say("no_worker", problem=why),
         status="unavailable",
         retryable=True,
         reason_code="no_worker",

@@ -286,6 +286,6 @@ async def test_the_model_is_told_what_a_person_has_decided_after_a_failure():
     assert told["response"] == {
         "status": "ok",
         "result": "sent to Ana",
-        "message": "The user had 'send' tried again.",
+        "message": "'send' was retried at the user's request.",
         "retryable": False,
     }

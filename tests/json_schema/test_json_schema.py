@@ -548,11 +548,11 @@ def test_arguments_come_as_a_mapping_a_text_or_nothing(value, wanted):
         ('{"a": -Infinity}', "The arguments are not valid JSON: -Infinity is not a JSON number."),
         (
             '{"a": 1, "b": {"c": 1, "c": 2}}',
-            "The arguments are not valid JSON: the key 'c' stands there twice.",
+            "The arguments are not valid JSON: the key 'c' appears twice.",
         ),
         (
             '{"%s": 1, "%s": 2}' % ("k" * 9999, "k" * 9999),  # noqa: UP031 - braces are JSON here
-            f"The arguments are not valid JSON: the key {'k' * 100!r} stands there twice.",
+            f"The arguments are not valid JSON: the key {'k' * 100!r} appears twice.",
         ),
         ("[1]", "The arguments must be a JSON object, not list."),
         ('"a"', "The arguments must be a JSON object, not str."),

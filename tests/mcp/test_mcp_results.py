@@ -79,7 +79,7 @@ EXPECTED = {
     "failed_unstructured": ToolResult(status=ResultStatus.FAILED, message="Closed."),
     "error": ToolResult(status=ResultStatus.FAILED, message="The shop is closed."),
     "silent_error": ToolResult(
-        status=ResultStatus.FAILED, message="The tool failed and did not say why."
+        status=ResultStatus.FAILED, message="The tool failed without an explanation."
     ),
 }
 MALFORMED = (

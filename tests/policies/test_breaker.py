@@ -51,7 +51,7 @@ async def test_it_opens_refuses_tries_and_closes() -> None:
     await asyncio.sleep(18.5)
     assert (await tools.execute("ask")).to_response() == {
         "status": "unavailable",
-        "message": "The tool 'ask' keeps failing and is left alone for a while.",
+        "message": "The tool 'ask' keeps failing and is not called for a while.",
         "retryable": True,
         "retry_hint": "Try again in 12 seconds.",
         "reason_code": "circuit_open",
@@ -226,7 +226,7 @@ async def test_health_metrics_and_the_page_tell_of_it(caplog) -> None:
     await run(tools, 4)
     health = tools.monitor.health()
     assert health["breakers"] == {"ask": "open"}
-    assert "The tool 'ask' keeps failing and is left alone for a while." in health["reasons"]
+    assert "The tool 'ask' keeps failing and is not called for a while." in health["reasons"]
     assert tools.monitor.metrics()["breakers"] == {"ask": "open"}
     page = tools.monitor.prometheus().exposition().decode()
     assert 'leonidas_tool_breaker_open{tool="ask"} 1.0' in page

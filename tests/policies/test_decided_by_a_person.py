@@ -52,7 +52,7 @@ async def test_a_side_effect_is_tried_again_by_that_decision_only_and_once() -> 
         {
             "status": "ok",
             "result": "2 booked",
-            "message": "The user had 'book' tried again.",
+            "message": "'book' was retried at the user's request.",
             "retryable": False,
         },
     )
@@ -98,7 +98,7 @@ async def test_a_person_goes_on_without_it() -> None:
     await tools.execute("book", {"seats": 1}, call_id="7")
     assert (await tools.skip("7")).to_response() == {
         "status": "cancelled",
-        "message": ("The user has decided to go on without 'book': do not call it again for this."),
+        "message": ("The user decided to continue without 'book': do not call it again for this."),
         "retryable": False,
         "reason_code": "skipped",
     }

@@ -52,7 +52,7 @@ async def test_a_fallback_does_the_work_and_says_so() -> None:
     assert await answer(tools) == {
         "status": "ok",
         "result": 7,
-        "message": "'spare' stood in for 'main'.",
+        "message": "The fallback 'spare' was used instead of 'main'.",
         "retryable": False,
     }
     assert [(e.data["to"], e.data["error"]) for e in told.of(EventKind.FALLBACK)] == [

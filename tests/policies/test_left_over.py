@@ -15,7 +15,7 @@ from leonidas_tools.session.state import AgentState
 from tests.policies.clock import in_no_time, now
 from tests.policies.runs import Told, begin, settled, tools_of
 
-SAID = "Of what was done before it failed, 1 could not be undone: tell so."
+SAID = "1 step(s) could not be rolled back; tell the user."
 
 
 def broken() -> None:
@@ -128,7 +128,7 @@ async def test_a_side_effect_that_is_undone_as_a_whole_has_timed_out_and_is_said
     assert (await tools.execute("book")).to_response() == {
         "status": "timeout",
         "message": (
-            "The tool 'book' did not finish within 5 seconds. What it had done was undone."
+            "The tool 'book' did not finish within 5 seconds. Its completed steps were rolled back."
         ),
         "retryable": True,
         "reason_code": "attempt_timeout",

@@ -52,7 +52,7 @@ async def test_a_long_text_keeps_its_beginning_its_end_or_both(
     overflow: str, begins: bool, ends: bool
 ) -> None:
     result = await got(LINES, max_result_tokens=100, overflow=overflow)
-    assert result.message == "The result was cut: it is longer than 100 tokens."
+    assert result.message == "The result was truncated: it is longer than 100 tokens."
     assert 300 <= length(result.result) <= 400
     assert result.result.startswith("line 0\n") is begins
     assert result.result.endswith("\nline 1999") is ends
@@ -144,7 +144,7 @@ async def test_a_result_that_spills_can_be_read_to_its_end() -> None:
     tools = returning(LINES, max_result_tokens=100, overflow="spill")
     spilled = await tools.execute("get")
     assert spilled.message == (
-        "This is a part of the result; read_result reads more of it by its handle."
+        "This is part of the result; call read_result with its handle to read more."
     )
     assert set(spilled.result) == {"handle", "preview"}
     assert length(spilled.result) <= 400
@@ -263,7 +263,7 @@ async def test_what_cannot_be_kept_is_cut() -> None:
     tools = returning(LINES, max_result_tokens=100, overflow="spill")
     tools.session.get(Results).store = ResultMemory(max_bytes=100)
     result = await tools.execute("get")
-    assert result.message == "The result was cut: it is longer than 100 tokens."
+    assert result.message == "The result was truncated: it is longer than 100 tokens."
     assert result.result.endswith("line 1999")
 
 
@@ -368,7 +368,7 @@ async def test_what_stands_beside_the_value_counts_too(
     value: Any, tokens: int, overflow: str
 ) -> None:
     result = await got(value, max_result_tokens=tokens, overflow=overflow)
-    own = f" The result was cut: it is longer than {tokens} tokens."
+    own = f" The result was truncated: it is longer than {tokens} tokens."
     message = (result.message or "").removesuffix(own.strip()).strip()
     beside = [message, result.retry_hint, list(result.valid_options or ()), result.speech]
     total = sum(length(each) for each in [result.result, *beside] if each)

@@ -49,7 +49,7 @@ class House:
         return await self.tools.execute(name, arguments, session=ToolSession("ana"))
 
 
-SAID = "There is no tool 'get_wether': this is the answer of 'get_weather'."
+SAID = "There is no tool 'get_wether'; the similar tool 'get_weather' was run instead."
 
 
 async def test_the_closest_tool_runs_and_the_answer_says_so_and_it_is_counted():

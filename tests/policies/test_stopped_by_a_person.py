@@ -44,7 +44,7 @@ async def test_a_side_effect_is_stopped_too_and_its_outcome_is_unknown() -> None
     await tools.cancel(f"{tools.session.id}-1")
     assert (await call).to_response() == {
         "status": "unknown_outcome",
-        "message": "The user stopped the tool 'hangs' while it ran. It is not known whether it "
+        "message": "The user stopped the tool 'hangs' while it was running. It is not known whether it "
         "took effect: do not call it again, check first.",
         "retryable": False,
         "reason_code": "cancelled_by_user",
@@ -97,7 +97,7 @@ async def test_what_can_be_undone_is_undone_and_said() -> None:
     assert undone == ["booking"]
     assert result.status == "cancelled"
     assert result.message == (
-        "The user stopped the tool 'book'. What it had done was undone. Therefore do not call it "
+        "The user stopped the tool 'book'. Its completed steps were rolled back. Therefore do not call it "
         "again unless the user asks for it."
     )
 

@@ -434,7 +434,7 @@ async def test_an_edit_of_the_file_reaches_a_running_stream(tmp_path):
     assert heard.by_id["before"][0]["status"] == "ok"
     assert heard.by_id["after"][0] == {
         "status": "disabled",
-        "message": "The tool 'get_weather' is switched off: do without it.",
+        "message": "The tool 'get_weather' is disabled. Continue without it.",
         "retryable": False,
         "reason_code": "disabled",
     }

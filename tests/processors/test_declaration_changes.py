@@ -256,7 +256,7 @@ async def test_a_tool_disabled_in_the_file_refuses_at_once_in_a_running_session(
         "after": [
             {
                 "status": "disabled",
-                "message": "The tool 'add' is switched off: do without it.",
+                "message": "The tool 'add' is disabled. Continue without it.",
                 "retryable": False,
                 "reason_code": "disabled",
             }
@@ -264,7 +264,7 @@ async def test_a_tool_disabled_in_the_file_refuses_at_once_in_a_running_session(
         "later": [
             {
                 "status": "disabled",
-                "message": "The tool 'add' is under maintenance: try later.",
+                "message": "The tool 'add' is under maintenance. Try again later.",
                 "retryable": True,
                 "reason_code": "maintenance",
             }

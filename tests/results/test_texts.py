@@ -210,7 +210,7 @@ REWORDED = {
         0,
         "send",
         {"to": "Ana"},
-        "Nothing was done yet: the user has to agree first. Frag.",
+        "Nothing was done yet: the user must approve it first. Frag.",
     ),
     "needs_approval": (
         "Erst fragen.",
@@ -270,7 +270,7 @@ async def test_a_denial_that_comes_late_is_reworded():
         desk = session.get(Approvals)
         desk.on_result(lambda _, result: told.append(result.message))
         desk.decide(desk.pending()[0].id, Decision.deny("zu spät"))
-    assert told == [f"send: nein. The reason: 'zu spät'. {TEXTS['after_denial'].default}"]
+    assert told == [f"send: nein. Reason given: 'zu spät'. {TEXTS['after_denial'].default}"]
 
 
 @pytest.mark.parametrize("key", ["stopped", "not_again"])
@@ -306,7 +306,7 @@ OF_A_TOOL = {
         "There is no tool 'own'.", status="not_found", reason_code="unknown_tool"
     ),
     "a result like a denial": ToolResult(
-        status="denied", message="'own' was not run. The user has said no.", reason_code="refused"
+        status="denied", message="'own' was not run: the user said no.", reason_code="refused"
     ),
     "a result like a limit": ToolResult(
         status="limited", message="Tools were called", reason_code="calls_per_session"

@@ -286,7 +286,7 @@ async def test_a_full_disk_has_one_answer(small_disk, unwritable):
                 "message": "Nothing was done: 'book' may only run once that is written down, and "
                 "just now it cannot be. Tell the user so.",
                 "retryable": True,
-                "retry_hint": "Try again in a while, if the user still wants it.",
+                "retry_hint": "Try again later if the user still wants it.",
                 "reason_code": "not_recorded",
             }
             assert len(ran) == len(results)  # the first one ran, and the last one did not

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import say
+from leonidas_tools.results.texts import Said, join, say
 
 
 def server_down(name: str, reason: str) -> RetryableError:
@@ -21,107 +22,54 @@ def server_down(name: str, reason: str) -> RetryableError:
 
 
 def server_lost(name: str, reason: str, *, once: bool) -> ToolError:
-    """The server was lost during a call.
-
-    Args:
-        name: The server's name.
-        reason: Why, in a few words.
-        once: Whether the call may change what must not change twice.
-    """
-    lost = f"The MCP server {name!r} was lost during the call: {reason}"
-    if once:
-        return _not_known(
-            f"{lost}. It is not known whether the call took effect.", "mcp_server_lost"
-        )
-    return ToolError(
-        f"{lost}.", status="unavailable", retryable=True, reason_code="mcp_server_lost"
-    )
+    """Return the error of a call during which the server was lost."""
+    said = say("mcp_server_lost", server=name, reason=reason)
+    return _gone(said, "mcp_server_lost", once=once)
 
 
 def malformed_answer(name: str, tool: str, *, once: bool) -> ToolError:
-    """The answer to a call cannot be read, or is not what the tool's description says.
-
-    Args:
-        name: The server's name.
-        tool: The tool's name.
-        once: Whether the call may change what must not change twice.
-    """
-    said = (
-        f"The tool {tool!r} of the MCP server {name!r} has run, but answered with something that "
-        "its own description does not allow."
-    )
-    if once:
-        return _not_known(f"{said} It is not known what it has done.", "mcp_malformed_answer")
-    return ToolError(said, reason_code="mcp_malformed_answer")
+    """Return the error of a call whose result does not match the tool's description."""
+    said = say("mcp_malformed_answer", tool=tool, server=name)
+    return _ended(said, "mcp_malformed_answer", once=once)
 
 
-def too_long_answer(name: str, tool: str, what: str) -> ToolError:
-    """The answer to a call is longer than allowed.
-
-    Args:
-        name: The server's name.
-        tool: The tool's name.
-        what: How long it is.
-    """
-    return ToolError(
-        f"The tool {tool!r} of the MCP server {name!r} has run, but answered with {what}, which is "
-        "too long to read. Ask for less of it.",
-        reason_code="mcp_answer_too_long",
-    )
+def too_long_answer(name: str, tool: str, size: str) -> ToolError:
+    """Return the error of a call whose result is longer than allowed."""
+    said = say("mcp_answer_too_long", tool=tool, server=name, size=size)
+    return ToolError(said, reason_code="mcp_answer_too_long")
 
 
 def task_lost(name: str, tool: str, why: str, *, once: bool) -> ToolError:
-    """The server does not know the task any more as which it ran a call.
-
-    Args:
-        name: The server's name.
-        tool: The tool's name.
-        why: What the server says.
-        once: Whether the call may change what must not change twice.
-    """
-    lost = f"The MCP server {name!r} has lost the call of {tool!r}, which it ran as a task: {why}"
-    if once:
-        return _not_known(f"{lost}. It is not known whether the call took effect.", "mcp_task_lost")
-    return ToolError(f"{lost}.", status="unavailable", retryable=True, reason_code="mcp_task_lost")
+    """Return the error of a call whose task the server no longer knows."""
+    said = say("mcp_task_lost", server=name, tool=tool, reason=why)
+    return _gone(said, "mcp_task_lost", once=once)
 
 
 def task_cancelled(name: str, tool: str, why: str, *, once: bool) -> ToolError:
-    """The server has cancelled the task as which it ran a call.
-
-    Args:
-        name: The server's name.
-        tool: The tool's name.
-        why: What the server says, if anything.
-        once: Whether the call may change what must not change twice.
-    """
-    said = f"The MCP server {name!r} has cancelled the call of {tool!r}"
-    said = f"{said}: {why}" if why else f"{said}."
-    if once:
-        return _not_known(
-            f"{said.removesuffix('.')}. It is not known what it has done until then.",
-            "mcp_task_cancelled",
-        )
-    return ToolError(said, reason_code="mcp_task_cancelled")
+    """Return the error of a call whose task the server cancelled."""
+    said = say("mcp_task_cancelled", server=name, tool=tool)
+    if why:
+        said = say("mcp_task_cancelled_because", server=name, tool=tool, reason=why)
+    return _ended(said, "mcp_task_cancelled", once=once)
 
 
 def asks_without_end(name: str, tool: str, rounds: int, *, once: bool) -> ToolError:
-    """The server wanted to know more, and more again, instead of answering.
+    """Return the error of a call for which the server kept requesting input."""
+    said = say("mcp_asks_without_end", tool=tool, server=name, rounds=rounds)
+    return _ended(said, "mcp_asks_without_end", once=once)
 
-    Args:
-        name: The server's name.
-        tool: The tool's name.
-        rounds: How often it was told.
-        once: Whether the call may change what must not change twice.
-    """
-    said = (
-        f"The tool {tool!r} of the MCP server {name!r} has not answered: {rounds} times it was "
-        "told what it wanted to know, and it wants to know more still"
-    )
+
+def _gone(said: Said, reason_code: str, *, once: bool) -> ToolError:
+    """Return the error of a call that may be made again unless it may have had an effect."""
     if once:
-        return _not_known(f"{said}. It is not known what it has done.", "mcp_asks_without_end")
-    return ToolError(f"{said}.", reason_code="mcp_asks_without_end")
+        return _unknown(said, reason_code)
+    return ToolError(said, status="unavailable", retryable=True, reason_code=reason_code)
 
 
-def _not_known(said: str, reason_code: str) -> ToolError:
-    """Nobody can say what a call has done that must not happen twice."""
-    return ToolError(said, status="unknown_outcome", reason_code=reason_code)
+def _ended(said: Said, reason_code: str, *, once: bool) -> ToolError:
+    return _unknown(said, reason_code) if once else ToolError(said, reason_code=reason_code)
+
+
+def _unknown(said: Said, reason_code: str) -> ToolError:
+    message = join(said, say("mcp_effect_unknown"))
+    return ToolError(message, status="unknown_outcome", reason_code=reason_code)

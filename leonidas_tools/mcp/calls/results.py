@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.call import Media, ToolResult
 from leonidas_tools.calls.sendable import MOST_MEDIA_BYTES
 from leonidas_tools.errors import ToolError
+from leonidas_tools.calls.sendable import MOST_MEDIA_BYTES
+from leonidas_tools.results.texts import Said, join, say
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -38,7 +40,7 @@ def to_result(answer: CallToolResult) -> ToolResult:
     """
     text = _text(answer.content)
     if answer.is_error:
-        message = text or "The tool failed and did not say why."
+        message = text or say("mcp_failed")
         return ToolResult.failed(message, result=answer.structured_content)
     structured = answer.structured_content
     rest = [block for block in answer.content if block.type != "text"]
@@ -115,21 +117,18 @@ def _is_shown(block: ContentBlock) -> bool:
 def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | None]:
     """The pictures and sounds, as many as can be sent, and what to say of the others."""
     shown: list[Media] = []
-    left_out: list[str] = []
+    left_out: list[Said] = []
     room = MOST_MEDIA_BYTES
     for mime_type, data in _encoded(content):
         if len(data) * 3 // 4 > room:  # decoding what is not sent would hold the loop
-            left_out.append(f"{mime_type} of {len(data) * 3 // 4:,} bytes")
+            left_out.append(say("mcp_media_size", type=mime_type, bytes=f"{len(data) * 3 // 4:,}"))
             continue
         shown.append(_decoded(mime_type, data))
         room -= len(shown[-1].data)
     if not left_out:
         return tuple(shown), None
-    said = (
-        f"The tool has run, but {', '.join(left_out)} is left out: all pictures and sounds of one "
-        f"answer may have {MOST_MEDIA_BYTES:,} bytes. Ask for a smaller one, or for less."
-    )
-    return tuple(shown), said
+    media = join(*left_out, between=", ")
+    return tuple(shown), say("mcp_media_too_large", media=media, bytes=f"{MOST_MEDIA_BYTES:,}")
 
 
 def _encoded(content: Iterable[ContentBlock]) -> Iterator[tuple[str, str]]:
@@ -145,6 +144,4 @@ def _decoded(mime_type: str, data: str) -> Media:
     try:
         return Media(mime_type=mime_type, data=base64.b64decode(data, validate=True))
     except binascii.Error as error:
-        raise ToolError(
-            f"The tool has run, but the {mime_type} it answered with cannot be decoded."
-        ) from error
+        raise ToolError(say("mcp_media_unreadable", type=mime_type)) from error

@@ -77,7 +77,9 @@ class Elicitation:
             raise UnaskableError("what it asks for is no valid schema") from error
         return Inquiry(
             rule="elicitation",
-            title=lambda language: asks(self._server, params.message, schema, language),
+            title=lambda language, words: asks(
+                self._server, params.message, schema, language, words
+            ),
             details={"server": self._server, "message": clean(params.message)},
             answered=asyncio.get_running_loop().create_future(),
             schema=schema if fields else None,
@@ -94,7 +96,9 @@ class Elicitation:
         host = clean(parts.hostname or "?")
         return Inquiry(
             rule="elicitation",
-            title=lambda language: opens(self._server, host, params.message, language),
+            title=lambda language, words: opens(
+                self._server, host, params.message, language, words
+            ),
             details={
                 "server": self._server,
                 "message": clean(params.message),

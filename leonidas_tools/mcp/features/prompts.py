@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.features.offered_pages import READS, listing_tool, page_of
 from leonidas_tools.mcp.features.wording import clean
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,8 +83,7 @@ async def got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.
     except MCPError as error:
         if error.code == mcp_types.INVALID_PARAMS:
             raise ToolError(
-                f"The prompt {name!r} cannot be used so: {clean(error.message)}. {LIST} tells "
-                "which there are, and what they need.",
+                say("mcp_unknown_prompt", prompt=name, reason=clean(error.message), tool=LIST),
                 status="invalid_argument",
                 reason_code="unknown_prompt",
             ) from error

@@ -9,6 +9,7 @@ from mcp.shared.exceptions import MCPError
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.features.offered_pages import READS, listing_tool, page_of, shown
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,7 @@ async def read_resource(client: Client, arguments: Mapping[str, Any]) -> mcp_typ
     except MCPError as error:
         if error.code in {mcp_types.INVALID_PARAMS, _NOT_FOUND}:
             raise ToolError(
-                f"There is no resource {uri!r}: {LIST} tells what there is.",
+                say("mcp_unknown_resource", uri=uri, tool=LIST),
                 status="not_found",
                 reason_code="unknown_resource",
             ) from error

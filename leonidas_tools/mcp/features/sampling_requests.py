@@ -123,7 +123,7 @@ class SamplingRequests:
         text = _last_text(request)
         inquiry = Inquiry(
             rule="sampling",
-            title=lambda language: samples(self._server, text, language),
+            title=lambda language, words: samples(self._server, text, language, words),
             details={
                 "server": self._server,
                 "model": request.model,

@@ -8,38 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.choices import options_of, properties_of
 from leonidas_tools.redaction import is_secret_name
+from leonidas_tools.texts import AS_IT_IS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from leonidas_tools.texts import Wording
 
 _LONGEST_MESSAGE = 500
 _LONGEST_NAME = 80
 _MOST_OPTIONS = 12
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """What moves the cursor of a terminal, or colours its text."""
-_ASKS = {
-    "en": "The server {server!r} asks: {message}",
-    "pt": "O servidor {server!r} pergunta: {message}",
-    "zh": "服务器 {server!r} 询问：{message}",  # noqa: RUF001 - Chinese punctuation
-}
-_OPENS = {
-    "en": "The server {server!r} asks you to open a page at {host}: {message}",
-    "pt": "O servidor {server!r} pede que abra uma página em {host}: {message}",
-    "zh": "服务器 {server!r} 请您打开 {host} 的网页：{message}",  # noqa: RUF001 - Chinese punctuation
-}
-_SAMPLES = {
-    "en": "May the server {server!r} ask a language model this: {message}",
-    "pt": "O servidor {server!r} pode perguntar isto a um modelo de linguagem: {message}",
-    "zh": "服务器 {server!r} 可以问语言模型这个吗：{message}",  # noqa: RUF001 - Chinese punctuation
-}
-_SECRET = {
-    "en": "Careful, this is secret: {names}.",
-    "pt": "Cuidado, isto é secreto: {names}.",
-    "zh": "请注意，这是机密：{names}。",  # noqa: RUF001 - Chinese punctuation
-}
 
 
-def asks(server: str, message: str, schema: Mapping[str, Any], language: str) -> str:
+def asks(
+    server: str, message: str, schema: Mapping[str, Any], language: str, words: Wording = AS_IT_IS
+) -> str:
     """A question of a server, with what it wants to know.
 
     Args:
@@ -47,6 +32,7 @@ def asks(server: str, message: str, schema: Mapping[str, Any], language: str) ->
         message: What it says.
         schema: What it wants to know.
         language: The language of what stands around the message.
+        words: The texts of the settings.
 
     Example:
         >>> schema = {"properties": {"size": {"enum": ["S", "M"]}, "pin": {}}, "required": ["size"]}
@@ -55,19 +41,23 @@ def asks(server: str, message: str, schema: Mapping[str, Any], language: str) ->
         >>> asks("shop", "Log in", {"properties": {"password": {}}}, "en")
         "The server 'shop' asks: Log in (password?) Careful, this is secret: password."
     """
-    said = _in(_ASKS, language).format(server=server, message=clean(message))
+    said = words.template("mcp_asks", language).format(server=server, message=clean(message))
     properties = properties_of(schema)
     fields = "; ".join(_field(name, each, schema) for name, each in properties.items())
     secret = ", ".join(clean(name, _LONGEST_NAME) for name in properties if is_secret_name(name))
     return " ".join(
         filter(
             None,
-            (said, f"({fields})" if fields else "", _warning(secret, language) if secret else ""),
+            (
+                said,
+                f"({fields})" if fields else "",
+                words.template("mcp_secret", language).format(names=secret) if secret else "",
+            ),
         )
     )
 
 
-def opens(server: str, host: str, message: str, language: str) -> str:
+def opens(server: str, host: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
     """A server's wish that a page be opened.
 
     Args:
@@ -75,19 +65,23 @@ def opens(server: str, host: str, message: str, language: str) -> str:
         host: Whose page.
         message: What the server says.
         language: The language of what stands around the message.
+        words: The texts of the settings.
     """
-    return _in(_OPENS, language).format(server=server, host=host, message=clean(message))
+    return words.template("mcp_opens", language).format(
+        server=server, host=host, message=clean(message)
+    )
 
 
-def samples(server: str, message: str, language: str) -> str:
+def samples(server: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
     """A server's wish to ask a model.
 
     Args:
         server: The server's name.
         message: What it wants to ask.
         language: The language of what stands around the message.
+        words: The texts of the settings.
     """
-    return _in(_SAMPLES, language).format(server=server, message=clean(message))
+    return words.template("mcp_samples", language).format(server=server, message=clean(message))
 
 
 def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
@@ -117,11 +111,3 @@ def _field(name: str, schema: Any, whole: Mapping[str, Any]) -> str:
     options = [clean(each, _LONGEST_NAME) for _, each in options_of(schema)]
     shown = ", ".join(options[:_MOST_OPTIONS]) + ("…" if len(options) > _MOST_OPTIONS else "")
     return f"{named}{'' if needed else '?'}" + (f": {shown}" if shown else "")
-
-
-def _warning(names: str, language: str) -> str:
-    return _in(_SECRET, language).format(names=names)
-
-
-def _in(sentences: Mapping[str, str], language: str) -> str:
-    return sentences.get(language.partition("-")[0].lower(), sentences["en"])

@@ -21,6 +21,8 @@ from leonidas_tools.mcp.trust.quarantine import QUARANTINED, Report
 from leonidas_tools.redaction.visible import visible_logger, without_unseen
 from leonidas_tools.settings.finding import Finding
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
+from leonidas_tools.mcp.trust.quarantine import Report
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     import mcp_types
@@ -81,7 +83,7 @@ class Definitions:
             ToolDeniedError: It is in quarantine.
         """
         if tool in self.report.quarantined:
-            message = QUARANTINED.format(tool=tool, server=self._server)
+            message = say("mcp_tool_changed", tool=tool, server=self._server)
             raise ToolDeniedError(message, reason_code="quarantined")
 
     async def read(self, listing: Listing) -> list[AnyTool]:
@@ -215,7 +217,7 @@ class Definitions:
             tags=("mcp", self._server),
             origin=ToolOrigin(server=self._server, tool=name, identity=self._identity),
             fixed=fixed,
-            quarantine=QUARANTINED.format(tool=name, server=self._server) if denied else None,
+            quarantine=say("mcp_tool_changed", tool=name, server=self._server) if denied else None,
         )
         _ = tool.metadata  # made now, while the loop gets its turns, not when all are registered
         return tool

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
-QUARANTINED = (
-    "The tool {tool!r} of the MCP server {server!r} is no longer what it was when it was first "
-    "used: it is not run until a person trusts it again."
-)
-"""What the model reads when it calls a tool that has changed."""
-
 
 @dataclass(kw_only=True, slots=True)
 class Report:

@@ -9,6 +9,8 @@ import jsonschema_rs
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
+from leonidas_tools.texts import say
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -93,7 +95,7 @@ def _refusal(errors: Mapping[str, Exception]) -> ToolValidationError:
         if isinstance(error, ValidationError):
             problems.extend(of_pydantic(error, name))
         else:
-            problems.append(Problem(path=(name,), reason="cannot be read", cause=error))
+            problems.append(Problem(path=(name,), reason=say("argument_unreadable"), cause=error))
     return error_of(problems)
 
 
