@@ -59,9 +59,9 @@ def test_a_script_without_a_guard_is_told_what_to_do_and_runs_once(tmp_path: Pat
     assert (ended.returncode, ended.stdout.splitlines()) == (1, ["loaded"])
     assert ended.stderr.splitlines()[-1] == (
         "leonidas_tools.errors.SchemaError: 'add' is cpu_bound, and another process must import "
-        "the script 'script.py' to find the function, and would run it again: put what the "
-        "script does under `if __name__ == '__main__':`, or move the function to a module of its "
-        "own"
+        "the script 'script.py' to find the function, and would run it again: put the code "
+        "that the script runs under `if __name__ == '__main__':`, or move the function to "
+        "a module of its own"
     )
 
 

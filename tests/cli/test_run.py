@@ -92,7 +92,7 @@ def test_what_a_policy_does_is_seen_at_the_beginning_of_its_line(leonidas, tmp_p
         ("stopped", "get_weather"),
         ("spilled", "read_log"),
     ]
-    assert "the same result 3 times running" in finished.stdout  # the model is told
+    assert "the same result 3 times in a row" in finished.stdout  # the model is told
     assert "12:00 kitchen: error: the oven does not answer" in finished.stdout  # by read_result
     assert finished.stderr == ""
 

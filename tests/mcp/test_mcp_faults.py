@@ -21,8 +21,9 @@ def failed(message, code):
 def lost(what):
     return {
         "status": "unknown_outcome",
-        "message": f"The MCP server 'lab' was lost during the call: {what}. It is not known "
-        "whether the call took effect.",
+        "message": f"The connection to the MCP server 'lab' was lost during the call: "
+        f"{what}. It is not known whether it took effect: do not call it "
+        "again before you have checked.",
         "retryable": False,
         "reason_code": "mcp_server_lost",
     }
@@ -30,14 +31,15 @@ def lost(what):
 
 MALFORMED = {
     "status": "unknown_outcome",
-    "message": "The tool 'bad' of the MCP server 'lab' has run, but answered with something that "
-    "its own description does not allow. It is not known what it has done.",
+    "message": "The tool 'bad' of the MCP server 'lab' ran, but its result does not "
+    "match its description. It is not known whether it took effect: do "
+    "not call it again before you have checked.",
     "retryable": False,
     "reason_code": "mcp_malformed_answer",
 }
 TOO_LONG = failed(
-    "The tool 'bad' of the MCP server 'lab' has run, but answered with a message of more than "
-    "1,000,000 bytes, which is too long to read. Ask for less of it.",
+    "The tool 'bad' of the MCP server 'lab' ran, but its result is too long to read: a message of "
+    "more than 1,000,000 bytes. Request less.",
     "mcp_answer_too_long",
 )
 TIMED_OUT = {

@@ -66,8 +66,9 @@ async def test_a_server_that_hangs_during_a_call_is_found_down_when_the_call_had
     with pytest.raises(ToolError) as lost:
         await server.call("bad", seconds=0.5)
     assert lost.value.message == (
-        "The MCP server 'lab' was lost during the call: no answer to a ping within 2 s. It is not "
-        "known whether the call took effect."
+        "The connection to the MCP server 'lab' was lost during the call: no "
+        "answer to a ping within 2 s. It is not known whether it took "
+        "effect: do not call it again before you have checked."
     )
 
 

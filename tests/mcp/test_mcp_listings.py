@@ -153,7 +153,7 @@ async def test_a_server_that_never_knows_enough_is_told_of(listed, tmp_path, rea
     with pytest.raises(ToolError) as endless:
         await server.call("curious")
     assert (endless.value.status, endless.value.reason_code) == (status, "mcp_asks_without_end")
-    assert "10 times it was told what it wanted to know" in endless.value.message
+    assert "the server kept requesting input (10 rounds)" in endless.value.message
 
 
 # --- what else it offers -------------------------------------------------------------------------

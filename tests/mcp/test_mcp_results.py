@@ -49,8 +49,9 @@ EXPECTED = {
     "large": ToolResult(
         result="see",
         media=(Media(mime_type="audio/wav", data=b"samples"),),
-        message="The tool has run, but image/png of 20,000,001 bytes is left out: all pictures and "
-        "sounds of one answer may have 700,000 bytes. Ask for a smaller one, or for less.",
+        message="The tool ran, but image/png of 20,000,001 bytes is left out: all "
+        "pictures and sounds of one result may have 700,000 bytes. Request a "
+        "smaller one, or fewer.",
     ),
     "large_blob": ToolResult(
         result={
@@ -83,20 +84,20 @@ EXPECTED = {
     ),
 }
 MALFORMED = (
-    "The tool {!r} of the MCP server 'lab' has run, but answered with something that its own "
-    "description does not allow."
+    "The tool {!r} of the MCP server 'lab' ran, but its result does not match its description."
 )
 REFUSED = {
     "refusal": ("failed", "Not on a Sunday."),
     "broken_picture": (
         "failed",
-        "The tool has run, but the image/png it answered with cannot be decoded.",
+        "The tool ran, but the image/png in its result cannot be decoded.",
     ),
     "malformed": ("failed", MALFORMED.format("malformed")),
     "unstructured": ("failed", MALFORMED.format("unstructured")),
     "malformed_once": (
         "unknown_outcome",
-        MALFORMED.format("malformed_once") + " It is not known what it has done.",
+        MALFORMED.format("malformed_once")
+        + " It is not known whether it took effect: do not call it again before you have checked.",
     ),
 }
 

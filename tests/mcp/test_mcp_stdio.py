@@ -89,7 +89,7 @@ async def test_a_death_ends_the_calls_under_way_and_the_server_comes_back(serve)
         await server.call("die_reading")
     with pytest.raises(ToolError) as writing:
         await waiting
-    lost = "The MCP server 'lab' was lost during the call: exited with code 3."
+    lost = "The connection to the MCP server 'lab' was lost during the call: exited with code 3."
     assert refusal(reading.value) == {
         "message": lost,
         "status": "unavailable",
@@ -97,7 +97,8 @@ async def test_a_death_ends_the_calls_under_way_and_the_server_comes_back(serve)
         "reason_code": "mcp_server_lost",
     }
     assert refusal(writing.value) == {
-        "message": f"{lost} It is not known whether the call took effect.",
+        "message": f"{lost} It is not known whether it took effect: do not call it again "
+        f"before you have checked.",
         "status": "unknown_outcome",
         "retryable": False,
         "reason_code": "mcp_server_lost",

@@ -52,15 +52,15 @@ async def test_one_tool_is_limited(per: str) -> None:
 
 async def test_the_model_reads_what_is_limited_and_whether_waiting_helps() -> None:
     for per, said in {
-        "turn": "times since the user has spoken",
-        "session": "times in this conversation",
+        "turn": "per turn of the user",
+        "session": "in this conversation",
     }.items():
         tools = tools_of(count, tools={"count": {f"calls_per_{per}": 2}})
         await run(tools, "count", "count")
         assert (await tools.execute("count")).to_response() == {
             "status": "limited",
-            "message": f"'count' was called 2 {said}, which is the limit. "
-            "Go on without it, or ask the user.",
+            "message": f"'count' has reached its limit of 2 calls {said}. "
+            "Continue without it, or ask the user.",
             "retryable": False,
             "reason_code": f"calls_per_{per}",
         }
@@ -75,7 +75,7 @@ async def test_a_minute_is_any_sixty_seconds() -> None:
     refused = await tools.execute("count")
     assert (refused.retryable, refused.retry_hint) == (True, "Call again in 20 seconds.")
     assert refused.message is not None
-    assert refused.message.startswith("Tools were called 2 times in a minute")
+    assert refused.message.startswith("The limit of 2 tool calls per minute")
     await asyncio.sleep(20)
     assert await run(tools, "count", "count") == ["ok", "limited"]
     assert (await tools.execute("count")).retry_hint == "Call again in 40 seconds."

@@ -116,7 +116,7 @@ async def test_a_function_after_a_call_sees_the_result_and_may_replace_it(kind: 
 async def test_what_it_replaces_the_result_with_is_made_plain_and_bounded(policy: Any) -> None:
     bench = Order().bench(policy, policies={"max_result_bytes": 200})
     result = await bench.run("order", n=7)
-    assert result.message == "The result was cut: it is longer than 200 bytes."
+    assert result.message == "The result was truncated: it is longer than 200 bytes."
     assert len(str(result.result)) < 300
 
 
@@ -265,7 +265,7 @@ async def test_what_was_cut_is_not_cut_again_where_somebody_may_have_changed_it(
         await Bench(Tool(get), around=around, policies={"max_result_bytes": 200}).run("get")
         for around in ([], [After(lambda _, __: None)])
     ]
-    assert cut.message == "The result was cut: it is longer than 200 bytes."
+    assert cut.message == "The result was truncated: it is longer than 200 bytes."
     assert cut == seen
 
 

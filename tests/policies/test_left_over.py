@@ -144,8 +144,9 @@ async def test_of_steps_that_are_undone_the_one_that_ran_may_have_taken_effect()
     result = await tools_of(Tool(book, timeout_seconds=5)).execute("book")
     assert (result.status, result.retryable) == ("unknown_outcome", False)
     assert result.message == (
-        "The tool 'book' did not finish within 5 seconds. Every step it had noted was undone, but "
-        "it is not known whether the step it was at took effect: do not call it again, check first."
+        "The tool 'book' did not finish within 5 seconds. Every recorded "
+        "step was rolled back, but it is not known whether the step in "
+        "progress took effect: do not call it again before you have checked."
     )
 
 
@@ -164,8 +165,8 @@ async def test_an_undo_that_hangs_delays_the_answer_for_its_own_time_only() -> N
     result = await tools.execute("book")
     assert result.status == "unknown_outcome"
     assert result.message is not None
-    assert result.message.endswith("check first.")
-    assert "was undone" not in result.message
+    assert result.message.endswith("before you have checked.")
+    assert "rolled back" not in result.message
     assert now() <= 11
 
 

@@ -51,12 +51,13 @@ async def test_the_third_repeat_is_warned_about_and_the_fifth_refused(caplog) ->
     assert [r.status.value for r in results] == ["ok"] * 4 + ["loop"] * 2
     assert [r.message for r in results[:2]] == [None, None]
     assert results[2].message is not None
-    assert "3 times running" in results[2].message
+    assert "3 times in a row" in results[2].message
     assert results[2].result == "nothing in box"
     assert results[4].to_response() == {
         "status": "loop",
-        "message": "'look' was not run: the same calls have given the same results 4 times "
-        "running. Use what you have, do something else, or ask the user.",
+        "message": "'look' was not run: the same calls have returned the same results 4 "
+        "times in a row. Use the results you have, try something else, or "
+        "ask the user.",
         "retryable": False,
         "reason_code": "loop",
     }
@@ -173,7 +174,7 @@ async def test_unknown_tools_count_too() -> None:
     results = [await tools.execute("lok", {"place": "box"}) for _ in range(5)]
     assert [r.status.value for r in results] == ["not_found"] * 4 + ["loop"]
     assert results[2].message is not None
-    assert results[2].message.endswith("do something else, or ask the user.")
+    assert results[2].message.endswith("try something else, or ask the user.")
     assert results[2].valid_options == ["look"]
 
 

@@ -28,8 +28,8 @@ async def test_a_call_that_changes_nothing_is_cancelled(effect: str) -> None:
     answer = tools.cancel("7")
     assert (await call).to_response() == {
         "status": "cancelled",
-        "message": "The user stopped the tool 'hangs'. Therefore do not call it again unless the "
-        "user asks for it.",
+        "message": "The user stopped the tool 'hangs'. Do not call it again unless the user "
+        "asks for it.",
         "retryable": False,
         "reason_code": "cancelled_by_user",
     }
@@ -44,8 +44,9 @@ async def test_a_side_effect_is_stopped_too_and_its_outcome_is_unknown() -> None
     await tools.cancel(f"{tools.session.id}-1")
     assert (await call).to_response() == {
         "status": "unknown_outcome",
-        "message": "The user stopped the tool 'hangs' while it was running. It is not known whether it "
-        "took effect: do not call it again, check first.",
+        "message": "The user stopped the tool 'hangs' while it was running. It is not known "
+        "whether it took effect: do not call it again before "
+        "you have checked.",
         "retryable": False,
         "reason_code": "cancelled_by_user",
     }
@@ -97,8 +98,8 @@ async def test_what_can_be_undone_is_undone_and_said() -> None:
     assert undone == ["booking"]
     assert result.status == "cancelled"
     assert result.message == (
-        "The user stopped the tool 'book'. Its completed steps were rolled back. Therefore do not call it "
-        "again unless the user asks for it."
+        "The user stopped the tool 'book'. Its completed steps were rolled back. Do not "
+        "call it again unless the user asks for it."
     )
 
 

@@ -54,8 +54,9 @@ async def test_an_attempt_that_takes_too_long_is_stopped(effect: str) -> None:
 async def test_of_a_side_effect_that_takes_too_long_the_outcome_is_unknown() -> None:
     assert (await Bench(Tool(hangs, timeout_seconds=60)).run("hangs")).to_response() == {
         "status": "unknown_outcome",
-        "message": "The tool 'hangs' did not finish within 60 seconds, and it is not known "
-        "whether it took effect: do not call it again, check first.",
+        "message": "The tool 'hangs' did not finish within 60 seconds. It is not known "
+        "whether it took effect: do not call it again before you have "
+        "checked.",
         "retryable": False,
         "reason_code": "attempt_timeout",
     }
@@ -118,8 +119,9 @@ async def test_a_deadline_covers_the_waits_and_attempts_of_a_call() -> None:
     bench = Bench(made)
     assert (await bench.run("flaky")).to_response() == {
         "status": "unknown_outcome",
-        "message": "The tool 'flaky' did not finish within 10 seconds, and it is not known "
-        "whether it took effect: do not call it again, check first.",
+        "message": "The tool 'flaky' did not finish within 10 seconds. It is not known "
+        "whether it took effect: do not call it again before you have "
+        "checked.",
         "retryable": False,
         "reason_code": "call_timeout",
     }

@@ -80,8 +80,7 @@ async def test_a_step_that_fails_does_not_stop_the_others() -> None:
     told = Told(tools)
     assert (await tools.execute("book")).to_response() == {
         "status": "failed",
-        "message": "The tool 'book' failed. Of what was done before it failed, 2 could not be "
-        "undone: tell so.",
+        "message": "The tool 'book' failed. 2 step(s) could not be rolled back; tell the user.",
         "retryable": False,
     }
     assert undone == ["last", "first"]

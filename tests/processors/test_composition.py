@@ -400,7 +400,8 @@ async def test_a_call_that_no_category_claims_is_answered_by_monitoring():
     assert envelopes(heard) == {
         "1": {
             "status": "unavailable",
-            "message": "No processor runs tools of the category 'data'. Continue without this tool.",
+            "message": "No processor runs tools of the category 'data'. Continue without "
+            "this tool.",
             "retryable": False,
             "reason_code": "no_category",
         },

@@ -380,7 +380,7 @@ async def test_a_result_of_any_size_is_cut_to_what_is_allowed(make: Any) -> None
     tools = advanced(faults.returning(make), policies={"max_result_bytes": 50_000})
     answer = await through_stream(tools)
     assert answer["status"] == "ok"
-    assert answer["message"] == "The result was cut: it is longer than 50000 bytes."
+    assert answer["message"] == "The result was truncated: it is longer than 50000 bytes."
     assert len(json.dumps(answer)) < 7 * 50_000, "control characters are escaped by six"
 
 
@@ -451,8 +451,9 @@ async def test_a_tool_that_does_not_end_is_timed_out(faulty: Tool[..., Any]) -> 
 async def test_a_tool_that_may_have_taken_effect_says_so_when_it_is_timed_out() -> None:
     assert await both_ways(advanced(faults.never_returns_once)) == {
         "status": "unknown_outcome",
-        "message": "The tool 'faulty' did not finish within 0.05 seconds, and it is not known "
-        "whether it took effect: do not call it again, check first.",
+        "message": "The tool 'faulty' did not finish within 0.05 seconds. It is not "
+        "known whether it took effect: do not call it again before you have "
+        "checked.",
         "retryable": False,
         "reason_code": "attempt_timeout",
     }

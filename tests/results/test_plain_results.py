@@ -182,7 +182,7 @@ def test_a_lone_surrogate_behind_the_cut_or_before_it_is_no_matter() -> None:
     for value in ("é" * 5000 + "\ud800", "\ud800" + "é" * 5000, ["é" * 900, "\ud800" * 900]):
         body = sendable(value, 1000, tool="list_files").to_response()
         json_of(body)
-        assert body["message"] == "The result was cut: it is longer than 1000 bytes."
+        assert body["message"] == "The result was truncated: it is longer than 1000 bytes."
 
 
 @pytest.mark.parametrize(

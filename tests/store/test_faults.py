@@ -283,8 +283,8 @@ async def test_a_full_disk_has_one_answer(small_disk, unwritable):
         else:
             assert results[-1].to_response() == {
                 "status": "unavailable",
-                "message": "Nothing was done: 'book' may only run once that is written down, and "
-                "just now it cannot be. Tell the user so.",
+                "message": "Nothing was done: 'book' may only run once the call is recorded, "
+                "and the store cannot be written to. Tell the user.",
                 "retryable": True,
                 "retry_hint": "Try again later if the user still wants it.",
                 "reason_code": "not_recorded",

@@ -104,7 +104,7 @@ async def test_a_task_that_does_not_exist_is_said_to_be_unknown() -> None:
     result = await tools.execute("update_task", {"id": "9", "status": "completed"})
     assert result.to_response() == {
         "status": "not_found",
-        "message": "There is no task '9'.",
+        "message": "There is no task '9'. Choose one of valid_options.",
         "retryable": False,
         "reason_code": "unknown_task",
         "valid_options": ["1"],

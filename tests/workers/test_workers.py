@@ -383,7 +383,7 @@ async def test_a_huge_result_is_cut_where_it_is_made() -> None:
         answer = await tools.execute("sabotage")
     assert answer.ok
     assert answer.message is not None
-    assert answer.message.count("The result was cut") == 1
+    assert answer.message.count("The result was truncated") == 1
 
 
 async def test_an_endless_iterator_is_cut_where_it_is_made() -> None:
@@ -492,7 +492,7 @@ def test_a_function_that_another_process_cannot_find_is_refused_at_once() -> Non
     def inside() -> None: ...
 
     for function in (inside, lambda: None, functools.partial(inside)):
-        with pytest.raises(SchemaError, match="define the function at the top of a module"):
+        with pytest.raises(SchemaError, match="define the function at the top level of a module"):
             AdvancedToolProcessor([Tool(function, name="inner", cpu_bound=True)])
 
 
