@@ -10,7 +10,7 @@ from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.errors import ToolDeniedError
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

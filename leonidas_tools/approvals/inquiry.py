@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leonidas_tools.errors import ToolError
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.approvals.request import Decision
+    from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.subject import Subject
-    from leonidas_tools.texts import Wording
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.texts import join, say
+from leonidas_tools.results.texts import join, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

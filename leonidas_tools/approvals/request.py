@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
-from leonidas_tools.texts import AS_IT_IS, Wording
+from leonidas_tools.results.texts import AS_IT_IS, Wording
 
 Scope: TypeAlias = Literal["session", "user", "file"]
 """Where an "always" is stored: in the session, the user's preferences, or the settings file."""

@@ -15,7 +15,7 @@ from leonidas_tools.redaction.visible import visible
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leonidas_tools.texts import Wording
+    from leonidas_tools.results.texts import Wording
 
 _SHOW = "show"
 _LONGEST_SHOWN = 1_000

@@ -15,9 +15,8 @@ from leonidas_tools.approvals.spoken import (
     is_short,
 )
 from leonidas_tools.calls.call import ResultStatus, ToolResult
-from leonidas_tools.results.texts import AS_IT_IS, join, say
-from leonidas_tools.rules.conditions import steps_of, values_at
 from leonidas_tools.results.texts import AS_IT_IS, Said, join, say
+from leonidas_tools.rules.conditions import steps_of, values_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 from leonidas_tools.errors import ToolCancelledError
 from leonidas_tools.results.plain import ForeignTypeError, NotPlainError, plain
-from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:

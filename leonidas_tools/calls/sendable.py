@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
 from leonidas_tools.results.cutting import fits
 from leonidas_tools.results.plain import ForeignTypeError, NotPlainError, measured, plain
-from leonidas_tools.results.texts import Said
 from leonidas_tools.results.texts import Said, join, say
 
 if TYPE_CHECKING:

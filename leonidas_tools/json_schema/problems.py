@@ -18,7 +18,7 @@ from leonidas_tools.json_schema.report import (
     path_text,
     value_text,
 )
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.errors import ToolValidationError

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.results.similar import closest
-from leonidas_tools.tools.names import closest
 from leonidas_tools.results.texts import join, say
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 _LONGEST_KEY = 100
 

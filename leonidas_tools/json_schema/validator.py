@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from leonidas_tools.json_schema.defaults import MAX_NESTED_DEFAULTS, fill_of
 from leonidas_tools.json_schema.document import MAX_ARGUMENT_DEPTH, Document, is_too_deep
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,7 +23,7 @@ from leonidas_tools.results.texts import AS_IT_IS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leonidas_tools.texts import Wording
+    from leonidas_tools.results.texts import Wording
 
 logger = visible_logger(__name__)
 

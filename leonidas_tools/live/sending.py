@@ -17,7 +17,6 @@ from leonidas_tools.live.messages import (
     tools_message,
 )
 from leonidas_tools.live.tool_wishes import wording_of
-from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 from leonidas_tools.processors.parts import SCHEDULING
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 

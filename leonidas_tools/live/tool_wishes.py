@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.live.dead_air import Filler
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
+from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.settings.overrides import effect_of, either, repeats_after_resume
 from leonidas_tools.tools.metadata import ToolEffect
-from leonidas_tools.results.texts import AS_IT_IS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.live.session_setup import DeclaresTools
-    from leonidas_tools.texts import Wording
+    from leonidas_tools.results.texts import Wording
 
 MEDIAN = "median"
 """Stands for the median of the tool's recent calls."""

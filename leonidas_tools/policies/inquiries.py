@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.inquiry import Inquiry, PausedCall
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.engine import RuleBook, Verdict
     from leonidas_tools.rules.rule import Mode
     from leonidas_tools.settings.rules import ApprovalSettings
-    from leonidas_tools.texts import Wording
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,6 @@ from leonidas_tools.errors import ConfigurationError, LeonidasError, ToolError, 
 from leonidas_tools.processors.parts import asks_nothing, metadata_of
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import plain
-from leonidas_tools.processors.parts import metadata_of
 from leonidas_tools.results.texts import say
 
 logger = visible_logger(__name__)

@@ -24,7 +24,7 @@ from collections.abc import (
 from enum import Enum
 from typing import Any, Final
 
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 MOST_BITS = 8192
 """Python writes no integer of more than 4,300 digits, and neither does its JSON encoder."""

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.results.texts import say
 from leonidas_tools.rules.conditions import steps_of
 from leonidas_tools.tools.metadata import ToolEffect
-from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

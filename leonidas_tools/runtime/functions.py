@@ -16,10 +16,9 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.cutting import length
 from leonidas_tools.results.plain import NotPlainError, plain
+from leonidas_tools.results.texts import say
 from leonidas_tools.tools.tool import kind_of
 from leonidas_tools.workers.processes import ProcessDiedError, leased
-from leonidas_tools.calls.invocation import current
-from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from leonidas_tools.tools.tool import Tool

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.errors import ToolError
-from leonidas_tools.calls.events import EventKind
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:

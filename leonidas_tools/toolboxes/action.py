@@ -11,10 +11,10 @@ from pydantic import Field
 
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolValidationError
+from leonidas_tools.results.texts import say
 from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.session.state import AgentState
 from leonidas_tools.tools.tool import Tool, tool
-from leonidas_tools.results.texts import say
 
 _LONGEST_SILENCE_SECONDS = 60.0
 

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
 from leonidas_tools.tools.registry import ToolRegistry
 from leonidas_tools.tools.tool import Tool, tool
-from leonidas_tools.results.texts import say
 
 _SKIES = ("sunny", "cloudy", "rainy", "windy", "foggy")
 

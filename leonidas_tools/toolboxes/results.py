@@ -9,8 +9,8 @@ from pydantic import Field
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import StoreError, ToolError
 from leonidas_tools.results.spill import Results
-from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.results.texts import say
+from leonidas_tools.tools.tool import Tool, tool
 
 _MOST_CHARACTERS = 16_000
 _CONTINUES = range(0x80, 0xC0)

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.results.texts import say
 from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.tools.tool import Tool, tool
-from leonidas_tools.results.texts import say
 
 Voice = Literal["Kore", "Puck", "Charon", "Fenrir", "Aoede", "Leda"]
 

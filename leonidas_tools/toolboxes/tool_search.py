@@ -9,10 +9,10 @@ from pydantic import Field
 
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.results.texts import say
 from leonidas_tools.tools.preferred import PreferredTools
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tools.tool import tool
-from leonidas_tools.results.texts import say
 
 
 class ToolSearch:

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leonidas_tools.calls.call import Media, ToolResult
 from leonidas_tools.errors import RetryableError, ToolError
-from leonidas_tools.workers.jobs import in_own_thread
 from leonidas_tools.results.texts import say
+from leonidas_tools.workers.jobs import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from leonidas_tools.errors import RetryableError, ToolError
-from leonidas_tools.results.texts import say
 from leonidas_tools.results.texts import Said, join, say
 
 

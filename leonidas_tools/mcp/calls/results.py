@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.call import Media, ToolResult
 from leonidas_tools.calls.sendable import MOST_MEDIA_BYTES
 from leonidas_tools.errors import ToolError
-from leonidas_tools.calls.sendable import MOST_MEDIA_BYTES
 from leonidas_tools.results.texts import Said, join, say
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.choices import options_of, properties_of
 from leonidas_tools.redaction import is_secret_name
-from leonidas_tools.texts import AS_IT_IS
+from leonidas_tools.results.texts import AS_IT_IS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leonidas_tools.texts import Wording
+    from leonidas_tools.results.texts import Wording
 
 _LONGEST_MESSAGE = 500
 _LONGEST_NAME = 80

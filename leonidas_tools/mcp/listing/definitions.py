@@ -17,12 +17,11 @@ from leonidas_tools.mcp.listing.listed_names import ListedNames
 from leonidas_tools.mcp.listing.selection import check_server, is_used
 from leonidas_tools.mcp.listing.visible_schema import visible_schema
 from leonidas_tools.mcp.trust.pins import Described, Pin, Pins, PinsError, identity_of
-from leonidas_tools.mcp.trust.quarantine import QUARANTINED, Report
+from leonidas_tools.mcp.trust.quarantine import Report
 from leonidas_tools.redaction.visible import visible_logger, without_unseen
+from leonidas_tools.results.texts import say
 from leonidas_tools.settings.finding import Finding
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
-from leonidas_tools.mcp.trust.quarantine import Report
-from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     import mcp_types

@@ -9,7 +9,7 @@ import jsonschema_rs
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
-from leonidas_tools.texts import say
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
