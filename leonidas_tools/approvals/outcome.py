@@ -69,7 +69,7 @@ def _without_fixed(question: Question, edited: Mapping[str, Any]) -> dict[str, A
     shown, fixed = question.request.details, question.call.as_run({})
     for name in edited.keys() & fixed.keys():
         if edited[name] != shown.get(name):
-            raise ToolValidationError(f"The settings fix {name!r}: change it there, or deny.")
+            raise ToolValidationError(say("fixed_argument", argument=name))
     return {name: value for name, value in edited.items() if name not in fixed}
 
 

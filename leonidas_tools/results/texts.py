@@ -550,6 +550,10 @@ TEXTS: Mapping[str, Text] = {
     "wants_yes_or_no": Text(
         "This question is answered with yes or no.", "A person gives values to an approval."
     ),
+    "fixed_argument": Text(
+        "The settings fix {argument!r}: change it there, or deny.",
+        "A person edits an argument that the settings fix.",
+    ),
     "approval_question": Text(
         "Shall I do this: {what}?",
         "The question to the user, spoken or shown.",
