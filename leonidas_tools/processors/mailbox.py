@@ -159,7 +159,9 @@ class Mailbox(CoalescingQueue[T]):
         while len(self._items) == self._gone:
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
-        return self.popleft()
+        items = self._items
+        # Without a call of `popleft`, which only what may be replaced needs.
+        return self.popleft() if type(items[0]) is _Replaceable else items.popleft()  # type: ignore[return-value]  # an item
 
     def _wake(self, reader: asyncio.Future[None]) -> None:
         self._reader = None

@@ -9,7 +9,6 @@ from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     EventPart,
-    asks_nothing,
     attached,
     claim,
     executor_of,
@@ -50,7 +49,7 @@ class MonitoringProcessor(Stage):
         """Parts in, parts out."""
         with stream.shared(sink=self.monitor):
             async for part in content:
-                if asks_nothing(part):
+                if type(part) is EventPart or not part.metadata:  # as most; `asks_nothing`, inlined
                     yield part
                 elif (call := attached(part)) is not None:
                     for answer in _unclaimed(call, part):
