@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _log = visible_logger(__name__)
 
 _START = EventKind.START
-_MOST_WAITING = 64
+_MOST_WAITING = 16
+"""How many events are counted at once: the call that has to wait for them is not to notice."""
 _LONGEST_WAIT_SECONDS = 0.1
 
 
