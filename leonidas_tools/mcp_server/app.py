@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse
 
 from leonidas_tools.mcp_server.guard import Guard, HTTPAccess
 from leonidas_tools.mcp_server.server import ToolServer
+from leonidas_tools.mcp_server.session_limit import SessionLimit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,8 @@ class MCPApp:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             await stack.enter_async_context(sessions.run())
-            self._guard = Guard(sessions.handle_request, self._access)
+            limited = SessionLimit(sessions.handle_request, self._most_sessions)
+            self._guard = Guard(limited, self._access)
             self._stack = stack.pop_all()
         return self
 

@@ -24,6 +24,44 @@ async def test_a_page_to_open_is_asked_about_with_its_host(lab):
     assert request.details["url"] == "https://pay.example/x"
 
 
+TWO_FACED = [
+    "https://evil.example\\@pay.example/",  # a browser opens evil.example
+    "https:\\\\evil.example/pay.example",
+    "https:///evil.example",
+    "https://pay.example@evil.example/",
+    "https://pay.example:pw@evil.example/",
+    "https://pay.example%2eevil.example/",
+    "https://p\u0430y.example/",  # a Cyrillic letter
+    "https://evil.example\u3002pay.example/",
+    "https://pay.exam\tple/",
+    "https://pay.example/\nhttps://evil.example/",
+    "https://pay.example/\u202egnp.exe",
+    "https://pay.example;evil.example/",
+    "javascript:alert(1)//https://pay.example",
+    "file:///etc/passwd",
+    "data:text/html,x",
+]
+
+
+@pytest.mark.parametrize("url", TWO_FACED)
+async def test_a_page_whose_host_is_not_clear_is_not_asked_about(lab, url):
+    person = Person()
+    bench = await lab("older.py", approval=person)
+    assert said(await bench.call("page", url=url)) == {"action": "decline"}
+    assert person.asked == []
+
+
+@pytest.mark.parametrize(
+    "place", ["pay.example:8443", "127.0.0.1", "[::1]:80", "xn--pay-xyz.example"]
+)
+async def test_a_page_with_a_port_or_an_address_is_asked_about(lab, place):
+    person = Person(Decision.approve())
+    bench = await lab("older.py", approval=person)
+    url = f"https://{place}/x?y=%20z#é"
+    assert said(await bench.call("page", url=url)) == {"action": "accept"}
+    assert person.asked[0].details["url"] == url
+
+
 async def test_two_questions_at_once_are_both_answered(lab):
     names = (Decision.fill({"name": "Ana"}), Decision.fill({"name": "Ben"}))
     bench = await lab("older.py", approval=Person(*names))

@@ -1,6 +1,7 @@
 """The tools as an ASGI app: alone or in another, with so many sessions and no more."""
 
 import asyncio
+import json
 
 import httpx2
 from starlette.applications import Starlette
@@ -19,27 +20,42 @@ async def mounted(app, requests):
         return [await http.request(**request) for request in requests]
 
 
-async def test_of_1000_sessions_only_so_many_are_opened_and_room_is_made_again():
+async def test_of_1000_sessions_the_newest_stay_and_the_silent_make_room():
     server = ToolServer(AdvancedToolProcessor(tools=[add]))
     hello = {"method": "POST", "url": "/mcp", "content": HELLO, "headers": HEADERS}
     async with MCPApp(server, HTTPAccess(), most_sessions=20) as app:
         answers = await mounted(app, [hello] * 1000)
-        statuses = [answer.status_code for answer in answers]
-        assert (statuses.count(200), statuses.count(503)) == (20, 980)
-        session = {"mcp-session-id": answers[0].headers["mcp-session-id"]}
-        leave = {"method": "DELETE", "url": "/mcp", "headers": {**HEADERS, **session}}
-        left, again = await mounted(app, [leave, hello])
-        assert (left.status_code, again.status_code) == (200, 200)
+        assert {answer.status_code for answer in answers} == {200}
+        leave = {"method": "DELETE", "url": "/mcp"}
+        sessions = [{"mcp-session-id": each.headers["mcp-session-id"]} for each in answers]
+        left = await mounted(app, [{**leave, "headers": {**HEADERS, **s}} for s in sessions])
+        assert [answer.status_code for answer in left] == [404] * 980 + [200] * 20
+
+
+async def test_a_session_that_is_used_is_not_ended_for_others():
+    server = ToolServer(AdvancedToolProcessor(tools=[add]))
+    hello = {"method": "POST", "url": "/mcp", "content": HELLO, "headers": HEADERS}
+    async with MCPApp(server, HTTPAccess(), most_sessions=3) as app:
+        [first] = await mounted(app, [hello])
+        used = {**HEADERS, "mcp-session-id": first.headers["mcp-session-id"]}
+        ping = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        for _ in range(5):
+            requests = [hello, {**hello, "content": ping, "headers": used}, hello]
+            assert [each.status_code for each in await mounted(app, requests)] == [200] * 3
 
 
 async def test_a_session_that_is_silent_too_long_is_forgotten():
     server = ToolServer(AdvancedToolProcessor(tools=[add]))
     hello = {"method": "POST", "url": "/mcp", "content": HELLO, "headers": HEADERS}
-    async with MCPApp(server, HTTPAccess(), most_sessions=1, idle_seconds=0.1) as app:
+    async with MCPApp(server, HTTPAccess(), idle_seconds=0.1) as app:
+        [opened] = await mounted(app, [hello])
+        session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        ping = {**hello, "headers": {**HEADERS, **session}}
+        status = None
         async with asyncio.timeout(SECONDS):
-            await mounted(app, [hello])
-            while (await mounted(app, [hello]))[0].status_code != 200:
-                await asyncio.sleep(0.05)
+            while status != 404:
+                await asyncio.sleep(0.15)
+                status = (await mounted(app, [ping]))[0].status_code
 
 
 async def test_it_can_be_a_part_of_an_application():

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from leonidas_tools.mcp_server import connections
-from tests.mcp_server.conftest import SECONDS, add
+from tests.mcp_server.conftest import HEADERS, HELLO, SECONDS, add
 
 TOKEN = {"authorization": "Bearer s3cret"}
 CONNECTIONS = 1100
@@ -133,3 +133,14 @@ async def test_a_call_outlives_a_crowd_that_waits(serve):
 )
 def test_one_client_is_one_address(one, other, same):
     assert (connections._network_of((one, 1)) == connections._network_of((other, 2))) is same
+
+
+async def test_sessions_that_say_nothing_keep_nobody_out(serve):
+    serving = await serve(add, token="s3cret")
+    kept = await serving.client("legacy", TOKEN)
+    async with httpx2.AsyncClient(timeout=SECONDS, headers=HEADERS | TOKEN) as http:
+        for _ in range(300):
+            assert (await http.post(serving.url, content=HELLO)).status_code == 200
+    client = await serving.client("legacy", TOKEN)
+    for each in (client, kept):  # the older one holds its stream open
+        assert (await each.call_tool("add", {"a": 1})).content[0].text == "2"

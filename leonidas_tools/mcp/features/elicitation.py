@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ logger = visible_logger(__name__)
 _MOST_PER_MINUTE = 10
 _LONGEST_SCHEMA = 16_384
 _LONGEST_URL = 2048
+_PLAIN_PLACE = re.compile(r"([\w.-]+|\[[\da-f:.]+\])(:\d+)?", re.ASCII | re.IGNORECASE)
 
 
 class UnaskableError(Exception):
@@ -93,6 +95,9 @@ class Elicitation:
             raise UnaskableError("the address of its page is none") from error
         if parts.scheme not in {"http", "https"} or len(params.url) > _LONGEST_URL:
             raise UnaskableError("its page has no address of the web")
+        # A browser may read another host in it than the one that is named to the person.
+        if not params.url.isprintable() or not _PLAIN_PLACE.fullmatch(parts.netloc):
+            raise UnaskableError("the address of its page can be read in two ways")
         host = clean(parts.hostname or "?")
         return Inquiry(
             rule="elicitation",

@@ -25,7 +25,7 @@ def elicit(request, key, **params):
     send(id=f"{request}-{key}", method="elicitation/create", params=params)
 
 
-def call(request, tool):
+def call(request, tool, arguments):
     if tool == "ask":
         elicit(request, "Who")
     elif tool == "ask_two":
@@ -37,7 +37,7 @@ def call(request, tool):
             "page",
             mode="url",
             message="Pay",
-            url="https://pay.example/x",
+            url=arguments.get("url", "https://pay.example/x"),
             elicitationId="1",
         )
     elif tool == "take_back":
@@ -92,7 +92,7 @@ def hear(message):
         ]
         send(id=request, result={"tools": tools})
     elif method == "tools/call":
-        call(request, message["params"]["name"])
+        call(request, message["params"]["name"], message["params"].get("arguments") or {})
     elif method in {"ping", "logging/setLevel"}:
         send(id=request, result={})
     elif method is None and request in asked:
