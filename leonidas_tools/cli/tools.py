@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from leonidas_tools import ToolResult
     from leonidas_tools.calls.events import ToolEvent
-    from leonidas_tools.settings.effective import Effective
     from leonidas_tools.settings.models import ToolConfiguration
+    from leonidas_tools.settings.option_sources import Effective
     from leonidas_tools.tools.registry import AnyTool
 
 Name = Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has them all.")]
@@ -148,7 +148,7 @@ async def _described(config: Path, category: str | None, query: str | None) -> l
 
 def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:
     """What a call changes, and whether anybody has said so; the settings outweigh the tool."""
-    from leonidas_tools.settings.overrides import effect_of
+    from leonidas_tools.settings.effective import effect_of
 
     declared = settings.effect is not None or tool.declares_effect
     return {"effect": effect_of(tool, settings).value, "effect_declared": declared}
@@ -156,7 +156,7 @@ def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:
 
 async def _one_described(config: Path, name: str) -> dict[str, Any]:
     from leonidas_tools.cli.starting import started
-    from leonidas_tools.settings.effective import effective
+    from leonidas_tools.settings.option_sources import effective
     from leonidas_tools.tools.exports import describe
 
     async with started(config, needed=name) as tools:

@@ -11,7 +11,7 @@ from mcp_types import Tool, ToolAnnotations
 
 from leonidas_tools.redaction import without_presets
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.settings.overrides import effect_of
+from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools import exports
 from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 

@@ -17,7 +17,7 @@ from leonidas_tools.monitoring.figures import (
 )
 from leonidas_tools.monitoring.recoveries import RecoveryKey, recovery_key
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.settings.overrides import category_of
+from leonidas_tools.settings.effective import category_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

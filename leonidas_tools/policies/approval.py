@@ -17,16 +17,22 @@ from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
+from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict
 from leonidas_tools.rules.rule import Decide, Mode
+from leonidas_tools.rules.subject import subject_of
+from leonidas_tools.tools.metadata import fingerprint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.policies.shared import Shared
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.settings.rules import ApprovalSettings
 
 _ALLOW = Decide.ALLOW
@@ -197,3 +203,19 @@ def _record(call: ToolCall, decision: str, rule: Rule) -> None:
         rule=rule.name,
         **({} if current().call.name == call.name else {"for": call.name}),
     )
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
+    """Yield what holds a tool's calls to the rules, unless no rule can say more than yes."""
+    policies, metadata = shared.policies, options.tool.metadata
+    rules = shared.rules.for_tool(subject_of(metadata, options.settings))
+    if options.guarded or rules.acts_in(policies.mode):
+        yield Approval(
+            rules=rules,
+            mode=policies.mode,
+            fingerprint=fingerprint_of(metadata),
+            validate=ArgumentValidator(metadata.parameters),
+            settings=policies.approval,
+            wording=shared.settings.wording or AS_IT_IS,
+            asking=shared.asking,
+        )

@@ -17,7 +17,10 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 logger = visible_logger(__name__)
 
@@ -215,3 +218,14 @@ def _refused(call: ToolCall, seconds: int) -> ToolResult:
         reason_code="circuit_open",
     )
     return ToolResult.from_error(error)
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[CircuitBreaker]:
+    """Yield the circuit breaker of a tool, where the settings switch one on."""
+    name, limits = options.tool.name, options.breaker
+    if limits is None:
+        shared.breakers.pop(name, None)
+        return
+    breaker = shared.breakers.setdefault(name, Breaker(limits))
+    breaker.limits = limits
+    yield CircuitBreaker(breaker=breaker)

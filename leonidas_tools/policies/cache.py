@@ -16,12 +16,15 @@ from leonidas_tools.calls.invocation import Invocation, current
 from leonidas_tools.calls.sendable import says_little
 from leonidas_tools.results.plain import snapshot
 from leonidas_tools.results.texts import join, say
+from leonidas_tools.tools.metadata import Overflow, ToolEffect, fingerprint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from leonidas_tools.calls.call import ToolCall
     from leonidas_tools.calls.events import ToolEvent
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 Key: TypeAlias = tuple[Hashable, ...]
 """A tool's name, a user or a session, and what stands for the tool and for the arguments."""
@@ -346,3 +349,21 @@ def _standing_for(arguments: Mapping[str, Any]) -> Hashable:
         if type(value) is not str:
             return hash_of("", "", arguments)  # to Python 1, 1.0 and True are equal
     return frozenset(arguments.items())
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Cache]:
+    """Yield the cache of a tool that only reads and says how long its results may be reused."""
+    tool, metadata = options.tool, options.tool.metadata
+    if not options.cache_seconds or options.effect is not ToolEffect.READ:
+        return
+    if shared.cached_functions.get(tool.name) is not tool.function:
+        shared.cached_functions[tool.name] = tool.function
+        shared.cache.invalidate(tool.name)
+    stands_for = {"version": metadata.version, "parameters": options.settings.custom_parameters}
+    yield Cache(
+        cache=shared.cache,
+        seconds=options.cache_seconds,
+        stale_seconds=options.stale_if_error_seconds,
+        fingerprint=hash_of(tool.name, fingerprint_of(metadata), stands_for),
+        per_session=options.overflow is Overflow.SPILL,
+    )

@@ -12,9 +12,13 @@ from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import say
+from leonidas_tools.tools.metadata import ToolPriority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterator, Sequence
+
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 _MINUTE_SECONDS = 60.0
 
@@ -142,3 +146,26 @@ def _limited(most: MostCalls, count: int, what: str, wait: int | None = None) ->
         retry_hint=None if wait is None else say("calls_per_minute_hint", seconds=wait),
         reason_code=key,
     )
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[CallLimits]:
+    """Yield the limits of a tool's calls; a critical tool has none."""
+    if options.priority is ToolPriority.CRITICAL:
+        return
+    total, own = shared.policies.calls, options.settings
+    limits = (
+        MostCalls(
+            per_turn=total.per_turn or None,
+            per_minute=total.per_minute or None,
+            per_session=total.per_session or None,
+        ),
+        MostCalls(
+            tool=options.tool.name,
+            per_turn=own.calls_per_turn or None,
+            per_minute=own.calls_per_minute or None,
+            per_session=own.calls_per_session or None,
+        ),
+    )
+    limited = [most for most in limits if most.any]
+    if limited:
+        yield CallLimits(limits=limited)

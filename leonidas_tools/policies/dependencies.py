@@ -14,7 +14,10 @@ from leonidas_tools.policies.base import answered
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 
 class Dependencies:
@@ -62,3 +65,10 @@ def _has_module(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except Exception:  # noqa: BLE001 - the packages it is in are imported, and may raise anything
         return False
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Dependencies]:
+    """Yield the check of what a tool depends on."""
+    names = options.tool.metadata.dependencies
+    if names:
+        yield Dependencies(names=names, has_tool=shared.has_tool)

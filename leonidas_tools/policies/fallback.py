@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.results.texts import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 Helps: TypeAlias = Callable[[ToolResult], bool]
 """Whether another tool may do the work after this result."""
@@ -61,3 +67,11 @@ class Fallback:
             if result.status not in _DID_NOTHING and not helps(result):
                 return result
         return first
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Fallback]:
+    """Yield what tries other tools when this one stays down."""
+    if options.fallback_tools:
+        yield Fallback(
+            names=options.fallback_tools, resolve=shared.resolve, helps=options.may_run_again_after
+        )

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import Run, ToolCall, ToolResult
-from leonidas_tools.calls.sendable import sendable
+from leonidas_tools.calls.sendable import is_long, sendable
+from leonidas_tools.policies.base import awaited
+from leonidas_tools.redaction import Masking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leonidas_tools.policies.base import Policy
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 BeforeFunction: TypeAlias = Callable[
     [ToolCall], "Awaitable[ToolCall | ToolResult | None] | ToolCall | ToolResult | None"
@@ -69,3 +79,37 @@ class After:
         if inspect.isawaitable(changed):
             changed = await changed
         return changed or result
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Policy]:
+    """Yield the policies of the user, inside a step that normalises the results they create."""
+    policies = [_bounded(policy, options) for policy in shared.users_policies]
+    if any(not _leaves_results(policy) for policy in policies):
+        yield partial(
+            _normalised, max_bytes=options.max_result_bytes, in_thread=shared.workers.in_thread
+        )
+    for policy in policies:
+        yield policy
+        if not _leaves_results(policy):
+            yield awaited
+
+
+def _bounded(policy: Policy, options: EffectiveOptions) -> Policy:
+    if type(policy) is Before:
+        return replace(policy, max_bytes=options.max_result_bytes)
+    return policy
+
+
+def _leaves_results(policy: Policy) -> bool:
+    """Return whether a policy says so itself: a class derived from `Before` may return anything."""
+    return type(policy) is Before or getattr(policy, "leaves_results", False) is True
+
+
+async def _normalised(
+    call: ToolCall, run: Run, *, max_bytes: int, in_thread: Callable[..., Awaitable[ToolResult]]
+) -> ToolResult:
+    mask = Masking(call.known) if call.known else None
+    result = await run(call)
+    convert = partial(sendable, result, max_bytes, tool=call.name, mask=mask)
+    # Searching a long result for secrets takes a while: not on the event loop.
+    return await in_thread(convert) if mask is not None and is_long(result) else convert()

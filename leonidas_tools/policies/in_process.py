@@ -9,8 +9,10 @@ from leonidas_tools.errors import ToolError
 from leonidas_tools.workers.processes import Target, target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.workers.processes import Processes
 
 
@@ -38,3 +40,9 @@ class InProcess:
                 return await run(call)
         except ToolError as error:
             return ToolResult.from_error(error)
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[InProcess]:
+    """Yield the wait for a process, outside the timeout: it is not the tool's time."""
+    if options.tool.metadata.cpu_bound:
+        yield InProcess(processes=shared.workers.processes, function=options.tool.function)

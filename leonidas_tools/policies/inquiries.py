@@ -18,16 +18,22 @@ from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
+from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.rules.engine import Circumstances
 from leonidas_tools.rules.rule import Decide, Rule
+from leonidas_tools.tools.metadata import ToolCategory, fingerprint_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leonidas_tools.approvals.inquiry import Inquiry, PausedCall
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.results.texts import Wording
+    from leonidas_tools.policies.shared import Shared
     from leonidas_tools.rules.engine import RuleBook, Verdict
     from leonidas_tools.rules.rule import Mode
+    from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.settings.rules import ApprovalSettings
 
 
@@ -157,3 +163,17 @@ def _decide(inquiry: Inquiry, paused: PausedCall, verdict: Verdict) -> None:
     rule = {} if verdict.rule is None else {"rule": verdict.rule.name}
     current().emit(EventKind.APPROVAL_ANSWER, decision=told, by="rule", **rule, **about)
     paused.answer(Decision.approve() if allowed else Decision.deny(), "denied_by_rule")
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Inquiries]:
+    """Yield what asks the person for an MCP tool while it runs; other tools never ask."""
+    metadata, policies = options.tool.metadata, shared.policies
+    if metadata.category is ToolCategory.MCP:
+        yield Inquiries(
+            rules=shared.rules,
+            mode=policies.mode,
+            fingerprint=fingerprint_of(metadata),
+            settings=policies.approval,
+            wording=shared.settings.wording or AS_IT_IS,
+            asking=shared.asking,
+        )

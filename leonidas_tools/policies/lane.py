@@ -15,9 +15,11 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 
 def lane_key(function: Callable[..., Any]) -> str:
@@ -206,3 +208,14 @@ class InLane:
     def leave(self) -> None:
         """Makes room in the lane."""
         self.lane.leave(write=self.write)
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[InLane]:
+    """Yield the place of a tool's calls in their lane."""
+    tool, lanes = options.tool, shared.lanes
+    if options.settings.effect is None and not tool.declares_effect:
+        lanes.undeclared.add(tool.name)
+    else:
+        lanes.undeclared.discard(tool.name)
+    lane = lanes.lane(options.lane or lane_key(tool.function))
+    yield InLane(lane=lane, lanes=lanes, write=not options.is_read, tool=tool.name)

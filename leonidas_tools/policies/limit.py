@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
+from leonidas_tools.tools.metadata import ToolPriority
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.calls.invocation import Invocation
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 _CRITICAL = 1
 
@@ -168,3 +171,19 @@ class Preemptible:
                 if not invocation.taken(self):
                     raise
                 invocation.emit(EventKind.RETRY, attempt=1, delay_seconds=0, error="preempted")
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Limit | Preemptible]:
+    """Yield the limits of how many calls run at once: the tool's own, and that of all tools."""
+    limiters: list[Limiter] = []
+    name, places = options.tool.name, options.settings.concurrency
+    if places:
+        own = shared.limiters.setdefault(name, Limiter(places))
+        own.resize(places)
+        limiters.append(own)
+    if shared.limiter is not None:
+        limiters.append(shared.limiter)
+    if limiters:
+        limit = Limit(limiters=limiters, priority=int(options.priority))
+        preemptible = options.priority is ToolPriority.BACKGROUND and options.is_read
+        yield Preemptible(limit=limit) if preemptible else limit

@@ -16,7 +16,10 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 logger = visible_logger(__name__)
 
@@ -246,3 +249,21 @@ def _timeless(result: Any) -> Any:
     if isinstance(result, dict) and len(result) > 1 and "timestamp" in result:
         return {key: value for key, value in result.items() if key != "timestamp"}
     return result
+
+
+def for_session(shared: Shared) -> LoopGuard | None:
+    """Return the guard of a session's calls, or `None` where repeated calls are not looked for."""
+    loop = shared.policies.loop
+    if not (loop.warn_at or loop.refuse_at):
+        return None
+    limits = LoopLimits(
+        warn_at=loop.warn_at, refuse_at=loop.refuse_at, longest_cycle=loop.longest_cycle
+    )
+    return LoopGuard(limits=limits)
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[LoopGuard]:
+    """Yield the guard of a tool's calls."""
+    guard = for_session(shared)
+    if guard is not None:
+        yield LoopGuard(limits=guard.limits, exempt=True) if options.polling else guard

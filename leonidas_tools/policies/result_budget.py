@@ -16,10 +16,12 @@ from leonidas_tools.results.texts import join, say
 from leonidas_tools.tools.metadata import Overflow
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
+    from leonidas_tools.policies.shared import Shared
     from leonidas_tools.results.cutting import Keep
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 logger = visible_logger(__name__)
 
@@ -143,3 +145,17 @@ def _written(call: ToolCall, body: Any) -> bytes:
 def _text(body: Any) -> str:
     """Return a result in lines, so that they can be searched."""
     return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, indent=1)
+
+
+def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[ResultBudget]:
+    """Yield what bounds a result beyond the number of its bytes."""
+    if options.has_result_budget:
+        tokens, most = options.max_result_tokens, options.max_result_bytes
+        yield ResultBudget(
+            max_bytes=min(most, _BYTES_A_TOKEN * tokens) if tokens else most,
+            overflow=options.overflow,
+            in_thread=shared.workers.in_thread,
+        )
+
+
+_BYTES_A_TOKEN = 4

@@ -18,7 +18,10 @@ USUAL_RETRIES = 2
 USUAL_DELAY_SECONDS = 0.1
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
+
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 _OK = ResultStatus.OK
 LONGEST_DELAY_SECONDS = 10.0
@@ -105,3 +108,17 @@ class Retry:
             return result
         tried = say("tried", count=self.attempts + 1)
         return replace(result, message=join(result.message, tried))
+
+
+def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Retry]:
+    """Yield the retries of a tool's attempts."""
+    if options.retry_attempts:
+        yield Retry(
+            attempts=options.retry_attempts,
+            delay_seconds=options.retry_delay_seconds,
+            once=options.is_once,
+            timeouts=options.retries_timeouts,
+            backoff=options.retry_backoff,
+            longest_delay_seconds=options.retry_longest_delay_seconds,
+            kinds=options.settings.retry_on,
+        )

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import Context
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.calls.invocation import GRACE_SECONDS, Invocation, current
 from leonidas_tools.results.texts import join, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 
 class Timeout:
@@ -108,3 +114,15 @@ class Timeout:
             retryable=True,
             reason_code=code,
         )
+
+
+def deadline_for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Timeout]:
+    """Yield the time limit of a whole call."""
+    if options.deadline_seconds:
+        yield Timeout(seconds=options.deadline_seconds, covers="call")
+
+
+def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Timeout]:
+    """Yield the time limit of one attempt."""
+    if options.timeout_seconds:
+        yield Timeout(seconds=options.timeout_seconds)

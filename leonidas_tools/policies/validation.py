@@ -13,7 +13,10 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.settings.effective import EffectiveOptions
 
 logger = visible_logger(__name__)
 
@@ -71,3 +74,10 @@ def fitting_presets(
         else:
             fitting[name] = value
     return fitting
+
+
+def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Validation]:
+    """Yield the validation of a tool's arguments."""
+    parameters = options.tool.metadata.parameters
+    presets = fitting_presets(options.tool.name, parameters, options.settings.custom_parameters)
+    yield Validation(validator=ArgumentValidator(parameters), presets=presets)

@@ -24,7 +24,7 @@ from leonidas_tools.processors.parts import (
     response_part,
 )
 from leonidas_tools.runtime.executor import Executor
-from leonidas_tools.settings.overrides import category_of
+from leonidas_tools.settings.effective import category_of
 from leonidas_tools.toolboxes import action, speech
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tools.tool import ToolCategory, as_category, as_tools

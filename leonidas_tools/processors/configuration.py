@@ -15,7 +15,7 @@ from leonidas_tools.processors.parts import (
 )
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.settings.overrides import refused
+from leonidas_tools.settings.effective import refused
 from leonidas_tools.settings.shown import shown
 from leonidas_tools.settings.watch import WatchedSettings
 

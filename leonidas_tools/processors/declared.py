@@ -16,7 +16,7 @@ from leonidas_tools.redaction import described, is_marked, without_presets
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.overrides import refused
+from leonidas_tools.settings.effective import refused
 from leonidas_tools.tools.preferred import PreferredTools
 
 if TYPE_CHECKING:

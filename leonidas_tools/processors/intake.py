@@ -20,7 +20,7 @@ from leonidas_tools.calls.call import (
 from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.processors.parts import call_id
-from leonidas_tools.settings.overrides import effect_of
+from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools.metadata import ToolEffect
 from leonidas_tools.tools.names import name_called
 

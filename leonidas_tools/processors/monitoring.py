@@ -18,7 +18,7 @@ from leonidas_tools.processors.parts import (
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.results.texts import say
-from leonidas_tools.settings.overrides import category_of
+from leonidas_tools.settings.effective import category_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.runtime.executor import Executor
-from leonidas_tools.settings.overrides import scheduling_of
+from leonidas_tools.settings.effective import scheduling_of
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 
 if TYPE_CHECKING:

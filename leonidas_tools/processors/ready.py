@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.policies.result_budget import READ_RESULT
-from leonidas_tools.settings.overrides import either, refused
+from leonidas_tools.settings.effective import either, refused
 from leonidas_tools.toolboxes.results import read_result
 from leonidas_tools.toolboxes.tool_search import ToolSearch
 from leonidas_tools.tools.preferred import PreferredTools

@@ -18,7 +18,7 @@ from leonidas_tools.processors.parts import (
 from leonidas_tools.processors.requests import Answer, answered, from_json, is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.runtime.executor import Executor
-from leonidas_tools.settings.overrides import refused
+from leonidas_tools.settings.effective import refused
 from leonidas_tools.tools.exports import describe
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 

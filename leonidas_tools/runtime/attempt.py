@@ -204,7 +204,7 @@ class Attempt:
             try:
                 async with asyncio.timeout(self.undo_seconds):
                     await self._undo(step)
-            except BaseException as error:  # noqa: BLE001 - the edge: this is the tool's code too
+            except BaseException as error:  # noqa: BLE001 - the edge: nothing a tool raises passes it
                 log_failure(logger, tool, error)
                 done = False
                 current().left_over += 1

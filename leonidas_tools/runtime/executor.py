@@ -25,15 +25,16 @@ from leonidas_tools.calls.loop_watch import LoopWatch
 from leonidas_tools.calls.records import record
 from leonidas_tools.errors import ToolError, ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.policies import loop_guard
 from leonidas_tools.policies.lane import Lane
 from leonidas_tools.policies.loop_guard import LoopHistory
 from leonidas_tools.results.similar import clearly_closest
 from leonidas_tools.results.texts import join, say
 from leonidas_tools.rules.rule import CONFIRM
-from leonidas_tools.runtime.compiler import Compiler, refuse
+from leonidas_tools.runtime.compiler import Compiler
 from leonidas_tools.session.tasks import TaskList
+from leonidas_tools.settings.effective import effect_of, quarantined, refused
 from leonidas_tools.settings.models import Settings
-from leonidas_tools.settings.overrides import effect_of, quarantined, refused
 from leonidas_tools.tools.metadata import ToolEffect
 from leonidas_tools.workers.threads import Workers
 
@@ -147,12 +148,13 @@ class Executor:
     @property
     def cache(self) -> ResultCache:
         """The results of reads that may be used again."""
-        return self._compiler.guards.cache
+        return self._compiler.shared.cache
 
     @property
     def breakers(self) -> dict[str, str]:
         """The state of every breaker that watches a tool: `closed`, `open` or `half_open`."""
-        return self._compiler.guards.breakers()
+        breakers = self._compiler.shared.breakers
+        return {name: breaker.state.value for name, breaker in breakers.items()}
 
     def apply(self, settings: Settings) -> None:
         """Puts other settings in force for the calls that begin from now on."""
@@ -177,7 +179,7 @@ class Executor:
         if tasks is not None:
             sinks = tasks.tie(call, sinks)
         plan = self._compiler.plan(call)
-        run = plan.run if refusal is None else partial(refuse, result=self._judged(made, refusal))
+        run = plan.run if refusal is None else partial(_refuse, result=self._judged(made, refusal))
         if call.stands_in:
             run = partial(_in_place, run=run)
         invocation = Invocation(call, run, on_end, sinks)
@@ -202,7 +204,7 @@ class Executor:
 
     def _judged(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Return the result of a call that does not begin, or what the loop guard makes of it."""
-        guard = self._compiler.guards.loop_guard
+        guard = loop_guard.for_session(self._compiler.shared)
         if guard is None:
             return result
         if are_too_large(call.arguments, self.settings.policies.max_argument_bytes):
@@ -548,6 +550,10 @@ async def _in_place(call: ToolCall, *, run: Run) -> ToolResult:
     result = await run(call)
     said = say("similar_tool", called=call.called_as, tool=call.name)
     return replace(result, message=join(said, result.message))
+
+
+async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:
+    return result
 
 
 def _accepts(tool: AnyTool, arguments: Mapping[str, Any]) -> bool:

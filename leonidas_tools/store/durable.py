@@ -12,7 +12,7 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
-from leonidas_tools.settings.overrides import effect_of
+from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.store.queries import find_same_id
 from leonidas_tools.store.recorder import key_of, name_of
 from leonidas_tools.store.rows import INTERRUPTED, STARTED

@@ -11,7 +11,7 @@ from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.redaction import MASK, redact_text
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.plain import NotPlainError, plain
-from leonidas_tools.settings.overrides import effect_of
+from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.store.rows import STARTED
 
 if TYPE_CHECKING:

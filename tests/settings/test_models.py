@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from leonidas_tools.settings.effective import repeats_after_resume, scheduling_of
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import (
     AlertRule,
@@ -15,7 +16,6 @@ from leonidas_tools.settings.models import (
     Settings,
     ToolConfiguration,
 )
-from leonidas_tools.settings.overrides import repeats_after_resume, scheduling_of
 from leonidas_tools.tools.metadata import ToolOrigin
 from leonidas_tools.tools.tool import (
     OnCancel,

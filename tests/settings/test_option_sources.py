@@ -6,8 +6,8 @@ from typing import Annotated
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, Secret, Tool, ToolContext, ToolMetadata
-from leonidas_tools.settings.effective import effective
 from leonidas_tools.settings.load import load
+from leonidas_tools.settings.option_sources import effective
 from leonidas_tools.tools.metadata import ToolCategory, ToolEffect, ToolOrigin
 
 

@@ -1,0 +1,76 @@
+"""What the policies of all tools share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leonidas_tools.policies.cache import ResultCache
+from leonidas_tools.policies.lane import Lanes
+from leonidas_tools.policies.limit import Limiter
+from leonidas_tools.rules.engine import RuleBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leonidas_tools.approvals.question import Asking
+    from leonidas_tools.policies.base import Policy
+    from leonidas_tools.policies.breaker import Breaker
+    from leonidas_tools.policies.fallback import Resolve
+    from leonidas_tools.settings.models import PolicySettings, Settings
+    from leonidas_tools.workers.threads import Workers
+
+
+class Shared:
+    """What the policies of all tools share: settings, rules, lanes, limits, breakers, the cache.
+
+    Args:
+        settings: The settings in force.
+        users_policies: Policies of the user, outermost first.
+        workers: Threads and processes.
+        asking: How a person is asked.
+        resolve: Returns the call and the run of a fallback tool.
+        has_tool: Returns whether a tool can be called now.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        users_policies: Sequence[Policy],
+        workers: Workers,
+        asking: Asking,
+        resolve: Resolve,
+        has_tool: Callable[[str], bool],
+    ) -> None:
+        self.settings = settings
+        self.users_policies = tuple(users_policies)
+        self.workers = workers
+        self.asking = asking
+        self.resolve = resolve
+        self.has_tool = has_tool
+        policies = settings.policies
+        self.rules = RuleBook(policies.all_rules())
+        self.cache = ResultCache(**policies.cache.model_dump())
+        self.cached_functions: dict[str, object] = {}
+        self.breakers: dict[str, Breaker] = {}
+        self.lanes = Lanes()
+        self.limiter = Limiter(policies.concurrency) if policies.concurrency else None
+        self.limiters: dict[str, Limiter] = {}
+
+    @property
+    def policies(self) -> PolicySettings:
+        """Return the settings of the policies."""
+        return self.settings.policies
+
+    def apply(self, settings: Settings) -> None:
+        """Put other settings in force for the calls that begin from now on."""
+        before, after = self.settings.policies, settings.policies
+        self.settings = settings
+        if after == before:
+            return
+        if after.cache != before.cache:
+            self.cache.resize(**after.cache.model_dump())
+        self.rules = RuleBook(after.all_rules())
+        self.workers.threads = after.threads
+        self.workers.processes.most = after.processes
+        self.limiter = Limiter(after.concurrency) if after.concurrency else None

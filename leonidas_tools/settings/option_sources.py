@@ -1,0 +1,344 @@
+"""What is effective for a tool, each value with its source."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from leonidas_tools.policies.lane import lane_key
+from leonidas_tools.policies.retry import (
+    LONGEST_DELAY_SECONDS,
+    USUAL_BACKOFF,
+    USUAL_DELAY_SECONDS,
+    USUAL_RETRIES,
+)
+from leonidas_tools.redaction import is_secret_name
+from leonidas_tools.rules.engine import RuleBook
+from leonidas_tools.rules.subject import subject_of
+from leonidas_tools.settings.effective import effect_of, on_cancel_of, scheduling_of
+from leonidas_tools.settings.shown import shown_parameters
+from leonidas_tools.tools.metadata import ToolMetadata
+from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from leonidas_tools.rules.rule import Rule
+    from leonidas_tools.settings.models import Settings, ToolConfiguration
+    from leonidas_tools.tools.registry import AnyTool
+
+Source: TypeAlias = Literal["default", "decorator", "settings", "mcp annotation"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effective:
+    """One value that is effective for a tool.
+
+    Args:
+        name: What it is called: the setting, where there is one of that name.
+        value: The value as plain JSON; `None` for none.
+        source: Where it comes from: a `default` of the library, the `decorator` (or whatever else
+            made the tool), the `settings`, or an `mcp annotation` of its server.
+        key: The dotted path of the setting, where it comes from the settings.
+        note: What else matters for it.
+    """
+
+    name: str
+    value: Any
+    source: Source = "default"
+    key: str | None = None
+    note: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON, without what is not known."""
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        rest = {key: said[key] for key in ("key", "note") if said[key] is not None}
+        return {"value": self.value, "source": self.source, **rest}
+
+
+def effective(tool: AnyTool, settings: Settings) -> list[Effective]:
+    """Return what is effective for a tool under the settings, each value with its source.
+
+    Args:
+        tool: The tool.
+        settings: The settings.
+
+    Example:
+        >>> from leonidas_tools.settings.models import Settings
+        >>> from leonidas_tools.tools.tool import Tool
+        >>> def search(query: str) -> str: ...
+        >>> settings = Settings(tools={"search": {"timeout": "2s"}})
+        >>> values = {each.name: each for each in effective(Tool(search, effect="read"), settings)}
+        >>> values["timeout"].value, values["timeout"].source, values["timeout"].key
+        (2.0, 'settings', 'tools.search.timeout')
+        >>> values["effect"].value, values["effect"].source
+        ('read', 'decorator')
+    """
+    return list(_Resolution(tool, settings).values())
+
+
+_OWN = {
+    "timeout": "timeout_seconds",
+    "deadline": "deadline_seconds",
+    "stale_if_error": "stale_if_error_seconds",
+    "filler_after": "filler_after_seconds",
+}
+"""What the metadata calls a setting, where that is another name."""
+_METADATA = frozenset(each.name for each in fields(ToolMetadata))
+_DEFAULTS = {each.name: each.default for each in fields(ToolMetadata)}
+
+
+class _Resolution:
+    """Resolves the values of one tool."""
+
+    def __init__(self, tool: AnyTool, settings: Settings) -> None:
+        self._tool = tool
+        self._all = settings
+        self._settings: ToolConfiguration = settings.for_tool(tool.name, tool.origin)
+        self._layers = settings.layers(tool.name, tool.origin)
+        self._effect = effect_of(tool, self._settings)
+
+    def values(self) -> Iterator[Effective]:
+        yield self._status()
+        yield self._of("category")
+        yield self._of("effect")
+        yield self._of("priority")
+        yield self._runs()
+        yield from self._times()
+        yield from self._repeats()
+        yield from self._lane()
+        yield from self._approval()
+        yield from self._cache()
+        yield from self._limits()
+        yield from self._budget()
+        yield from self._secrets()
+        yield from self._speech()
+        for name in ("fallback_tools", "dependencies", "tags", "description"):
+            yield self._of(name)
+
+    def _of(self, name: str, *, note: str | None = None, **other: Any) -> Effective:
+        """Return a value: of the settings, else of the tool, else the default.
+
+        Args:
+            name: The setting.
+            note: What else matters.
+            other: `default`, where neither the settings nor the tool say anything; `policy`, the
+                setting for all tools that then counts; `value`, what it comes to.
+        """
+        value, source, key = self._said(name)
+        if value is None and "policy" in other:
+            value, source, key = self._of_policy(other["policy"])
+        if value is None:
+            value, source, key = other.get("default"), "default", None
+        value = None if value is False and name in _SWITCHED_OFF else value
+        return Effective(
+            name=name, value=_plain(other.get("value", value)), source=source, key=key, note=note
+        )
+
+    def _said(self, name: str) -> tuple[Any, Source, str | None]:
+        """Return what the settings or the tool say; the last section of the settings wins."""
+        key = None
+        for section, layer in self._layers:
+            if name in layer.model_fields_set:
+                key = f"{section}.{name}"
+        set_to = getattr(self._settings, name, None)
+        if key is not None and set_to is not None:
+            return set_to, "settings", key
+        own_name = _OWN.get(name, name)
+        if own_name not in _METADATA:
+            return None, "default", None
+        own = getattr(self._tool.metadata, own_name)
+        return own, self._source_of(own_name, own), None
+
+    def _source_of(self, name: str, own: Any) -> Source:
+        if self._tool.origin is not None:
+            is_hint = name == "effect" and own is not ToolEffect.ONCE
+            if is_hint or (name == "description" and own):
+                return "mcp annotation"
+            return "default"
+        if name == "description":
+            return "decorator" if own else "default"
+        return "default" if own == _DEFAULTS[name] and not self._tool.states(name) else "decorator"
+
+    def _of_policy(self, path: str) -> tuple[Any, Source, str | None]:
+        """Return a setting for all tools, and whether the settings say it."""
+        node: Any = self._all.policies
+        said = "policies" in self._all.model_fields_set
+        for step in path.split("."):
+            if node is None:
+                return None, "default", None
+            said = said and step in node.model_fields_set
+            node = getattr(node, step)
+        return (node, "settings", f"policies.{path}") if said else (node, "default", None)
+
+    def _status(self) -> Effective:
+        if self._tool.metadata.quarantine is not None:
+            why = self._tool.metadata.quarantine
+            return Effective(name="status", value="quarantined", source="default", note=why)
+        if not self._settings.enabled:
+            _, source, key = self._said("enabled")
+            return Effective(name="status", value="disabled", source=source, key=key)
+        return self._of("status")
+
+    def _runs(self) -> Effective:
+        name, metadata = "runs", self._tool.metadata
+        if metadata.origin is not None:
+            return Effective(name=name, value=f"on the MCP server {metadata.origin.server!r}")
+        if metadata.cpu_bound:
+            value = "in a process of its own"
+            return Effective(name=name, value=value, source="decorator")
+        is_async = kind_of(self._tool.function).startswith("async")
+        return Effective(name=name, value="on the event loop" if is_async else "in a thread")
+
+    def _times(self) -> Iterator[Effective]:
+        if self._tool.metadata.answers_questions:
+            note = "it only waits for another call, which has limits of its own"
+            yield Effective(name="timeout", value=None, note=note)
+            yield Effective(name="deadline", value=None, note=note)
+            return
+        yield self._of("timeout", policy="default_timeout")
+        yield self._of("deadline")
+
+    def _repeats(self) -> Iterator[Effective]:
+        once = self._effect is ToolEffect.ONCE
+        note = "only after a RetryableError, for the effect is 'once'" if once else None
+        attempts = self._of("retry_attempts", default=USUAL_RETRIES, note=note)
+        yield attempts
+        if attempts.value:
+            yield self._of("retry_delay", default=USUAL_DELAY_SECONDS)
+            yield self._of("retry_backoff", default=USUAL_BACKOFF)
+            yield self._of("retry_longest_delay", default=LONGEST_DELAY_SECONDS)
+            yield self._of("retry_on", default=None)
+        yield self._of("on_cancel", value=on_cancel_of(self._tool, self._settings))
+        yield self._of("repeat_after_resume")
+
+    def _lane(self) -> Iterator[Effective]:
+        lane, *others = lane_key(self._tool.function).split(":", 1)
+        own = "its object" if lane == "object" else ":".join([lane, *others])
+        reads = self._effect is ToolEffect.READ
+        note = "reads run side by side" if reads else "calls run one after another"
+        yield self._of("lane", default=own, note=note)
+
+    def _approval(self) -> Iterator[Effective]:
+        yield self._of("requires_approval")
+        mode, source, key = self._of_policy("mode")
+        rules = RuleBook(self._all.policies.all_rules())
+        subject = subject_of(self._tool.metadata, self._settings)
+        names = [rule for rule in rules.for_tool(subject) if rule.holds_in(mode, subject)]
+        decides, by = _decision(names)
+        note = f"mode {mode.value!r}" + (f", rules: {', '.join(by)}" if by else "")
+        yield Effective(name="approval", value=decides, source=source, key=key, note=note)
+
+    def _cache(self) -> Iterator[Effective]:
+        cached = self._of("cache_seconds")
+        if cached.value and self._effect is not ToolEffect.READ:
+            note = f"nothing is kept, for the effect is {self._effect.value!r}"
+            cached = self._of("cache_seconds", value=None, note=note)
+        yield cached
+        if cached.value:
+            yield self._of("stale_if_error")
+
+    def _limits(self) -> Iterator[Effective]:
+        yield self._of("concurrency")
+        critical = self._of("priority").value == ToolPriority.CRITICAL.name.lower()
+        for name in ("calls_per_turn", "calls_per_minute", "calls_per_session"):
+            limit = self._of(name)
+            if limit.value is not None and critical:
+                limit = self._of(name, value=None, note="no limit for the priority 'critical'")
+            yield limit
+        for name in ("concurrency", "calls.per_turn", "calls.per_minute", "calls.per_session"):
+            value, source, key = self._of_policy(name)
+            if value:
+                yield Effective(name=f"policies.{name}", value=value, source=source, key=key)
+        yield from self._guards()
+
+    def _guards(self) -> Iterator[Effective]:
+        said, source, key = self._said("breaker")
+        if said is None:
+            section, source, key = self._of_policy("breaker")
+            said = section is not None
+        yield Effective(name="breaker", value=bool(said), source=source, key=key)
+        loop, source, key = self._of_policy("loop")
+        polling = self._of("polling")
+        if polling.value:
+            yield polling
+        refused = None if polling.value else loop.refuse_at or None
+        yield Effective(name="loop_refused_at", value=refused, source=source, key=key)
+
+    def _budget(self) -> Iterator[Effective]:
+        yield self._of("max_result_bytes", policy="max_result_bytes")
+        yield self._of("max_result_tokens")
+        yield self._of("overflow")
+        yield self._of("collect")
+
+    def _secrets(self) -> Iterator[Effective]:
+        """Name what is secret, without its value."""
+        parameters = shown_parameters(self._all, self._settings)
+        key = next((k for k, s in reversed(self._layers) if s.custom_parameters), None)
+        source: Source = "default" if key is None else "settings"
+        path = None if key is None else f"{key}.custom_parameters"
+        yield Effective(name="custom_parameters", value=parameters, source=source, key=path)
+        redaction = self._tool.redaction
+        declared = sorted(redaction.names)
+        hidden, own = self._all.hidden, self._settings.custom_parameters
+        named = [
+            name
+            for name in parameters
+            if (is_secret_name(name) or str(own[name]) in hidden) and name not in declared
+        ]
+        everything = ["all arguments"] if redaction.everything else []
+        names = [*declared, *named, *everything]
+        source = "decorator" if redaction.declares else source if named else "default"
+        yield Effective(name="secrets", value=names, source=source)
+
+    def _speech(self) -> Iterator[Effective]:
+        yield self._of("behavior")
+        yield self._of("scheduling", value=_said_when(scheduling_of(self._tool, self._settings)))
+        after = self._of("filler_after")
+        yield after
+        if after.value:
+            yield self._of("filler")
+
+
+_SWITCHED_OFF = frozenset({
+    "deadline", "concurrency", "cache_seconds", "stale_if_error", "calls_per_turn",
+    "calls_per_minute", "calls_per_session", "max_result_tokens", "filler_after",
+})  # fmt: skip
+"""Where `False` stands for `off`, and not for no."""
+
+
+def _decision(rules: Iterable[Rule]) -> tuple[str, list[str]]:
+    """Return what the rules decide about any call, and the names of those that are asked."""
+    by: list[Rule] = []
+    for rule in rules:
+        if rule.lifts is not None:
+            continue
+        by.append(rule)
+        if rule.is_global:
+            break
+    names = [rule.name for rule in by]
+    if not by:
+        return "runs", names
+    if len({rule.decide for rule in by}) == 1 and by[-1].is_global:
+        return _MEANS[by[0].decide.value], names
+    return "depends on the arguments or the user", names
+
+
+_MEANS = {"allow": "runs", "audit": "runs", "ask": "asks first", "deny": "is denied"}
+
+
+def _said_when(scheduling: Any) -> dict[str, str]:
+    said = {} if scheduling is None else asdict(scheduling)
+    return {answer: when.lower() for answer, when in said.items() if when is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of the settings or of the metadata as plain JSON."""
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, Enum):
+        return value.value.lower()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key: _plain(each) for key, each in asdict(value).items() if each is not None}
+    return list(value) if isinstance(value, tuple | set | frozenset) else value
