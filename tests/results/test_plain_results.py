@@ -404,14 +404,14 @@ async def test_a_result_whose_conversion_never_ends_meets_the_timeout_of_its_too
 async def test_progress_from_the_loop_shows_a_foreign_value_by_its_type() -> None:
     @tool(effect="read")
     async def looks(ctx: ToolContext) -> None:
-        ctx.progress("Looking", found=Lazy(), at=time(12), sizes={1})
+        ctx.progress("Looking", found=Lazy(), leaves=time(12), sizes={1})
         await asyncio.sleep(0)
 
     Lazy.ran_on.clear()
     async with AdvancedToolProcessor(tools=[looks], builtin_tools=False) as tools:
         heard = await play(tools, [call("looks", id="1")])
     (told,) = [event for event in heard.events if event["event"] == "tool_progress"]
-    assert (told["found"], told["at"], told["sizes"]) == ("<Lazy>", "12:00:00", [1])
+    assert (told["found"], told["leaves"], told["sizes"]) == ("<Lazy>", "12:00:00", [1])
     assert Lazy.ran_on == set()
 
 
