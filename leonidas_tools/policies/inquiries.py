@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.inquiry import Inquiry, PausedCall
     from leonidas_tools.approvals.question import Asking
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
-    from leonidas_tools.results.texts import Wording
     from leonidas_tools.policies.shared import Shared
+    from leonidas_tools.results.texts import Wording
     from leonidas_tools.rules.engine import RuleBook, Verdict
     from leonidas_tools.rules.rule import Mode
     from leonidas_tools.settings.effective import EffectiveOptions
