@@ -8,7 +8,6 @@ from leonidas_tools.live.dead_air import Filler
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.settings.effective import effect_of, either, repeats_after_resume
-from leonidas_tools.settings.overrides import effect_of, either, repeats_after_resume
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
