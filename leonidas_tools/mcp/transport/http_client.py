@@ -76,7 +76,7 @@ class ReportingClient(httpx2.AsyncClient):
             NotAuthorizedError,
         ) as error:
             return self._failed(request, NOT_SENT, _where(error, request))
-        except httpx2.TransportError as error:
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
             return self._failed(request, CONNECTION_CLOSED, _where(error, request))
         if response.status_code >= httpx2.codes.BAD_REQUEST:
             return self._refused(request, response, _json_rpc_error(await response.aread()))
@@ -113,7 +113,7 @@ class ReportingClient(httpx2.AsyncClient):
         return httpx2.Response(503, json=error, request=request)
 
 
-def _where(error: httpx2.TransportError, request: httpx2.Request) -> str:
+def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
     """Why, and where that was if it was not at the server."""
     what = why(error)
     asked = error._request  # noqa: SLF001 - the property raises where there is none
