@@ -26,6 +26,11 @@ def with_tables(page: str) -> str:
     return _PLACE.sub(table, page)
 
 
+def without_tables(page: str) -> str:
+    """Return what is written by hand on a page."""
+    return _PLACE.sub("", page)
+
+
 def _rows(schema: Mapping[str, Any], name: str) -> Iterator[str]:
     """The row of a setting; of a section, one for each setting in it that is no section."""
     *sections, last = name.split(".")
