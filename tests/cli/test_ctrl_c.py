@@ -15,6 +15,8 @@ import yaml
 from leonidas_tools import AdvancedToolProcessor, ToolSession
 from tests.mcp.logins import Guarded
 
+pytestmark = pytest.mark.slow
+
 BOUND_SECONDS = 30
 """What an end may take on a busy machine."""
 REACH = """

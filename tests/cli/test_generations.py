@@ -31,6 +31,7 @@ def events(finished):
     return [json.loads(line) for line in finished.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_every_profile_has_a_scenario_that_plays(leonidas, settings):
     finished = leonidas(
         *("run", "--profile", "all", "--json", "--speed", "inf", "--config", settings)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 GUARDED = """
 import asyncio, os
 from leonidas_tools import AdvancedToolProcessor

@@ -40,6 +40,7 @@ def scenario(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_the_demo_plays_from_any_folder_with_its_mcp_server(started):
     finished = started("run", "--speed", "inf")
     assert finished.returncode == 0, finished.stderr

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "leonidas_tools" / "reference").glob("*.md"))]
 ADD = ROOT / "leonidas_tools" / "cli" / "mcp" / "add.py"

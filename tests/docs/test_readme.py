@@ -39,6 +39,7 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
         example.evaluate()
 
 
+@pytest.mark.slow
 def test_the_examples_pass_a_strict_type_checker(tmp_path):
     """One run for all pages; a page is one module, and its lines keep their numbers."""
     for page in [*PAGES, *REFERENCE]:

@@ -26,10 +26,15 @@ from tests.live.talking import (
     Talk,
     frame,
     held,
+    on_elastic_time,
     outcomes_told,
+    passes,
     responses_in,
     says_when_called,
 )
+
+REPLY_SECONDS = 5.0
+"""For so long a reply is expected to what the user has said."""
 
 
 async def test_answers_that_are_ready_together_go_in_one_message():
@@ -53,6 +58,7 @@ async def test_a_call_in_the_models_turn_and_in_a_tool_call_runs_once():
     assert [[r["id"] for r in each] for each in responses_in(simulator)] == [["c1"]]
 
 
+@on_elastic_time
 async def test_every_outcome_of_calls_under_way_survives_a_drop():
     desk = Desk()
 
@@ -73,7 +79,13 @@ async def test_every_outcome_of_calls_under_way_survives_a_drop():
         await session.say("Done.")
         await session.turn_complete()
 
-    simulator, talk = await held([first, second], desk.tools(), user=says_when_called(20))
+    async def user(talk):
+        async for part in says_when_called(20)(talk):
+            yield part
+        await talk.told("connection_renewed")
+        await passes(REPLY_SECONDS)
+
+    simulator, talk = await held([first, second], desk.tools(), user=user)
     assert sorted(o["id"] for o in outcomes_told(simulator)) == sorted(f"c{n}" for n in range(20))
     assert {o["response"]["result"] for o in outcomes_told(simulator)} == {
         f"seat {n}" for n in range(20)
@@ -106,6 +118,7 @@ async def test_a_call_that_is_made_again_after_a_resume_runs_once():
     assert outcomes_told(simulator) == []
 
 
+@on_elastic_time
 async def test_what_the_user_said_before_an_outcome_was_told_makes_no_new_call_of_a_repeat():
     desk = Desk()
 
@@ -122,10 +135,11 @@ async def test_what_the_user_said_before_an_outcome_was_told_makes_no_new_call_o
         (answer,) = await session.call(FunctionCall("book", {"seat": 4}, id="after"))
         assert answer.response["result"] == "seat 4"
 
-    async def user(_):
+    async def user(talk):
         for number in range(40):
             yield frame(number)
-            await asyncio.sleep(0.02)
+        await talk.hears(lambda part: part.substream_name == "input_transcription")
+        await passes(REPLY_SECONDS)
 
     await held([first, second], desk.tools(), user=user)
     assert desk.booked == [4]

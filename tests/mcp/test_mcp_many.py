@@ -4,9 +4,13 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.mcp.server import ServerState
 from tests.mcp.conftest import script
+
+pytestmark = pytest.mark.slow
 
 
 def children():

@@ -136,6 +136,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_the_first_call_of_a_tool_loads_nothing_while_everybody_waits():
     command = [sys.executable, "-c", LOADED, SCRIPTS / "life.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

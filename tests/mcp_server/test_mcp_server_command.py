@@ -19,7 +19,7 @@ from leonidas_tools.errors import ConfigurationError
 from tests.mcp_server.conftest import HEADERS, HELLO, MODES
 
 SECONDS = 60
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import pytest
 from leonidas_tools.mcp_server import connections
 from tests.mcp_server.conftest import HEADERS, HELLO, SECONDS, add
 
+pytestmark = pytest.mark.slow
+
 TOKEN = {"authorization": "Bearer s3cret"}
 CONNECTIONS = 1100
 
