@@ -1,7 +1,7 @@
 # Everything here needs only make and a Python from 3.11 on: `make PYTHON=/path/to/python3`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all check lint format types contracts docs bench voice clean
+.PHONY: help install run test test-all check lint format types contracts docs picture bench voice clean
 
 PYTHON ?=
 VENV := .venv
@@ -51,8 +51,13 @@ types: $(READY)  ## types, strictly: of the package, and of a program that uses 
 contracts: $(READY)  ## who may import whom
 	$(BIN)/lint-imports
 
-docs: $(READY)  ## only the examples of README, docstrings and notebooks
-	$(BIN)/pytest tests/docs
+# Without --clean, which would delete .cache, where the tests keep what they download.
+docs: $(READY)  ## builds the documentation in build/docs
+	rm -rf build/docs
+	$(BIN)/zensical build --strict
+
+picture: $(READY)  ## draws the rooms of the architecture from the code
+	$(BIN)/python -m tests.docs.rooms
 
 bench: $(READY)  ## what a call costs; writes the table of the README
 	$(BIN)/python -m tests.benchmarks --write

@@ -1,6 +1,7 @@
 """The picture of the architecture: the rooms of the package and which imports which.
 
-`python -m tests.docs.rooms`, or `make picture`, draws it from the code. An arrow that follows from
+`python -m tests.docs.rooms`, or `make picture`, draws it from the code, and writes the table of
+rooms beside it. An arrow that follows from
 others is left out: where `cli` imports `live` and `live` imports `runtime`, no arrow leads from
 `cli` to `runtime`.
 """
@@ -15,6 +16,7 @@ import grimp
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "architecture" / "rooms.svg"
+PAGE = PICTURE.with_name("index.md")
 PACKAGE = "leonidas_tools"
 
 Graph = Mapping[str, frozenset[str]]
@@ -86,6 +88,14 @@ def described() -> dict[str, str]:
     return said
 
 
+def with_table(page: str) -> str:
+    """Return a page with the table of rooms in its place."""
+    rows = [f"| `{room}` | {said} |" for room, said in described().items()]
+    head, begin, rest = page.partition("<!-- rooms: begin -->\n")
+    _, end, tail = rest.partition("<!-- rooms: end -->")
+    return head + begin + "\n".join(["", "| room | |", "|---|---|", *rows, "", ""]) + end + tail
+
+
 def drawn() -> str:
     """Return the picture as SVG."""
     graph = reduced(rooms())
@@ -101,7 +111,8 @@ def drawn() -> str:
         f'  viewBox="0 0 {width:.0f} {height:.0f}">',
         f"  <style>{_STYLE}  </style>",
         '  <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" orient="auto"',
-        '    markerWidth="7" markerHeight="7"><path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>',
+        '    markerWidth="7" markerHeight="7">',
+        '    <path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>',
         '  <rect class="paper" width="100%" height="100%" rx="8"/>',
     ]
     for start, end, passed in _arrows(rows, graph):
@@ -241,3 +252,4 @@ def _apart(left: Node, right: Node) -> float:
 
 if __name__ == "__main__":
     PICTURE.write_text(drawn())
+    PAGE.write_text(with_table(PAGE.read_text()))
