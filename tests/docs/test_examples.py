@@ -1,0 +1,55 @@
+"""The programs in `examples/` run, print what they are for, and pass a strict type checker."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SAID = {
+    "approval_by_voice": "sent:     [('Ana', 20)]",
+    "first_tool": '"valid_options"',
+    "history": "timeout",
+    "live_session": "degrees in Lisbon.",
+    "mcp_server": "Asia/Tokyo",
+    "own_policy": "denied - The office is closed",
+    "plain_genai_session": "answered once: True",
+    "reload_settings": "disabled",
+    "serve_over_mcp": "It is sunny in Porto.",
+}
+"""What the output of each program says, among other things."""
+
+
+def test_every_example_is_run():
+    assert SAID.keys() == {file.stem for file in EXAMPLES}
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_an_example_runs_in_an_empty_directory_and_leaves_nothing_there(file, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, file],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONWARNINGS": "error::ResourceWarning"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert SAID[file.stem] in ran.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_an_example_is_short(file):
+    assert 30 <= len(file.read_text().splitlines()) <= 100
+
+
+@pytest.mark.slow
+def test_the_examples_pass_a_strict_type_checker():
+    command = [sys.executable, "-m", "mypy", "--strict", *map(str, EXAMPLES)]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
