@@ -14,7 +14,7 @@
     ├── StoreError                  what is kept cannot be read or written
     │   └── StaleVersionError       somebody else has changed it meanwhile
     └── ToolError                   raised in or around a tool; the model reads its message
-        ├── RetryableError          nothing happened yet: repeating is safe, whatever the effect
+        ├── RetryableError          nothing happened yet: repeating is safe for any effect
         ├── ToolExecutionError
         ├── ToolTimeoutError
         ├── ToolValidationError     knows the path, the reason and the valid options
@@ -100,7 +100,7 @@ class ToolNotFoundError(RegistryError):
 
     Args:
         name: The name that was asked for.
-        suggestions: The closest names there are, best first.
+        suggestions: The closest known names, best first.
     """
 
     level: ClassVar[ErrorLevel] = "tool"
@@ -117,7 +117,7 @@ class ConfigurationError(LeonidasError):
 
     Args:
         message: What is wrong and what to do about it.
-        file: The file it stands in.
+        file: The settings file.
         line: The line, counted from 1.
         key: The dotted path of the key, such as `tools.get_weather.timeout`.
         problems: Every problem by itself, where the message names several.

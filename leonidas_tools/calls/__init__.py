@@ -1,1 +1,1 @@
-"""What flows: calls, results, events and the context of a running call."""
+"""Calls, results, events and the context of a running call."""

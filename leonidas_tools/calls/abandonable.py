@@ -32,7 +32,7 @@ class AbandonableTask(asyncio.Task[None]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its coroutine has ended."""
+        """Return whether its coroutine has ended."""
         return super().done()
 
     def abandon(self) -> None:
@@ -47,11 +47,11 @@ class AbandonableTask(asyncio.Task[None]):
             self.get_loop().call_soon(watcher, self, context=context)
 
     def done(self) -> bool:
-        """Whether it was abandoned or its coroutine has ended."""
+        """Return whether it was abandoned or its coroutine has ended."""
         return self.abandoned or super().done()
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled; an abandoned task counts as cancelled."""
+        """Return whether it was cancelled; an abandoned task counts as cancelled."""
         return super().cancelled() if super().done() else self.abandoned
 
     def result(self) -> None:

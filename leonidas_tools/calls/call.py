@@ -1,4 +1,4 @@
-"""What flows: a call, its result, and what a tool can see of both."""
+"""Calls and their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
 class ResultStatus(StrEnum):
-    """How a call ended, in the words the model reads."""
+    """The status of a result, in the words that the model reads."""
 
     OK = "ok"
     NO_RESULTS = "no_results"
@@ -54,14 +54,14 @@ _OK, _NO_RESULTS = ResultStatus.OK, ResultStatus.NO_RESULTS  # looking them up i
 
 
 def known_status(status: str, *more: str) -> str:
-    """The status, if there is such a one.
+    """Return the status, if there is such a one.
 
     Args:
         status: The status, or its name in a text.
         more: Other words that stand for a status here.
 
     Raises:
-        ToolValidationError: There is no such status; it knows those there are.
+        ToolValidationError: There is no such status; the error lists the known ones.
 
     Example:
         >>> known_status("timeout"), known_status("started", "started")
@@ -92,7 +92,7 @@ class Media:
 
 @record
 class ToolResult:
-    """How a call ended: a status, data, and what to tell the model.
+    """The outcome of a call: a status, data, and what to tell the model.
 
     Args:
         status: One of `ResultStatus`.
@@ -128,27 +128,27 @@ class ToolResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the tool did what it was asked."""
+        """Return whether the tool did what it was asked."""
         return self.status is _OK or self.status is _NO_RESULTS
 
     @classmethod
     def no_results(cls, message: str, **more: Any) -> ToolResult:
-        """Says that the tool worked and found nothing, so that the model need not ask again."""
+        """Say that the tool worked and found nothing, so that the model need not ask again."""
         return cls(status=ResultStatus.NO_RESULTS, message=message, **more)
 
     @classmethod
     def not_found(cls, message: str, **more: Any) -> ToolResult:
-        """Says that what was asked for does not exist."""
+        """Say that what was asked for does not exist."""
         return cls(status=ResultStatus.NOT_FOUND, message=message, **more)
 
     @classmethod
     def failed(cls, message: str, **more: Any) -> ToolResult:
-        """Says that the tool did not do what it was asked."""
+        """Say that the tool did not do what it was asked."""
         return cls(status=ResultStatus.FAILED, message=message, **more)
 
     @classmethod
     def from_error(cls, error: ToolError) -> ToolResult:
-        """Turns an error whose message is meant for the model into a result."""
+        """Turn an error whose message is meant for the model into a result."""
         return cls(
             status=_STATUSES.get(error.status, ResultStatus.FAILED),
             message=None if type(error.message) is str and not error.message else error.message,
@@ -162,7 +162,7 @@ class ToolResult:
     def with_value(
         self, value: Any, message: str | None, *, cached: bool | None = None
     ) -> ToolResult:
-        """This result with another value and message, and maybe as that of another call."""
+        """Return this result with another value and message, and maybe as that of another call."""
         # As `dataclasses.replace`, which takes five times as long.
         return ToolResult(
             status=self.status,
@@ -179,14 +179,14 @@ class ToolResult:
         )
 
     def reworded(self, wording: Wording) -> ToolResult:
-        """This result in the words of the settings; what a tool has said stays as it is."""
+        """Return this result in the words of the settings; texts of tools do not change."""
         message, hint = wording.reword(self.message), wording.reword(self.retry_hint)
         if message is self.message and hint is self.retry_hint:
             return self
         return replace(self, message=message, retry_hint=hint)
 
     def to_response(self) -> dict[str, Any]:
-        """The envelope that the model reads: only `None` says nothing and is left out."""
+        """Return the envelope that the model reads: only `None` says nothing and is left out."""
         response: dict[str, Any] = {"status": _WORDS[self.status]}
         if self.result is not None:
             response["result"] = self.result
@@ -265,7 +265,7 @@ class ToolSession:
         return text + f"call session.put({value}) before the first call that needs it"
 
     def find(self, kind: type[T]) -> T | None:
-        """The session's object of this kind, where it has one."""
+        """Return the session's object of this kind, where it has one."""
         return self._values.get(kind)
 
     def put(self, value: Any, kind: type | None = None) -> None:
@@ -306,7 +306,7 @@ class ToolCall:
         tool: The tool, once the registry has found it.
         settings: The settings it is pinned to; `None` stands for the defaults.
         number: Its place among the calls of its session.
-        inherited: Secrets of the calls it was made for, which may stand in its arguments.
+        inherited: Secrets of the calls it was made for, which its arguments may contain.
         autonomous: Whether it runs as in a session of that mode. Only a program says so: no part,
             no file and no JSON makes a call.
         stands_in: Whether its tool runs in place of one that does not exist, `called_as`.
@@ -326,24 +326,24 @@ class ToolCall:
 
     @property
     def trace_id(self) -> str:
-        """Names this call in events, logs and traces, also where the server gave no id."""
+        """Name this call in events, logs and traces, also where the server gave no id."""
         return f"{self.session.id}-{self.number}"
 
     @property
     def redaction(self) -> Redaction:
-        """Takes what is secret for its tool, and in the settings, out of what is said of it."""
+        """Take what is secret for its tool, and in the settings, out of what is said of it."""
         redaction = PLAIN_REDACTION if self.tool is None else self.tool.redaction
         return redaction.knowing(*self.known)
 
     @property
     def known(self) -> tuple[KnownSecrets, ...]:
-        """What is secret in its settings, and in those of the calls it was made for."""
+        """Return what is secret in its settings, and in those of the calls it was made for."""
         if self.settings is None or not self.settings.secrets:
             return self.inherited
         return (self.settings.known_secrets, *self.inherited)
 
     def as_run(self, arguments: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """The arguments that the tool runs with: those of the call, and those that are fixed.
+        """Return the arguments that the tool runs with: its own and the fixed ones.
 
         Args:
             arguments: Others than those of the call.
@@ -353,24 +353,24 @@ class ToolCall:
         return {**given, **fixed} if fixed else given
 
     def secretive_arguments(self) -> KnownSecrets | None:
-        """The arguments that its tool declares to be secret, if there are any."""
+        """Return the arguments that its tool declares to be secret, if there are any."""
         if self.tool is None or not self.tool.redaction.declares:
             return None
         return KnownSecrets(self.tool.redaction.declared_in(self.arguments))
 
     def made_by(self, outer: ToolCall) -> ToolCall:
-        """This call, whose arguments may have the secrets of the call that made it."""
+        """Return this call, whose arguments may have the secrets of the call that made it."""
         arguments = outer.secretive_arguments()
         known = outer.known if arguments is None else (arguments, *outer.known)
         more = tuple(each for each in known if each and each not in self.inherited)
         return replace(self, inherited=self.inherited + more) if more else self
 
     def under(self, settings: ToolConfiguration) -> ToolCall:
-        """This call, pinned to settings."""
+        """Return this call, pinned to settings."""
         return self._copy(self.arguments, settings)
 
     def with_arguments(self, arguments: Mapping[str, Any]) -> ToolCall:
-        """This call with other arguments."""
+        """Return this call with other arguments."""
         return self._copy(arguments, self.settings)
 
     def _copy(self, arguments: Mapping[str, Any], settings: ToolConfiguration | None) -> ToolCall:
@@ -427,7 +427,7 @@ _LOW_BITS = (1 << 4096) - 1
 
 
 def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
-    """Whether arguments are longer than that; looks no further than needed.
+    """Return whether arguments are longer than that; looks no further than needed.
 
     Each value and each name counts its text and 64 bytes, so that their number is bounded too.
 
@@ -491,7 +491,7 @@ def gist_of(arguments: Mapping[str, Any]) -> int:
 
 
 def _are_short(arguments: dict[Any, Any], most: int) -> bool:
-    """Whether flat arguments cannot be too large: most are so, and are told apart quickly."""
+    """Return whether flat arguments are surely not too large: a quick look for most calls."""
     left = most - 2 * len(arguments) * _BYTES_OF_A_VALUE
     if left < 0:
         return False
@@ -544,7 +544,7 @@ def too_large(name: str, max_bytes: int) -> ToolResult:
 
 
 def same_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two calls of a tool have the same arguments; in doubt they have."""
+    """Return whether two calls of a tool have the same arguments; in doubt they have."""
     try:
         return one is other or bool(comparable(one) == comparable(other))
     except RecursionError:

@@ -1,4 +1,4 @@
-"""What a running tool can see and say: its call, its session, progress, undo steps."""
+"""`ToolContext`: what a running tool can read and report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UndoStep: TypeAlias = Callable[[], Any]
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop of this thread, if it has one."""
+    """Return the event loop of this thread, if it has one."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -38,7 +38,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether showing a value as progress runs code of its own, which may block."""
+    """Return whether showing a value as progress runs code of its own, which may block."""
     try:
         plain(value, _MOST_BYTES, foreign=False)
     except ForeignTypeError:
@@ -102,19 +102,19 @@ class ToolContext:
 
     @property
     def session(self) -> ToolSession:
-        """The conversation this call belongs to."""
+        """Return the conversation this call belongs to."""
         return self.call.session
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The tool's `custom_parameters` from the settings."""
+        """Return the tool's `custom_parameters` from the settings."""
         settings = self.call.settings
         return settings.custom_parameters if settings is not None else {}
 
     def progress(
         self, message: str | None = None, *, fraction: float | None = None, **data: Any
     ) -> None:
-        """Tells whoever listens how far the tool is.
+        """Report how far the tool is.
 
         Args:
             message: A sentence for a person.
@@ -130,7 +130,7 @@ class ToolContext:
         self._tell(EventKind.PROGRESS, _shown(data, self._mask, on_loop=self._is_on_loop()))
 
     def emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
-        """Sends an event of this call, from whatever thread."""
+        """Send an event of this call, from any thread."""
         on_loop = self._is_on_loop()
         self._tell(kind, _shown(data, self._mask, _LONGEST_EVENT, on_loop=on_loop))
 
@@ -147,13 +147,13 @@ class ToolContext:
         return self._loop is not None and _running_loop() is self._loop
 
     def _send(self, event: ToolEvent, loop: asyncio.AbstractEventLoop) -> None:
-        """Sends an event from a thread, which waits where it is faster than the loop."""
+        """Send an event from a thread, which waits where it is faster than the loop."""
         if self._room is None:
             self._room = threading.Semaphore(_MOST_WAITING)
         room, sink = self._room, self._sink
         assert sink is not None
         if not room.acquire(timeout=_LONGEST_WAIT_SECONDS):
-            return  # the loop is held: nobody could hear of it
+            return  # the event loop is held: no listener could receive it
 
         def arrive() -> None:
             room.release()
@@ -162,7 +162,7 @@ class ToolContext:
         loop.call_soon_threadsafe(arrive)
 
     def undo(self, step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-        """Registers a step that takes back what the tool has just done.
+        """Register a step that takes back what the tool has just done.
 
         The steps run in reverse order if the call does not complete.
 
@@ -174,11 +174,11 @@ class ToolContext:
         self._undo.append(lambda: step(*args, **kwargs))
 
     def take_undo_steps(self) -> list[UndoStep]:
-        """The registered steps, last first; they are forgotten here."""
+        """Return the registered steps, last first; they are forgotten here."""
         steps, self._undo = self._undo[::-1], []
         return steps
 
     def raise_if_cancelled(self) -> None:
-        """Raises `ToolCancelledError` once the call is no longer wanted."""
+        """Raise `ToolCancelledError` once the call is no longer wanted."""
         if self.cancelled:
             raise ToolCancelledError(say("cancelled_tool"))

@@ -1,4 +1,4 @@
-"""What happened: one small record for everything a call goes through."""
+"""Events of a call, each a small record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REFUSED = frozenset(
 
 
 class EventKind(StrEnum):
-    """What can happen to a call. The last four end it."""
+    """The kinds of events of a call. The last four end it."""
 
     START = "tool_start"
     PROGRESS = "tool_progress"
@@ -61,7 +61,7 @@ class ToolEvent:
 
     `tool_complete` ends a call that did what it was asked; `tool_error` one that was refused or
     failed in a way the model can mend (bad arguments, unknown tool, disabled); `tool_failed` one
-    that was tried and did not work; `tool_cancel` one that nobody wants any more.
+    that was tried and did not work; `tool_cancel` one whose answer is not wanted any more.
 
     Args:
         kind: What happened.
@@ -84,11 +84,11 @@ class ToolEvent:
 
     @property
     def ends_call(self) -> bool:
-        """Whether nothing more happens to this call."""
+        """Return whether nothing more happens to this call."""
         return self.result is not None
 
     def to_json(self) -> dict[str, Any]:
-        """The event as plain JSON, without arguments, results and messages: those may be secret."""
+        """Return the event as plain JSON, without arguments, results and messages."""
         body: dict[str, Any] = {
             "event": self.kind.value,
             "call_id": self.call.id,
@@ -116,7 +116,7 @@ class ToolEvent:
         return replace(self, dropped=count)
 
     def shown(self) -> Mapping[str, Any]:
-        """What else there is to say, with the secrets masked in what a tool has put in words."""
+        """Return the other details, with secrets masked in texts of the tool."""
         if self.kind not in _IN_THEIR_WORDS:
             return self.data
         redaction = self.call.redaction.hiding(self.call.arguments)
@@ -131,7 +131,7 @@ Sink: TypeAlias = Callable[[ToolEvent], None]
 
 
 def ending_kind(result: ToolResult) -> EventKind:
-    """The event that ends a call with this result."""
+    """Return the event that ends a call with this result."""
     if result.ok:
         return _COMPLETE
     return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED

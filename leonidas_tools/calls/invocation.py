@@ -46,15 +46,15 @@ GRACE_SECONDS = 0.5
 
 
 class Place(Protocol):
-    """What a call holds while it runs: a lane, a place among so many."""
+    """A place that a call holds while it runs: in a lane or under a limit."""
 
     @property
     def room(self) -> object:
-        """Where the place is."""
+        """Return where the place is."""
         ...
 
     def leave(self) -> None:
-        """Gives it to the next."""
+        """Give it to the next."""
         ...
 
 
@@ -142,7 +142,7 @@ class Invocation:
         self._task: AbandonableTask | None = None
 
     def start(self, owner: set[Invocation]) -> None:
-        """Begins; the task never raises.
+        """Begin; the task never raises.
 
         Args:
             owner: Holds the invocation for as long as its task runs.
@@ -160,14 +160,14 @@ class Invocation:
         self._task = AbandonableTask(what, loop=asyncio.get_running_loop(), name=name)
 
     def stop(self) -> AbandonableTask | None:
-        """Stops the task whatever it is doing, and returns it if it still runs."""
+        """Stop the task whatever it is doing, and returns it if it still runs."""
         if self._task is None or self._task.has_ended:
             return None
         self.interrupt("stop")
         return self._task
 
     def interrupt(self, reason: object) -> None:
-        """Stops the task.
+        """Stop the task.
 
         Args:
             reason: The policy that stops it and takes it from there, or one of the last words.
@@ -183,11 +183,11 @@ class Invocation:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody still waits for an answer: else nothing more may be tried."""
+        """Return whether somebody still waits for an answer: else nothing more may be tried."""
         return self.wanted and not self.ended and self._stop not in _LAST_WORDS
 
     def is_inside(self, room: object) -> bool:
-        """Whether the call that made this one has a place there: to wait for it would be for ever.
+        """Return whether a call around this one has a place there, so that waiting would never end.
 
         Args:
             room: What places are in.
@@ -200,24 +200,24 @@ class Invocation:
         return False
 
     def is_made_by(self, other: Invocation) -> bool:
-        """Whether the tool of another call has made this one, directly or not."""
+        """Return whether the tool of another call has made this one, directly or not."""
         outer = self.outer
         while outer is not None and outer is not other:
             outer = outer.outer
         return outer is not None
 
     def length_of(self, value: Any) -> int:
-        """How long the JSON of a plain value is; what the attempt has given is measured already."""
+        """Return the length of the JSON of a plain value; the attempt measured its own result."""
         known, size = self.measured
         return size if known is value else length(value)
 
     @property
     def stopping(self) -> bool:
-        """Whether a `CancelledError` in the task is ours, and not the tool's own doing."""
+        """Return whether a `CancelledError` in the task is ours, and not the tool's own doing."""
         return self._stop is not None
 
     def taken(self, reason: object) -> bool:
-        """Whether the `CancelledError` just caught is that interruption; if so it is over."""
+        """Return whether the `CancelledError` just caught is that interruption, and end it."""
         if self._stop is not reason:
             return False
         self._stop = None
@@ -227,11 +227,11 @@ class Invocation:
 
     @property
     def cancelled_itself(self) -> bool:
-        """Whether the tool has cancelled the task it runs in, which is for us to do."""
+        """Return whether the tool has cancelled the task it runs in, which is for us to do."""
         return self._stop is None and self._task is not None and self._task.cancelling() > 0
 
     async def forgive(self) -> None:
-        """Takes back the tool's own cancellation of its task, which may not have struck yet."""
+        """Take back the tool's own cancellation of its task, which may not have struck yet."""
         while self._task is not None and self._task.cancelling():
             self._task.uncancel()
         try:
@@ -241,7 +241,7 @@ class Invocation:
                 raise
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more: stops the call, unless it must run to its end.
+        """Stop the call because its answer is not wanted, unless it must run to its end.
 
         What runs on is told to nobody. What is to be undone is undone also where the call has
         ended already.
@@ -286,7 +286,7 @@ class Invocation:
             self.leave_behind()
 
     def abandon(self, result: ToolResult) -> None:
-        """Ends the call although its task does not: a tool may refuse to be cancelled.
+        """End the call although its task does not: a tool may refuse to be cancelled.
 
         What it holds goes to others, since it may never give it back.
         """
@@ -303,24 +303,24 @@ class Invocation:
         self.end(result)
 
     def leave_behind(self) -> None:
-        """Ends the call as cancelled although its task goes on after it was stopped."""
+        """End the call as cancelled although its task goes on after it was stopped."""
         self.abandon(self._was_cancelled())
 
     def emit(self, kind: EventKind, **data: Any) -> None:
-        """Tells the sinks what has happened."""
+        """Tell the sinks what has happened."""
         event = ToolEvent(kind=kind, call=self.call, data=data)
         for sink in self.sinks:
             sink(event)
 
     def tell(self, event: ToolEvent) -> None:
-        """Hands on an event that the tool's context made, while the call is under way."""
+        """Hand on an event that the tool's context made, while the call is under way."""
         if self.ended:
             return
         for sink in self.sinks:
             sink(event)
 
     def end(self, result: ToolResult) -> None:
-        """Ends the call with a result, once: later results are dropped."""
+        """End the call with a result, once: later results are dropped."""
         if self.ended:
             return
         self.ended = True
@@ -362,7 +362,7 @@ class Invocation:
         self.owner.discard(self)
 
     async def _late(self, take_back: Callable[[], Awaitable[None]]) -> None:
-        """Undoes what a call has done whose answer came too late."""
+        """Undo what a call has done whose answer came too late."""
         _current.set(self)
         await take_back()
         self._task = None
@@ -376,7 +376,7 @@ class Invocation:
         return result if self.wording is None else result.reworded(self.wording)
 
     def _failed(self, error: BaseException) -> ToolResult:
-        """What a policy means by what it raised; what a tool raises does not come here."""
+        """Return what a policy means by what it raised; what a tool raises does not come here."""
         if isinstance(error, ToolError):
             with contextlib.suppress(Exception):  # an error is made by others, and may be odd
                 mask = Masking(self.call.known) if self.call.known else None

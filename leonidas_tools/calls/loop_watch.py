@@ -26,13 +26,13 @@ _SLOW_SECONDS = 0.25
 
 
 class LoopWatch:
-    """Looks from a thread whether the loop turns while calls are under way.
+    """Watches from a thread whether the event loop is held while calls run.
 
     An async tool that blocks cannot be stopped, since the loop itself is blocked; but it can be
     named while it does, which nothing on the loop could do.
 
     Args:
-        is_busy: Whether calls are under way; the loop beats and the thread looks only then.
+        is_busy: Returns whether calls are running; only then the thread watches.
     """
 
     def __init__(self, is_busy: Callable[[], bool]) -> None:
@@ -49,16 +49,16 @@ class LoopWatch:
         self._thread.start()
 
     def wake(self) -> None:
-        """Begins to look; called on the loop when a call begins."""
+        """Begin to look; called on the loop when a call begins."""
         if not self._beating:
             self._beating = True
             self._last_beat = monotonic()
-            # In an empty context: that of the call would be kept while others are under way.
+            # In an empty context: that of the call would be kept while other calls run.
             self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
             self._wanted.set()
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._stopped.set()
         self._wanted.set()
         self._thread.join()
@@ -101,7 +101,7 @@ class LoopWatch:
 
 
 def _place(frame: FrameType | None) -> str:
-    """Where the code stands, in the innermost frame that is not the standard library's."""
+    """Return where the code stands, in the innermost frame that is not the standard library's."""
     standard = sysconfig.get_path("stdlib")
     while frame is not None and frame.f_code.co_filename.startswith(standard):
         frame = frame.f_back

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def record(kind: type[T]) -> type[T]:
-    """Makes a keyword-only dataclass that the type checker holds to be frozen.
+    """Make a keyword-only dataclass that the type checker holds to be frozen.
 
     Enforcing that while running would cost a `setattr` a field, which makes such a value four
     times as dear; a call makes five of them.

@@ -1,4 +1,4 @@
-"""Whatever a tool or a policy made of a call → a result that can be sent."""
+"""Normalise the results of tools and policies, so that they can be sent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_MEDIA_BYTES = 700_000
 
 
 def sendable(value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None) -> ToolResult:
-    """A result in plain JSON of bounded size, whatever it was made of.
+    """Return a result in plain JSON of bounded size, whatever it was made of.
 
     Args:
         value: What a tool returned: a value, or a result of its own making.
@@ -74,7 +74,7 @@ def measured_sendable(
 
 
 def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> ToolResult:
-    """The result with every field of the type that it says."""
+    """Return the result with every field of the type that it says."""
     if says_little(result):
         return result
     text = partial(_text, mask=mask, foreign=foreign)
@@ -97,7 +97,7 @@ def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> Tool
 
 
 def is_long(value: Any) -> bool:
-    """Whether to look for secrets in it would hold the event loop; in doubt it is.
+    """Return whether to look for secrets in it would hold the event loop; in doubt it is.
 
     Args:
         value: What a tool returned: a value, or a result of its own making.
@@ -122,7 +122,7 @@ def is_long(value: Any) -> bool:
 
 
 def says_little(result: ToolResult) -> bool:
-    """Whether all beside its value is left as it was made: most results are so."""
+    """Return whether all beside its value is left as it was made: most results are so."""
     status: Any = result.status
     retryable: Any = result.retryable
     return (
@@ -173,7 +173,7 @@ def _options(values: Any, mask: Masking | None, *, foreign: bool) -> list[Any] |
 
 
 def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
-    """The first of several values; `None` where they are none."""
+    """Return the first of several values; `None` where they are none."""
     if type(values) not in _PLAIN_LISTS and not foreign:
         raise ForeignTypeError(f"a {type(values).__name__} runs code of its own")
     if not isinstance(values, Iterable) or isinstance(values, str):

@@ -1,12 +1,12 @@
-"""Whose word was last: how often the user has spoken in a conversation."""
+"""Count the turns of the user in a conversation."""
 
 from __future__ import annotations
 
 
 class Turns:
-    """Counts the turns of the user; what is limited a turn begins anew with each.
+    """The turns of the user; limits per turn start again with each.
 
-    A live session counts them by itself; whoever drives a conversation of his own calls `next`
+    A live session counts them by itself; a program with a loop of its own calls `next`
     when the user has said something.
 
     Example:
@@ -23,5 +23,5 @@ class Turns:
         self.number = 0
 
     def next(self) -> None:
-        """The user says something: whatever the model does from here on is another turn's."""
+        """Begin a new turn, because the user has spoken."""
         self.number += 1

@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 20
 
 
 def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp:
-    """An ASGI app by which preferences are read and written: `tools.store.preferences` over HTTP.
+    """Return an ASGI app that reads and writes `tools.store.preferences` over HTTP.
 
     `GET /preferences/USER` answers `{"user", "values", "version", "updated"}`; USER is all that
     follows, a slash (`%2F`) included, but for ends of lines. `PUT` replaces the values, `PATCH`
@@ -61,7 +61,7 @@ class _Preferences:
         self._preferences = preferences
 
     async def answer(self, request: Request) -> Response:
-        """Answers one request."""
+        """Answer one request."""
         try:
             found = await self._asked(request)
         except StaleVersionError as error:
@@ -110,7 +110,7 @@ def _version(request: Request) -> int | None:
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
-    """What is to be written, of bounded length."""
+    """Return what is to be written, of bounded length."""
     content = bytearray()
     async for piece in request.stream():
         content += piece

@@ -1,4 +1,4 @@
-"""Where what belongs to a user is kept."""
+"""The data directory of the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VARIABLE = "LEONIDAS_DATA_DIR"
 
 
 def data_directory() -> Path:
-    """The user's data directory: that of `LEONIDAS_DATA_DIR`, else the system's; made by nobody.
+    """Return the data directory: `LEONIDAS_DATA_DIR`, else the system's; it may not exist yet.
 
     Example:
         >>> os.environ["LEONIDAS_DATA_DIR"] = "/srv/leonidas"

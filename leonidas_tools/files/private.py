@@ -39,7 +39,7 @@ class PrivateFile:
 
     @property
     def stamp(self) -> tuple[int, int, int] | None:
-        """Another one once the file has been replaced; `None` where it is missing."""
+        """Return another one once the file has been replaced; `None` where it is missing."""
         try:
             found = self.path.stat()
         except OSError:
@@ -47,7 +47,7 @@ class PrivateFile:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def read(self) -> str | None:
-        """What it holds; `None` where it is missing.
+        """Return the content; `None` if the file is missing.
 
         Raises:
             OSError: It cannot be read, is not a regular file, or is too large.
@@ -59,7 +59,7 @@ class PrivateFile:
             return None
 
     def write(self, text: str) -> None:
-        """Replaces what it holds: whoever reads it sees the old or the new.
+        """Replace the content atomically: a reader sees the old or the new content.
 
         Raises:
             OSError: It cannot be written.
@@ -77,7 +77,7 @@ class PrivateFile:
             raise
 
     def remove(self) -> None:
-        """Takes the file away, if it is there."""
+        """Delete the file if it exists."""
         self.path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -124,7 +124,7 @@ class PrivateFile:
 
     @contextlib.contextmanager
     def _lock_file(self, kind: str) -> Iterator[int]:
-        """Opens a file beside this one; it stays, since others may have it open."""
+        """Open a file beside this one; it stays, since others may have it open."""
         self._make_folder()
         lock = self.path.with_name(f"{self.path.name}.{kind}")
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
@@ -138,7 +138,7 @@ class PrivateFile:
 
 
 def _taken(handle: int) -> bool:
-    """Whether a lock is ours now, or nobody's, where there are no locks."""
+    """Try to take a lock; return `True` also where the system has no locks."""
     try:
         import fcntl
 

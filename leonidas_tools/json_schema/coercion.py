@@ -27,7 +27,7 @@ _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
 def coerce(document: Document, value: Any) -> Any:
-    """Makes of a value what a schema wants, where it can mean nothing else.
+    """Make of a value what a schema wants, where it can mean nothing else.
 
     Args:
         document: The schema.
@@ -66,7 +66,7 @@ class _Walk:
     def _applied(
         self, pointer: str, schema: Mapping[str, Any], value: Any
     ) -> list[tuple[str, Any]]:
-        """The schemas that hold for the same value beside this one."""
+        """Return the schemas that hold for the same value beside this one."""
         found = self._document.target(schema.get("$ref"))
         applied = [found] if found else []
         for index, inner in enumerate(schema.get("allOf", ())):
@@ -89,7 +89,7 @@ class _Walk:
         return self._steps <= MAX_STEPS and validator.is_valid(value)
 
     def _chosen(self, pointer: str, branches: list[Any], value: Any, depth: int) -> Any:
-        """The value as one of several schemas wants it: if possible, as it is."""
+        """Return the value as one of several schemas wants it, unchanged if possible."""
         where = [child(pointer, index) for index in range(len(branches))]
         fitting = [index for index in range(len(branches)) if self._fits(where[index], value)]
         candidates = []
@@ -130,7 +130,7 @@ class _Walk:
 
 
 def _as_wanted(schema: Mapping[str, Any], value: Any) -> Any:
-    """A value of the type that a schema names, where that can be made of it."""
+    """Return a value of the type that a schema names, where that can be made of it."""
     if not isinstance(value, str | float):
         return value
     wanted = wanted_types(schema)
@@ -157,7 +157,7 @@ def _from_text(text: str, wanted: frozenset[str]) -> Any:
 
 
 def _number(text: str, *, whole: bool) -> Any:
-    """The number of a text, an integer where it is written as one; the text if it is too large."""
+    """Return the number that a text writes; the text itself if it is too large."""
     try:
         number = json.loads(text)
     except ValueError:

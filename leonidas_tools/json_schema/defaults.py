@@ -19,7 +19,7 @@ says how many defaults may be filled in inside of defaults, which may never end 
 
 
 def fill_of(document: Document) -> Fill | None:
-    """What fills in a schema's defaults; `None` where it has none."""
+    """Return what fills in a schema's defaults; `None` where it has none."""
     if not document.has_defaults:
         return None
     return _Compiler(document).fill(document.schema)
@@ -68,7 +68,7 @@ class _Compiler:
 
 
 def _is_of_type(schema: Mapping[str, Any]) -> bool:
-    """Whether a default is of the type it stands for: many say null and mean that there is none."""
+    """Return whether a default is of its type: many schemas write null for "no default"."""
     wanted = wanted_types(schema)
     kind = type_of(schema["default"])
     return not wanted or kind in wanted or (kind == "integer" and "number" in wanted)
@@ -112,7 +112,7 @@ def _of_object(defaults: Mapping[str, Any], fills: Mapping[str, Fill]) -> Fill |
 
 
 def _copier(value: Any) -> Callable[[], Any]:
-    """Gives a default anew each time, so that no tool can change it for the next."""
+    """Copy a default for each call, so that no tool can change it for the next."""
     if isinstance(value, dict | list):
         return lambda: copy.deepcopy(value)
     return lambda: value

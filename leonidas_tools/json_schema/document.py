@@ -61,7 +61,7 @@ class Document:
         self._refuse_explosion()
 
     def _parts(self) -> Iterator[dict[str, Any]]:
-        """Every object in the schema, level by level."""
+        """Yield every object in the schema, level by level."""
         level: list[Any] = [self.schema]
         for _ in range(MAX_SCHEMA_DEPTH):
             following: list[Any] = []
@@ -79,7 +79,7 @@ class Document:
         raise SchemaError(f"The schema is more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
 
     def _refuse_explosion(self) -> None:
-        """Refuses branches and references that multiply: checking one value might never end."""
+        """Refuse branches and references that multiply: checking one value might never end."""
         for part in self._parts():
             if self.checks(part) > MAX_EXPANSION:
                 raise SchemaError(
@@ -92,7 +92,7 @@ class Document:
         return self._checks(schema, self._known_checks)
 
     def _checks(self, schema: Any, known: dict[int, int]) -> int:
-        """How many schemas are checked against one value, a schema's own references followed."""
+        """Return how many schemas are checked against one value, references included."""
         if not isinstance(schema, dict):
             return 1
         if id(schema) not in known:
@@ -102,7 +102,7 @@ class Document:
         return known[id(schema)]
 
     def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """The schemas that look at the same value as this one does."""
+        """Yield the schemas that look at the same value as this one does."""
         for keyword in ("allOf", "anyOf", "oneOf"):
             if isinstance(schema.get(keyword), list):
                 yield from schema[keyword]
@@ -117,7 +117,7 @@ class Document:
             yield found[1]
 
     def target(self, reference: Any) -> tuple[str, Any] | None:
-        """The pointer and the schema that a reference inside this document leads to."""
+        """Return the pointer and the schema that a reference inside this document leads to."""
         if not isinstance(reference, str) or not isinstance(self.schema, dict):
             return None
         base, _, fragment = reference.partition("#")
@@ -152,7 +152,7 @@ class Document:
         return anchors
 
     def validator(self) -> jsonschema_rs.Validator:
-        """The compiled schema.
+        """Return the compiled schema.
 
         Raises:
             SchemaError: It is no schema, or refers to what is not there.
@@ -172,7 +172,7 @@ class Document:
 
     @cached_property
     def validators(self) -> jsonschema_rs.ValidatorMap:
-        """A compiled schema for every part, by its pointer."""
+        """Return a compiled schema for every part, by its pointer."""
         return jsonschema_rs.validator_map_for(
             self.schema,
             registry=self._meta_schemas,
@@ -183,7 +183,7 @@ class Document:
 
     @cached_property
     def _meta_schemas(self) -> jsonschema_rs.Registry | None:
-        """What jsonschema-rs wants to know before it reads the schema."""
+        """Return the options with which jsonschema-rs reads the schema."""
         uri = self.schema.get("$schema") if isinstance(self.schema, dict) else None
         if not isinstance(uri, str) or uri not in self._documents:
             return None
@@ -198,25 +198,25 @@ class Document:
 
 
 def _goes_deep(part: dict[str, Any]) -> bool:
-    """Whether a schema looks at more of a value than it is deep itself."""
+    """Return whether a schema looks at more of a value than it is deep itself."""
     values = [part.get("const"), *(part.get("enum") or ())]
     return not _GOES_DEEP.isdisjoint(part) or any(isinstance(v, dict | list) for v in values)
 
 
 def child(pointer: str, *keys: str | int) -> str:
-    """The pointer to a part of a schema."""
+    """Return the pointer to a part of a schema."""
     for key in keys:
         pointer += "/" + str(key).replace("~", "~0").replace("/", "~1")
     return pointer
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether a value is nested deeper than can be checked, or contains itself."""
+    """Return whether a value is nested deeper than can be checked, or contains itself."""
     return _depth(value, MAX_ARGUMENT_DEPTH, {}) > MAX_ARGUMENT_DEPTH
 
 
 def _depth(value: Any, left: int, known: dict[int, int]) -> int:
-    """How deep a value is; one level more than there are left where it goes deeper."""
+    """Return the depth of a value, at most one more than `levels`."""
     if not isinstance(value, dict | list | tuple):
         return 0
     if left == 0:

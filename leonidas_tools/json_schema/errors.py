@@ -33,10 +33,10 @@ class Check:
     """One schema that holds for one value.
 
     Args:
-        pointer: Where the schema stands in its document.
+        pointer: The JSON pointer of the schema in its document.
         schema: The schema.
         value: The value.
-        path: Where the value stands in the arguments.
+        path: The path of the value in the arguments.
     """
 
     pointer: str
@@ -48,7 +48,7 @@ class Check:
 def errors_in(
     document: Document, value: Any
 ) -> tuple[PathKeys, list[jsonschema_rs.ValidationError]]:
-    """The errors of a value that is not valid, and where the part they are about stands.
+    """Return the errors of a value that is not valid, and where the part they are about stands.
 
     Returns:
         The path that the errors' own paths go on from, and the errors; none where all that can be
@@ -82,7 +82,7 @@ def _cost(
     most: int,
     most_pairs: int,
 ) -> int:
-    """How many checks a schema makes of a value at most; more than are sensible, roughly."""
+    """Return how many checks a schema makes of a value at most; more than are sensible, roughly."""
     key = (id(check.schema), id(check.value))
     if key in known:
         return known[key]
@@ -98,7 +98,7 @@ def _cost(
 
 
 def _parts(document: Document, check: Check) -> Iterator[Check]:
-    """What has to hold for a value and for its parts if a schema is to hold."""
+    """Yield what has to hold for a value and for its parts if a schema is to hold."""
     schema = check.schema
     if not isinstance(schema, dict):
         return
@@ -113,7 +113,7 @@ def _parts(document: Document, check: Check) -> Iterator[Check]:
 
 
 def _branches(document: Document, check: Check) -> Iterator[Check]:
-    """What may hold for the same value or for its parts."""
+    """Yield what may hold for the same value or for its parts."""
     if not isinstance(check.schema, dict):
         return
     targets = (document.target(check.schema.get(each)) for each in ("$dynamicRef", "$recursiveRef"))

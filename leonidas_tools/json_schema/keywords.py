@@ -1,4 +1,4 @@
-"""How the keywords of the drafts are read."""
+"""Read the keywords of the JSON Schema drafts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 def wanted_types(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The types that a schema takes, by its `type` or else by the values it lists."""
+    """Return the types that a schema takes, by its `type` or else by the values it lists."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return frozenset((kind,))
@@ -25,7 +25,7 @@ def wanted_types(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def type_of(value: Any) -> str:
-    """The JSON Schema type of a plain value, the narrowest one."""
+    """Return the JSON Schema type of a plain value, the narrowest one."""
     if isinstance(value, bool):
         return "boolean"
     if value is None:
@@ -35,7 +35,7 @@ def type_of(value: Any) -> str:
 
 
 def schemas_of_property(schema: Mapping[str, Any], name: str) -> list[tuple[Keys, Any]]:
-    """The schemas that hold for a property, each with the keys that lead to it."""
+    """Return the schemas that hold for a property, each with the keys that lead to it."""
     properties = schema.get("properties", {})
     found: list[tuple[Keys, Any]] = []
     if name in properties:
@@ -47,7 +47,7 @@ def schemas_of_property(schema: Mapping[str, Any], name: str) -> list[tuple[Keys
 
 
 def schema_of_item(schema: Mapping[str, Any], index: int) -> tuple[Keys, Any]:
-    """The schema that holds for an item of an array, with the keys that lead to it."""
+    """Return the schema that holds for an item of an array, with the keys that lead to it."""
     heads, rest = "prefixItems", "items"
     if isinstance(schema.get("items"), list):  # drafts up to 2019-09
         heads, rest = "items", "additionalItems"
@@ -58,7 +58,7 @@ def schema_of_item(schema: Mapping[str, Any], index: int) -> tuple[Keys, Any]:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether a name is of a pattern, by an engine that gives up where Python's takes for ever."""
+    """Return whether a name matches a pattern, by an engine with linear time."""
     unmatched = {"patternProperties": {pattern: False}}
     try:
         return not jsonschema_rs.is_valid(unmatched, {name: None})

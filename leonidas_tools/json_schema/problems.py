@@ -1,4 +1,4 @@
-"""What jsonschema-rs finds wrong → problems, in words for a model."""
+"""Turn errors of jsonschema-rs into problems that a model can act on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Error: TypeAlias = jsonschema_rs.ValidationError
 
 
 def error_in(document: Document, arguments: Any) -> ToolValidationError:
-    """The error that says what is wrong: what is missing and what is unknown first."""
+    """Return the error that says what is wrong: what is missing and what is unknown first."""
     schema = document.schema
     known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
     start, errors = errors_in(document, arguments)
@@ -114,7 +114,7 @@ def _either(options: Iterable[str]) -> str:
 def _of_union(
     error: _Error, path: PathKeys, branches: Sequence[Sequence[_Error]], known: Sequence[str]
 ) -> Iterator[Problem]:
-    """The problems of the branch that was meant; of all of them where none stands out."""
+    """Yield the problems of the branch that was meant; of all of them where none stands out."""
     meant = [branch for branch in branches if branch and not _is_elsewhere(branch, path)]
     if len(meant) == 1:
         for inner in meant[0]:
@@ -138,7 +138,7 @@ def _of_union(
 
 
 def _is_elsewhere(branch: Sequence[_Error], path: PathKeys) -> bool:
-    """Whether a branch is for values of another type, or for other ones by what they list."""
+    """Return whether a branch is for values of another type, or with another discriminator."""
     return any(
         tuple(error.instance_path) == path and error.kind.name in ("type", "const", "enum")
         for error in branch

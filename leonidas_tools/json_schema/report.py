@@ -1,4 +1,4 @@
-"""What is wrong with arguments → one error that a model can act on."""
+"""Turn all problems of arguments into one error that a model can act on."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def path_text(path: Iterable[str | int]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value as JSON, cut where it is long.
+    """Return a value as JSON, cut where it is long.
 
     Example:
         >>> value_text("x" * 100)
@@ -87,7 +87,7 @@ def value_text(value: Any) -> str:
 
 
 def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
-    """Options in the order in which they may have been meant; as they stand where nobody knows."""
+    """Return options, the most likely one first; in their own order where none is likely."""
     listed = list(options)
     texts = [option for option in listed if isinstance(option, str)]
     if isinstance(value, str) and len(texts) == len(listed):
@@ -97,7 +97,7 @@ def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
 
 
 def error_of(problems: Sequence[Problem]) -> ToolValidationError:
-    """One error out of all that is wrong; its code and options are those of the first."""
+    """Return one error out of all that is wrong; its code and options are those of the first."""
     shown = [
         say("argument_problem", argument=path_text(problem.path), problem=problem.reason)
         if problem.path
@@ -118,7 +118,7 @@ def error_of(problems: Sequence[Problem]) -> ToolValidationError:
 
 
 def of_pydantic(error: ValidationError, name: str) -> list[Problem]:
-    """What pydantic found wrong with the argument of that name."""
+    """Return what pydantic found wrong with the argument of that name."""
     return [
         Problem(
             path=(name, *(key for key in entry["loc"])),

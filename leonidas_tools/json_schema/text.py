@@ -30,7 +30,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
         NotJsonError: The text is not JSON, holds a key twice, or NaN, or is nested too deeply.
@@ -57,7 +57,7 @@ def parse_arguments(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
     """Arguments as a mapping, however they came: a mapping, a JSON text, or nothing.
 
     Args:
-        value: A mapping is returned as it is; `None` and an empty text are no arguments.
+        value: A mapping is returned unchanged; `None` and an empty text stand for no arguments.
 
     Raises:
         ToolValidationError: The text is not JSON, or not of an object.

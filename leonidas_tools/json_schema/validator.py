@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ArgumentValidator:
     """Checks arguments against a JSON Schema; calling it returns them as the tool wants them.
 
-    What is strictly valid comes back as it is, with defaults filled in. What is not is coerced
+    Strictly valid arguments are returned unchanged, with defaults filled in. What is not is coerced
     where that is safe ("7" to a number, 7.0 to an integer, "true" to a boolean, a JSON text to an
     array or an object, null for an optional parameter left out), and nowhere else. Nothing is ever
     fetched: a reference resolves inside the schema, or to one of the documents.
@@ -59,7 +59,7 @@ class ArgumentValidator:
         self._is_plain = not document.has_integers and self._fill is None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments as the tool wants them.
+        """Return the arguments as the tool wants them.
 
         Args:
             arguments: By parameter name; left as they are.
@@ -120,7 +120,7 @@ _MAY_HOLD_A_FLOAT: Final = frozenset({float, dict, list})
 
 
 def _has_whole_float(value: Any, levels: int = MAX_ARGUMENT_DEPTH) -> bool:
-    """Whether there is a whole float in a value, which may have to become an integer."""
+    """Return whether there is a whole float in a value, which may have to become an integer."""
     if isinstance(value, float):
         return value.is_integer()
     if levels == 0 or not isinstance(value, dict | list):

@@ -55,7 +55,7 @@ class Adaptation:
     def declarations(
         self, tools: Sequence[types.Tool], *, update: bool = False
     ) -> list[types.Tool]:
-        """The tools as the model takes them, in new objects; those that are no functions pass.
+        """Return the tools as the model takes them, in new objects; other tools pass.
 
         Args:
             tools: What is to be declared, instead of what was declared before.
@@ -68,7 +68,7 @@ class Adaptation:
         return [self._tool(tool) for tool in tools]
 
     def is_blocking(self, name: str) -> bool:
-        """Whether the model waits for the answer of a function.
+        """Return whether the model waits for the answer of a function.
 
         Args:
             name: The name it was declared by; of another one, the model's default counts.
@@ -77,13 +77,13 @@ class Adaptation:
         return behavior is ToolBehavior.BLOCKING
 
     def takes_interim(self, name: str) -> bool:
-        """Whether a call of the function may be answered more than once."""
+        """Return whether a call of the function may be answered more than once."""
         return self.profile.will_continue and not self.is_blocking(name)
 
     def response(
         self, response: types.FunctionResponse, *, final: bool = True, begun: bool = False
     ) -> types.FunctionResponse:
-        """An answer as the model takes it, in a new object.
+        """Return an answer as the model takes it, in a new object.
 
         An interim answer that the model does not take comes back without `will_continue`: it must
         not be sent, for it would be the answer.
@@ -121,7 +121,7 @@ class Adaptation:
         return declaration.model_copy(update={"behavior": field})
 
     def _effective(self, name: str, asked: ToolBehavior | None) -> ToolBehavior:
-        """How the model will treat the function, asked for a behavior."""
+        """Return how the model will treat the function, asked for a behavior."""
         profile = self.profile
         if asked is None or asked is profile.default_behavior:
             return profile.default_behavior

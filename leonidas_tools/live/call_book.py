@@ -72,7 +72,7 @@ class CallBook:
     def ask(
         self, call: types.FunctionCall, *, blocking: bool, turn: int, resumed: bool, repeats: bool
     ) -> LiveCall | None:
-        """Notes a call; `None` for one that is delivered twice, or made again after a reconnect.
+        """Note a call; `None` for one that is delivered twice, or made again after a reconnect.
 
         Args:
             call: As the server sent it.
@@ -114,7 +114,7 @@ class CallBook:
         return noted
 
     def cancel(self, wire_id: str) -> str:
-        """Notes that the server wants no answer any more; returns our id of the call.
+        """Note that the server wants no answer any more; returns our id of the call.
 
         A resumed session may take back what it has asked for on an earlier connection.
         """
@@ -126,7 +126,7 @@ class CallBook:
         return call.id
 
     def safe(self) -> None:
-        """A new handle has come: what had arrived before it belongs to the session it resumes."""
+        """Note a new resumption handle: what arrived before it belongs to that session."""
         for call in tuple(self._unsettled.values()):
             if call.confirmed:
                 self._settle(call)
@@ -134,7 +134,7 @@ class CallBook:
     # What the tools say.
 
     def answer(self, part: ProcessorPart) -> bool:
-        """Notes an answer; says whether the model still wants it."""
+        """Note an answer; says whether the model still wants it."""
         response = part.part.function_response
         assert response is not None
         call = self._calls.get(response.id or "")
@@ -150,7 +150,7 @@ class CallBook:
         return True
 
     def tell(self, part: ProcessorPart) -> None:
-        """Notes what the model is to be told of a call that has had its answer."""
+        """Note what the model is to be told of a call that has had its answer."""
         told = LiveCall(
             id=uuid.uuid4().hex,
             wire_id=None,
@@ -165,7 +165,7 @@ class CallBook:
         self._hold(told)
 
     def renew(self, part: ProcessorPart) -> None:
-        """Replaces an answer that was sent, should it be needed once more.
+        """Replace an answer that was sent, should it be needed once more.
 
         A call that waited for a person has run since then, and its question is answered.
         """
@@ -184,7 +184,7 @@ class CallBook:
         )
 
     def knows(self, call_id: str | None) -> bool:
-        """Whether there was such a call."""
+        """Return whether there was such a call."""
         return call_id in self._calls
 
     # What is to be sent.
@@ -198,22 +198,22 @@ class CallBook:
         return ready
 
     def due(self) -> list[LiveCall]:
-        """Calls of this connection whose answer waits."""
+        """Call of this connection whose answer waits."""
         return _together(c for c in self._ready.values() if c.connection == self.connection)
 
     def orphaned(self) -> list[LiveCall]:
-        """Calls of earlier connections whose outcome waits."""
+        """Call of earlier connections whose outcome waits."""
         return _together(c for c in self._ready.values() if c.connection != self.connection)
 
     def sent(self, calls: list[LiveCall], message: int) -> None:
-        """Notes which message carries the answers of these calls."""
+        """Note which message carries the answers of these calls."""
         for call in calls:
             call.delivered, call.heard_before = message, self._heard
             self._ready.pop(call.id, None)
             call.deliveries += 1
 
     def unsendable(self, message: int) -> None:
-        """The message with that number cannot be sent.
+        """Note that the message with that number cannot be sent.
 
         Its answers are tried one by one; the one that cannot be sent becomes a failure, and where
         not even that can be sent, nothing more is tried.
@@ -236,20 +236,20 @@ class CallBook:
     # What becomes of connections.
 
     def opened(self, *, number: int) -> None:
-        """A new connection is open: ids of earlier ones mean nothing on it."""
+        """Note a new connection, on which ids of earlier ones mean nothing."""
         self.connection = number
         self.user_spoke = False
         self._wired.clear()
         self._interim.clear()
 
     def confirm(self, message: int) -> None:
-        """All messages up to this one have arrived."""
+        """Note that all messages up to this one have arrived."""
         for call in self._unsettled.values():
             if call.delivered is not None and call.delivered <= message:
                 call.confirmed = True
 
     def lost(self, *, refused: bool = False) -> None:
-        """The connection is gone: an answer that may not have arrived is to be sent again.
+        """Note a lost connection: answers that may not have arrived are sent again.
 
         Args:
             refused: Whether the server refuses something that was sent; it may be an answer, or
@@ -267,7 +267,7 @@ class CallBook:
                 self._settle(call)
 
     def open_calls(self, *, blocking: bool = False) -> bool:
-        """Whether this connection has open calls, or open ones that the model waits for."""
+        """Return whether this connection has open calls, or open ones that the model waits for."""
         return any(
             call.open and call.connection == self.connection and (call.blocking or not blocking)
             for call in self._unsettled.values()
@@ -300,7 +300,7 @@ class CallBook:
         return None
 
     def _same_id(self, call: types.FunctionCall) -> LiveCall | None:
-        """The call of an earlier connection that has this id: a repeated id never runs again."""
+        """Return the call of an earlier connection with this id, which never runs again."""
         known = self._calls.get(call.id or "")
         if known is None or known.connection == self.connection or known.name != call.name:
             return None
@@ -329,7 +329,7 @@ class CallBook:
             self._settle(call)
 
     def _settle(self, call: LiveCall) -> None:
-        """Leaves it at that; the last few answers are kept, should the id come once more."""
+        """Leave it at that; the last few answers are kept, should the id come once more."""
         call.settled = True
         self._unsettled.pop(call.id, None)
         self._ready.pop(call.id, None)
@@ -342,6 +342,6 @@ class CallBook:
 
 
 def _together(calls: Iterable[LiveCall]) -> list[LiveCall]:
-    """Those that go in one message: all, but one that is to go alone."""
+    """Return those that go in one message: all, but one that is to go alone."""
     ready = list(calls)
     return next(([call] for call in ready if call.alone), ready)

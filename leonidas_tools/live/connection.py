@@ -39,19 +39,19 @@ _REFUSALS = frozenset({1003, 1007, 1008, 1009, 400, 401, 403, 404})
 
 
 def code_of(error: BaseException) -> int:
-    """The close code or HTTP status behind an error; 1006 where there is none."""
+    """Return the close code or HTTP status behind an error; 1006 where there is none."""
     if isinstance(error, errors.APIError):
         return error.code
     return error.response.status_code if isinstance(error, InvalidStatus) else _ABNORMAL
 
 
 def said_by(error: BaseException) -> str:
-    """What an error of a connection says, without what looks like a secret."""
+    """Return what an error of a connection says, without what looks like a secret."""
     return redact_text(str(error))
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether trying the same again cannot help."""
+    """Return whether trying the same again cannot help."""
     return code_of(error) in _REFUSALS
 
 
@@ -66,7 +66,7 @@ class Connection:
         self._session = session
 
     async def send(self, message: Callable[[AsyncSession], Awaitable[None]]) -> None:
-        """Sends a message.
+        """Send a message.
 
         Raises:
             websockets.exceptions.ConnectionClosed: The connection is gone.
@@ -74,7 +74,7 @@ class Connection:
         await message(self._session)
 
     async def messages(self) -> AsyncIterator[types.LiveServerMessage]:
-        """What the server says, until it closes; the client's `receive` ends with every turn.
+        """Yield what the server says, until it closes; the client's `receive` ends with every turn.
 
         Raises:
             google.genai.errors.APIError: The connection is gone; its code says why.
@@ -109,7 +109,7 @@ class Connection:
         await asyncio.shield(pong)
 
     async def close(self) -> bool:
-        """Ends the connection; `messages` ends with it.
+        """End the connection; `messages` ends with it.
 
         Returns:
             Whether the server has said good-bye to ours, which it does after it has read all else;
@@ -128,7 +128,7 @@ class Connection:
 async def connect(
     client: Client, model: str, config: types.LiveConnectConfig
 ) -> AsyncIterator[Connection]:
-    """Opens a connection, and closes it on the way out.
+    """Open a connection, and closes it on the way out.
 
     Raises:
         google.genai.errors.APIError: The server refused the setup.
@@ -144,5 +144,5 @@ async def connect(
 
 
 def ended_by_server(error: BaseException) -> bool:
-    """Whether the server has ended the conversation, and not lost it."""
+    """Return whether the server has ended the conversation, and not lost it."""
     return isinstance(error, errors.APIError) and error.code == _NORMAL

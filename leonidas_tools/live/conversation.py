@@ -45,7 +45,7 @@ class Conversation:
     # The user's side.
 
     def put(self, part: ProcessorPart) -> None:
-        """Takes in a part of the input."""
+        """Take in a part of the input."""
         state, response = self.state, part.part.function_response
         if response is not None:
             if part.tool_cancellation:
@@ -67,13 +67,13 @@ class Conversation:
         state.changed.set()
 
     def end_input(self) -> None:
-        """The user says nothing more."""
+        """Note that the user's input has ended."""
         self.state.inputs.ended = True
         self.state.changed.set()
 
     @property
     def over(self) -> bool:
-        """Whether all is said."""
+        """Return whether all is said."""
         state = self.state
         return state.inputs.ended and not (
             state.inputs or state.book.due() or state.book.orphaned()
@@ -85,7 +85,7 @@ class Conversation:
         self.state.changed.set()
 
     def note_voice(self, voice: str | None) -> None:
-        """The model is to speak with another voice, which takes another connection."""
+        """Note another voice, which takes another connection."""
         state = self.state
         state.wanted_voice = voice
         if voice != state.setup.voice:
@@ -99,30 +99,30 @@ class Conversation:
 
     @property
     def sent(self) -> int:
-        """The number of the last message."""
+        """Return the number of the last message."""
         return self._sending.count
 
     def next_message(self) -> Message | None:
-        """The next message to send, if there is one now."""
+        """Return the next message to send, if there is one now."""
         return self._sending.next()
 
     def looks_again_at(self, since: float) -> float | None:
-        """When there may be something to do although nothing has happened since then."""
+        """Return when there may be something to do although nothing has happened since then."""
         return self._sending.looks_again_at(since)
 
     def hear(self, message: types.LiveServerMessage) -> None:
-        """Takes in a message of the server."""
+        """Take in a message of the server."""
         self._hearing.hear(message)
 
     def unsendable(self, error: Exception) -> None:
-        """The last message cannot be sent at all; a call that it answered is answered otherwise."""
+        """Note that the last message cannot be sent; its call is answered otherwise."""
         why = error if isinstance(error, UnsendableError) else described(error)
         logger.error("What was to be sent cannot be: %s", why)
         self.state.book.unsendable(self.sent)
         self._sending.unsendable()
 
     def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
-        """All messages up to this one have arrived.
+        """Note that all messages up to this one have arrived.
 
         Args:
             message: The number of the message.
@@ -134,7 +134,7 @@ class Conversation:
     # Connections.
 
     def next_setup(self) -> Setup:
-        """What the next connection is to be set up with."""
+        """Return what the next connection is to be set up with."""
         state = self.state
         tools = state.declarations()
         if self._refused is not None and self._refused.tools == tools:
@@ -142,7 +142,7 @@ class Conversation:
         return Setup(tools=tools, voice=state.wanted_voice, handle=state.handle)
 
     def config(self, setup: Setup, base: types.LiveConnectConfig) -> types.LiveConnectConfig:
-        """The configuration of the next connection.
+        """Return the configuration of the next connection.
 
         Args:
             setup: What it is to be set up with.
@@ -152,7 +152,7 @@ class Conversation:
         return setup.config(base, [*state.other_tools, *state.declared(setup.tools)])
 
     def opened(self, number: int, setup: Setup) -> None:
-        """A connection is open.
+        """Note an open connection.
 
         Args:
             number: Which, counted from 1.
@@ -181,7 +181,7 @@ class Conversation:
         state.changed.set()
 
     def lost(self, code: int, reason: str) -> None:
-        """The connection is gone, whoever has ended it."""
+        """Note that the connection has ended."""
         state = self.state
         state.connected = False
         refused = code in _REFUSED_CONTENT
@@ -191,7 +191,7 @@ class Conversation:
         state.book.lost(refused=refused)
 
     def refused(self, setup: Setup) -> bool:
-        """The server refuses this setup for good; says whether there is another to try."""
+        """Return the server refuses this setup for good; says whether there is another to try."""
         state, accepted = self.state, self.state.setup
         if setup.tools != accepted.tools and accepted.tools:
             logger.error("The server refuses the changed tools: the earlier ones stay declared")
@@ -207,7 +207,7 @@ class Conversation:
         return True
 
     def is_to_renew(self) -> bool:
-        """Whether the connection is to be exchanged for another now: at a quiet moment."""
+        """Return whether the connection is to be exchanged for another now: at a quiet moment."""
         state, now = self.state, self.state.now()
         renewal = state.renewal
         if not renewal.wanted or state.book.due():

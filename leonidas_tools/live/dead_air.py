@@ -71,7 +71,7 @@ class DeadAir:
         self._timer: asyncio.TimerHandle | None = None
 
     def called(self, call_id: str, filler: Filler | None) -> None:
-        """The model has made a call; one that is open already is the same call.
+        """Note a call of the model; one that is open already is the same call.
 
         Args:
             call_id: The call's id.
@@ -82,12 +82,12 @@ class DeadAir:
             self._set_timer()
 
     def answered(self, call_id: str) -> None:
-        """A call is over: its answer is given, or it was cancelled."""
+        """Note that a call has its answer or was cancelled."""
         if self._calls.pop(call_id, None) is not None:
             self._set_timer()
 
     def heard(self, seconds: float = 0.0) -> None:
-        """The model says something: silence begins when that has been played.
+        """Note speech of the model: silence begins when it has been played.
 
         Args:
             seconds: How long it lasts; it follows what is still being played. Text lasts 0 s.
@@ -96,12 +96,12 @@ class DeadAir:
         self._silent_since = max(self._silent_since, self._loop.time()) + seconds
 
     def interrupted(self) -> None:
-        """What the model has said and was not played yet is dropped: silence begins now."""
+        """Note an interruption: speech that was not played is dropped, and silence begins now."""
         self._silent_since = self._loop.time()
         self._set_timer()
 
     def close(self) -> None:
-        """Ends all calls there are."""
+        """End all calls there are."""
         self._calls.clear()
         self._set_timer()
 
@@ -111,7 +111,7 @@ class DeadAir:
         return max(call.since, self._silent_since) + call.filler.after_seconds
 
     def _next(self) -> tuple[float, str]:
-        """When a filler is due next, and for which call."""
+        """Return when a filler is due next, and for which call."""
         dues = ((self._due(call), call_id) for call_id, call in self._calls.items())
         return min(dues, key=itemgetter(0), default=(math.inf, ""))
 

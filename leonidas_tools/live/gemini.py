@@ -184,7 +184,7 @@ class GeminiLiveProcessor(Stage):
 
 
 def _speaking(config: types.LiveConnectConfig) -> types.LiveConnectConfig:
-    """The configuration of a model that speaks, unless it says otherwise."""
+    """Return the configuration of a model that speaks, unless it says otherwise."""
     generation = config.generation_config
     if config.response_modalities or (generation and generation.response_modalities):
         return config

@@ -41,11 +41,11 @@ class Hearing:
         self._hears_user = False
 
     def opened(self) -> None:
-        """A connection is open: what was half said on another one is over."""
+        """Note a new connection: unfinished speech of the last one has ended."""
         self._single.clear()
 
     def hear(self, message: types.LiveServerMessage) -> None:
-        """Takes in one message."""
+        """Take in one message."""
         state = self._state
         for part in parts_of(message):
             heard = self._noted(part)
@@ -62,7 +62,7 @@ class Hearing:
         state.changed.set()
 
     def _noted(self, part: ProcessorPart) -> ProcessorPart | None:
-        """The part for the listener, if it is for the listener."""
+        """Return the part for the listener, if it is for the listener."""
         inner = part.part
         if inner.function_call is not None:
             self._state.turn.model_spoke(self._state.now())
@@ -79,7 +79,7 @@ class Hearing:
         return part
 
     def _note_turn(self, part: ProcessorPart) -> None:
-        """Whose turn it is after this part."""
+        """Note whose turn it is after this part."""
         turn, now = self._state.turn, self._state.now()
         if part.substream_name == "input_transcription" or _begins_to_speak(part):
             self._hears_user = True
@@ -115,7 +115,7 @@ class Hearing:
         return ProcessorPart(part, role="model", metadata={"id": call.id})
 
     def _is_copy(self, call: types.FunctionCall, in_model_turn: bool) -> bool:
-        """Whether a call has come in its other form already, in this turn; ids may be left out."""
+        """Return whether a call has come in its other form already in this turn."""
         what = f"{call.name} {call.args}"
         for form in self._single:
             same_id = not form.id or not call.id or form.id == call.id
@@ -132,7 +132,7 @@ def _begins_to_speak(part: ProcessorPart) -> bool:
 
 
 def _seconds(duration: str | None) -> float:
-    """A duration as protobuf writes it.
+    """Return a duration as protobuf writes it.
 
     Example:
         >>> _seconds("9.5s"), _seconds(None)

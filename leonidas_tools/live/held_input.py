@@ -59,7 +59,7 @@ class HeldInput:
         return len(self._waiting)
 
     def put(self, part: ProcessorPart, *, bounded: bool) -> None:
-        """Adds what the user says.
+        """Add what the user says.
 
         Args:
             part: What that is.
@@ -71,27 +71,27 @@ class HeldInput:
             self._drop_oldest()
 
     def put_first(self, part: ProcessorPart) -> None:
-        """Adds what is to be said before all that waits."""
+        """Add what is to be said before all that waits."""
         place = self._waiting[0].place - 1 if self._waiting else next(self._places)
         self._waiting.appendleft(_Input(place=place, part=part))
 
     def next_is(self, signal: str) -> bool:
-        """Whether the next part is that signal."""
+        """Return whether the next part is that signal."""
         return bool(self._waiting) and bool(self._waiting[0].part.get_metadata(signal))
 
     def take(self, message: int, now: float) -> ProcessorPart:
-        """The next part, to be sent with the message of that number."""
+        """Return the next part, to be sent with the message of that number."""
         return self._taken(0, message, now)
 
     def take_text(self, message: int, now: float) -> ProcessorPart | None:
-        """The next part that is text, if there is one: it need not wait for the microphone."""
+        """Return the next part that is text, which need not wait for the microphone."""
         for index, waiting in enumerate(self._waiting):
             if waiting.part.part.text:
                 return self._taken(index, message, now)
         return None
 
     def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
-        """All messages up to this one have arrived.
+        """Note that all messages up to this one have arrived.
 
         Args:
             message: The number of the message.
@@ -103,7 +103,7 @@ class HeldInput:
             self._sent.popleft()
 
     def give_back(self, *, media_only: bool) -> None:
-        """The connection is gone: what may not have arrived waits again, each in its place.
+        """Put back what may not have arrived before the connection was lost, in order.
 
         Args:
             media_only: Leave out all but sound and video, since it may be what was refused.
@@ -138,6 +138,6 @@ class HeldInput:
 
 
 def _seconds(part: ProcessorPart) -> float:
-    """How long live sound or video lasts; content counts nothing, since it must not be dropped."""
+    """Return the duration of live sound or video; content counts 0 and is never dropped."""
     blob = part.part.inline_data
     return seconds_of(blob) if blob is not None and part.substream_name == REALTIME else 0.0

@@ -42,13 +42,13 @@ class Inbox:
         self._settle_seconds = settle_seconds
 
     def put(self, part: ProcessorPart) -> None:
-        """Takes in what the user says; after the end of the input nothing more."""
+        """Take in what the user says; after the end of the input nothing more."""
         if not self._input_ended:
             self._input.append(part)
             self._changed.set()
 
     def put_answer(self, call_id: str, part: ProcessorPart) -> bool:
-        """Takes in an answer to a call; says whether the model still wants it."""
+        """Take in an answer to a call; says whether the model still wants it."""
         if call_id in self._settled:
             return False
         response = part.function_response
@@ -62,33 +62,33 @@ class Inbox:
         return True
 
     def put_late(self, part: ProcessorPart) -> None:
-        """Takes in what has become of a call that was answered already."""
+        """Take in what has become of a call that was answered already."""
         self._answers.append(part)
         self._changed.set()
 
     def asked(self, call_id: str) -> None:
-        """The model has made a call, or made it once more."""
+        """Note a call of the model, or its repetition."""
         if call_id not in self._settled:
             self.pending.add(call_id)
 
     def cancelled(self, call_id: str) -> None:
-        """The model has taken a call back: an answer that waits or comes is not for it any more."""
+        """Note a cancelled call: its answer is not for the model any more."""
         self._settle(call_id)
         self._answers.remove(lambda part: _answers(part) == call_id)
         self._changed.set()
 
     def turn_ended(self) -> None:
-        """The model has ended its turn."""
+        """Note the end of the model's turn."""
         self._turn_expected = False
         self._changed.set()
 
     def end_input(self) -> None:
-        """The user says nothing more."""
+        """Note that the user's input has ended."""
         self._input_ended = True
         self._changed.set()
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
-        """What the model is to read, in turn."""
+        """Yield what the model is to read, in turn."""
         while True:
             while (part := self._next()) is not None:
                 yield part
@@ -131,6 +131,6 @@ class Inbox:
 
 
 def _answers(part: ProcessorPart) -> str | None:
-    """The id of the call that a part answers."""
+    """Return the id of the call that a part answers."""
     response = part.function_response
     return response.id if response is not None else None

@@ -18,7 +18,7 @@ _OVER = (None, "INTERACTION_STATUS_UNSPECIFIED", "IDLE")
 
 
 def parts_of(message: types.LiveServerMessage) -> Iterator[ProcessorPart]:
-    """What the listener gets of a message.
+    """Yield what the listener gets of a message.
 
     What the model says comes as it is; transcriptions as text in a substream of their name; a call
     with its id, in the call and in the metadata; a cancellation as upstream's part for it; all else
@@ -47,7 +47,7 @@ def parts_of(message: types.LiveServerMessage) -> Iterator[ProcessorPart]:
 
 
 def _call(part: types.Part, role: str = "model", **metadata: Any) -> ProcessorPart:
-    """A part with a call, whose id is also where upstream puts it."""
+    """Return a part with a call, whose id is also where upstream puts it."""
     call = part.function_call
     assert call is not None
     return ProcessorPart(part, role=role, metadata={"id": call.id, **metadata})

@@ -55,5 +55,5 @@ class LiveCall:
 
     @property
     def open(self) -> bool:
-        """Whether its answer is still to come."""
+        """Return whether its answer is still to come."""
         return self.answer is None and not self.settled

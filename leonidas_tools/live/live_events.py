@@ -51,11 +51,11 @@ class LiveEvents:
         self._session = session
 
     def heard(self, part: ProcessorPart) -> None:
-        """The model says something, or its connection does."""
+        """Handle a message of the model or its connection."""
         if isinstance(part, StatusPart) and (happened := part.metadata.get(LIVE_EVENT)):
             self.tell(**happened)
 
     def tell(self, event: str, **data: Any) -> None:
-        """Tells what has happened."""
+        """Tell what has happened."""
         if self._stream is not None:
             self._stream.live(event, self._session, **data)

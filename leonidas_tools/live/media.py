@@ -17,7 +17,7 @@ _PICTURE_SECONDS = 1.0
 
 
 def seconds_of(blob: types.Blob) -> float:
-    """How long a blob lasts: 16-bit mono PCM by its length, a picture as one frame of video.
+    """Return how long a blob lasts: 16-bit mono PCM by its length, a picture as one frame of video.
 
     Sound of other kinds counts as one frame of 20 ms, since only decoding it would tell.
 

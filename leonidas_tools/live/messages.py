@@ -21,12 +21,12 @@ Message: TypeAlias = Callable[["AsyncSession"], Awaitable[None]]
 
 
 def is_input(part: ProcessorPart) -> bool:
-    """Whether a part is for the model; parts of other substreams pass by it."""
+    """Return whether a part is for the model; parts of other substreams pass by it."""
     return part.substream_name in ("", REALTIME)
 
 
 def expects_reply(part: ProcessorPart) -> bool:
-    """Whether the model is to say something about this input."""
+    """Return whether the model is to say something about this input."""
     if part.substream_name == REALTIME:
         signals = part.get_metadata("activity_start") or part.get_metadata("activity_end")
         return bool(part.part.text or signals)
@@ -34,7 +34,7 @@ def expects_reply(part: ProcessorPart) -> bool:
 
 
 def input_message(part: ProcessorPart, *, takes_content: bool) -> Message:
-    """What the user says or shows.
+    """Return what the user says or shows.
 
     In the substream `realtime`: sound, video, text, and the signals `audio_stream_end`,
     `activity_start` and `activity_end` in the metadata. In the default substream: content, with
@@ -93,7 +93,7 @@ def outcomes_message(
 
 
 def _media(outcome: types.FunctionResponse) -> list[types.Part]:
-    """The pictures and sounds of an outcome."""
+    """Return the pictures and sounds of an outcome."""
     blobs = [part.inline_data for part in outcome.parts or () if part.inline_data is not None]
     return [
         types.Part(inline_data=types.Blob(data=blob.data, mime_type=blob.mime_type))

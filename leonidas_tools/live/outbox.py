@@ -28,7 +28,7 @@ class Outbox:
         self._failure: BaseException | None = None
 
     def put(self, part: ProcessorPart) -> None:
-        """Adds a part; one that tells of an interruption drops the speech before it."""
+        """Add a part; one that tells of an interruption drops the speech before it."""
         if self._parts and part.metadata.get("interrupted"):
             self._parts.remove(is_speech)
         source = progress_source(part)
@@ -39,12 +39,12 @@ class Outbox:
         self._changed.set()
 
     def close(self, failure: BaseException | None = None) -> None:
-        """Ends the stream; the first failure is raised to the reader after the last part."""
+        """End the stream; the first failure is raised to the reader after the last part."""
         self._closed, self._failure = True, self._failure or failure
         self._changed.set()
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
-        """The parts in turn."""
+        """Yield the parts in turn."""
         while True:
             while self._parts:
                 yield self._parts.popleft()
@@ -57,6 +57,6 @@ class Outbox:
 
 
 def is_speech(part: ProcessorPart) -> bool:
-    """Whether a part is sound that the model makes."""
+    """Return whether a part is sound that the model makes."""
     blob = part.part.inline_data
     return blob is not None and (blob.mime_type or "").startswith("audio/")

@@ -76,14 +76,14 @@ class ModelProfile(BaseModel):
         return self
 
     def fits(self, model: str, *, vertex: bool) -> bool:
-        """Whether it is the profile of that model there."""
+        """Return whether it is the profile of that model there."""
         name = model.rpartition("/")[2].lower()
         right_backend = self.vertex is None or self.vertex is vertex
         return right_backend and any(fnmatchcase(name, pattern) for pattern in self.models)
 
 
 def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
-    """The built-in profiles, behind those of the files: the first that fits is used.
+    """Return the built-in profiles, behind those of the files: the first that fits is used.
 
     A file is a YAML mapping of names to the fields of `ModelProfile` but `name`; `like` names the
     profile from which what is left out is taken.
@@ -107,7 +107,7 @@ def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
 def profile_for(
     model: str, *, vertex: bool = False, profiles: Sequence[ModelProfile] | None = None
 ) -> ModelProfile:
-    """The profile of a model; an unknown one gets what works everywhere.
+    """Return the profile of a model; an unknown one gets what works everywhere.
 
     Args:
         model: The model's name, with or without what stands before the last slash.
@@ -147,7 +147,7 @@ def closest_profile(model: str, *, vertex: bool = False) -> str:
 
 
 def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:
-    """The profile of that name.
+    """Return the profile of that name.
 
     Args:
         name: Its name.
@@ -179,7 +179,7 @@ def _built_in() -> tuple[ModelProfile, ...]:
 
 
 def _read(text: str, file: Path, known: Sequence[ModelProfile]) -> list[ModelProfile]:
-    """The profiles of one file, in its order."""
+    """Return the profiles of one file, in its order."""
     from leonidas_tools.settings.document import read_document
 
     try:
@@ -202,7 +202,7 @@ def _read(text: str, file: Path, known: Sequence[ModelProfile]) -> list[ModelPro
 def _profile(
     name: str, entry: Any, known: Sequence[ModelProfile]
 ) -> tuple[ModelProfile | None, list[Problem]]:
-    """One profile, or what is wrong with it."""
+    """Return one profile, or what is wrong with it."""
     if not isinstance(entry, dict):
         return None, [Problem("should be a mapping: keys, each with its value", (name,))]
     if "name" in entry:
@@ -224,7 +224,7 @@ def _profile(
 
 
 def _taken_over(base: ModelProfile, own: Mapping[str, Any]) -> dict[str, Any]:
-    """What another profile adds: fields that are not said again, and where those are known from."""
+    """Return a profile with the fields that it inherits, and their sources."""
     fields = {key: value for key, value in base.model_dump().items() if key not in own}
     said = own.get("sources", {})
     if isinstance(said, Mapping):

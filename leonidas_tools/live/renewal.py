@@ -39,19 +39,19 @@ class Renewal:
 
     @property
     def wanted(self) -> bool:
-        """Whether another connection is wanted at all."""
+        """Return whether another connection is wanted at all."""
         return self.since > 0 or self.deadline is not None
 
     def is_due(self, now: float) -> bool:
-        """Whether it cannot wait for a quiet moment any more."""
+        """Return whether it cannot wait for a quiet moment any more."""
         return self.deadline is not None and now >= self.deadline
 
     def is_impatient(self, now: float) -> bool:
-        """Whether calls that the model does not wait for hold it up no longer."""
+        """Return whether calls that the model does not wait for hold it up no longer."""
         return now >= self._impatient_at
 
     def next_time(self, now: float) -> float | None:
-        """When time alone changes the answer to one of these."""
+        """Return when time alone changes the answer to one of these."""
         times = [t for t in (self.deadline, self._impatient_at) if t is not None and t > now]
         soonest = min(times, default=math.inf)
         return None if soonest == math.inf else soonest

@@ -67,7 +67,7 @@ class ConversationRunner:
         self._ended = self._is_last = False
 
     async def run(self, content: AsyncIterable[ProcessorPart]) -> None:
-        """Holds the conversation; what ends it is raised to whoever listens."""
+        """Hold the conversation; what ends it is raised to whoever listens."""
         reading = processor.create_task(self._read(content))
         failure: BaseException | None = None
         try:
@@ -92,7 +92,7 @@ class ConversationRunner:
     # Connections.
 
     async def _hold_connection(self) -> None:
-        """One connection, from the setup to whatever ends it."""
+        """Hold one connection, from its setup to its end."""
         setup = self._talk.next_setup()
         config = self._talk.config(setup, self._line.config)
         number = self._number
@@ -145,7 +145,7 @@ class ConversationRunner:
             raise error
 
     async def _wait(self, error: BaseException) -> None:
-        """Waits before the next try, with jitter, so that many sessions do not come at once."""
+        """Wait before the next try, with jitter, so that many sessions do not come at once."""
         patience = self._line.give_up_seconds if self._number else _FIRST_CONNECTION_SECONDS
         if self._state.now() > self._sound_at + patience:
             raise error
@@ -155,7 +155,7 @@ class ConversationRunner:
     # Messages.
 
     async def _serve(self, link: connection.Connection) -> None:
-        """Sends and receives until all is said, or another connection is wanted.
+        """Send and receives until all is said, or another connection is wanted.
 
         Raises:
             google.genai.errors.APIError: The connection is gone.
@@ -179,7 +179,7 @@ class ConversationRunner:
             await asyncio.wait(tasks)
 
     async def _leave(self, link: connection.Connection, receiving: asyncio.Task[None]) -> None:
-        """Ends the connection once all has arrived; what the server still says is heard."""
+        """End the connection once all has arrived; what the server still says is heard."""
         sent = self._written
         with contextlib.suppress(*connection.LOST):
             async with asyncio.timeout(_ARRIVAL_SECONDS):
@@ -194,7 +194,7 @@ class ConversationRunner:
             self._talk.hear(message)
 
     async def _send(self, link: connection.Connection) -> None:
-        """Sends what there is; ends when nothing is left, or another connection is wanted."""
+        """Send what there is; ends when nothing is left, or another connection is wanted."""
         changed = self._state.changed
         while True:
             changed.clear()
@@ -217,7 +217,7 @@ class ConversationRunner:
                     await changed.wait()
 
     async def _confirm(self, link: connection.Connection) -> None:
-        """Learns now and then how much has arrived."""
+        """Learn now and then how much has arrived."""
         while True:
             await self._sent.wait()
             self._sent.clear()

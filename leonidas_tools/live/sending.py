@@ -56,7 +56,7 @@ class Sending:
         self._quiet_before = 0.0
 
     def opened(self) -> None:
-        """A connection is open."""
+        """Note an open connection."""
         self._blocked_since = 0.0
         self._orphans_since = None
         self._told_tools_at = -math.inf
@@ -70,18 +70,18 @@ class Sending:
         return True
 
     def next(self) -> Message | None:
-        """The next message, if there is one to send now."""
+        """Return the next message, if there is one to send now."""
         self._quiet_before = self._state.turn.quiet_at
         message = self._answers() or self._tools() or self._outcomes() or self._said()
         self.count += message is not None
         return message
 
     def unsendable(self) -> None:
-        """The last message was not sent: nobody replies to it."""
+        """Note that the last message was not sent: no reply follows."""
         self._state.turn.quiet_at = self._quiet_before
 
     def looks_again_at(self, since: float) -> float | None:
-        """When there may be something to do although nothing has happened.
+        """Return when there may be something to do although nothing has happened.
 
         Args:
             since: When it was last looked; what was due since then is not forgotten.
@@ -117,7 +117,7 @@ class Sending:
         return answers_message(responses)
 
     def _addressed(self, call: LiveCall, part: ProcessorPart) -> types.FunctionResponse:
-        """The answer under the id that the server knows, scheduled for when it comes."""
+        """Return the answer under the id that the server knows, scheduled for when it comes."""
         response = part.part.function_response
         assert response is not None
         # The Developer API takes no answer without an id; Vertex none with one it has not given.
@@ -152,7 +152,7 @@ class Sending:
         return send
 
     def _are_tools_on_trial(self) -> bool:
-        """Whether other tools were told of so recently that the server may yet refuse them."""
+        """Return whether the server may still refuse the tools that were declared last."""
         return self._state.now() < self._told_tools_at + _TRIAL_SECONDS
 
     def _outcomes(self) -> Message | None:
@@ -199,7 +199,7 @@ class Sending:
         return input_message(part, takes_content=state.profile.client_content or self._seeding)
 
     def is_gated(self) -> bool:
-        """Whether the microphone is held back, since the model waits for a tool."""
+        """Return whether the microphone is held back, since the model waits for a tool."""
         limit, now = self._state.gate_seconds, self._state.now()
         if limit is None or not self._state.book.open_calls(blocking=True):
             self._blocked_since = 0.0
@@ -209,7 +209,7 @@ class Sending:
 
 
 def _late(part: ProcessorPart) -> ToolScheduling | None:
-    """When the model is to speak of an answer that comes after the user has said something else."""
+    """Return the scheduling of an answer that comes after the user has spoken again."""
     plan = part.metadata.get(SCHEDULING)
     return plan.late if isinstance(plan, Scheduling) else None
 

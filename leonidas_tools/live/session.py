@@ -135,7 +135,7 @@ class _Loop:
         self._silence = SilenceFiller(tools, show=self.out.put, say=self._interim)
 
     async def drive(self, content: AsyncIterable[ProcessorPart]) -> None:
-        """Runs the session to its end; what goes wrong is raised to whoever reads it."""
+        """Run the session to its end; what goes wrong is raised to whoever reads it."""
         approvals = self._session.get(Approvals)
         unsubscribe = self._session.get(AgentState).on_change(self._on_state)
         no_more_results = approvals.on_result(self._tell_late)
@@ -162,7 +162,7 @@ class _Loop:
             self.out.close(failure)
 
     async def _read(self, content: AsyncIterable[ProcessorPart]) -> None:
-        """Takes in the user's side; a request to the tools does not go to the model."""
+        """Take in the user's side; a request to the tools does not go to the model."""
         async for part in content:
             if not isinstance(part.metadata, dict):
                 continue  # no processor can read it
@@ -199,7 +199,7 @@ class _Loop:
                         self.out.put(_listed(part))
 
     def _hand_on(self, part: ProcessorPart) -> None:
-        """Gives the listener what is for him; the progress of a tool is for the model as well."""
+        """Give the listener what is for him; the progress of a tool is for the model as well."""
         handed_on = metadata_of(part).get(_HANDED_ON)
         self.out.put(handed_on if isinstance(handed_on, ProcessorPart) else part)
         progress = progress_part(part.event) if isinstance(part, EventPart) else None
@@ -207,26 +207,26 @@ class _Loop:
             self._interim(progress)
 
     def _interim(self, part: ProcessorPart) -> None:
-        """Gives the model an answer that is not the last, where its processor can tell."""
+        """Give the model an answer that is not the last, where its processor can tell."""
         response = part.function_response
         takes = getattr(self._model, "takes_interim_answers", False)
         if takes and response is not None and response.id in self._inbox.pending:
             self._inbox.put_answer(response.id, part)
 
     def _renew(self, call: ToolCall, result: ToolResult) -> None:
-        """Replaces the answer that the model is given should it make the call again."""
+        """Replace the answer that the model is given should it make the call again."""
         if getattr(self._model, "takes_late_results", False):
             self._inbox.put_late(outcome_part(call, result))
 
     def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
-        """Gives the model what has become of a call that it was told to wait for."""
+        """Give the model what has become of a call that it was told to wait for."""
         part = late_result_part(call, result)
         takes = getattr(self._model, "takes_late_results", False)
         self._inbox.put_late(part if takes else late_result_text(part))
         self.out.put(_listed(part))
 
     async def _heard(self) -> AsyncIterator[ProcessorPart]:
-        """What the model says; its calls are noted on the way to the tools."""
+        """Yield what the model says; its calls are noted on the way to the tools."""
         async for part in self._model(self._inbox.parts()):
             if not isinstance(part.metadata, dict):
                 continue  # no processor can read it
@@ -265,14 +265,14 @@ def _past_the_tools(part: ProcessorPart) -> ProcessorPart:
 
 
 def _listed(part: ProcessorPart) -> ProcessorPart:
-    """A copy for the listener."""
+    """Return a copy for the listener."""
     return ProcessorPart(
         part.part, role=part.role, substream_name=CALLS_SUBSTREAM, metadata=dict(part.metadata)
     )
 
 
 def _with_id(part: ProcessorPart, identifier: str | None) -> ProcessorPart:
-    """A copy whose call carries its id, which upstream leaves in the metadata."""
+    """Return a copy whose call carries its id, which upstream leaves in the metadata."""
     call = part.part.function_call
     assert call is not None
     inner = part.part.model_copy(

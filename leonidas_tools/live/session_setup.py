@@ -16,11 +16,11 @@ class DeclaresTools(Protocol):
     """What declares tools and says when they have changed, such as an `AdvancedToolProcessor`."""
 
     def declarations(self) -> list[types.Tool]:
-        """What a Live setup declares."""
+        """Return what a Live setup declares."""
         ...
 
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener` after each change; returns a function that ends that."""
+        """Call `listener` after each change; returns a function that ends that."""
         ...
 
 
@@ -54,7 +54,7 @@ class FixedTools:
     tools: Sequence[types.Tool] = ()
 
     def declarations(self) -> list[types.Tool]:
-        """What a Live setup declares."""
+        """Return what a Live setup declares."""
         return list(self.tools)
 
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -80,7 +80,7 @@ class Setup:
     def config(
         self, base: types.LiveConnectConfig, tools: Sequence[Any]
     ) -> types.LiveConnectConfig:
-        """The configuration of the connection.
+        """Return the configuration of the connection.
 
         Args:
             base: The user's own.

@@ -48,19 +48,19 @@ class SilenceFiller:
         self._dead_air = DeadAir(self._fill)
 
     def called(self, call_id: str, name: str) -> None:
-        """The model has made a call."""
+        """Note a call of the model."""
         filler = filler_for(self._tools, name) if self._tools is not None else None
         if filler is not None:
             self._names[call_id] = name
             self._dead_air.called(call_id, filler)
 
     def answered(self, call_id: str) -> None:
-        """A call has its answer, or needs none."""
+        """Note that a call has its answer, or needs none."""
         if self._names.pop(call_id, None) is not None:
             self._dead_air.answered(call_id)
 
     def heard(self, part: ProcessorPart) -> None:
-        """The model or the user says something, or the model is interrupted."""
+        """Note speech of the model or the user, or an interruption."""
         if is_speech(part):
             blob = part.part.inline_data
             self._dead_air.heard(0.0 if blob is None else seconds_of(blob))
@@ -70,7 +70,7 @@ class SilenceFiller:
             self._dead_air.heard()
 
     def close(self) -> None:
-        """Fills no more."""
+        """Fill no more."""
         self._dead_air.close()
 
     def _fill(self, call_id: str, filler: Filler) -> None:

@@ -89,7 +89,7 @@ class SpeechOutputProcessor(Stage):
             output.close()
 
     async def _read(self, content: AsyncIterable[ProcessorPart], output: Output) -> None:
-        """Takes in everything at once, so that a slow player holds back nothing before it."""
+        """Take in everything at once, so that a slow player holds back nothing before it."""
         try:
             # Stages before this one run in the context of this task, and leave their session in it.
             stream.use_session(self._session or stream.session())
@@ -109,7 +109,7 @@ class SpeechOutputProcessor(Stage):
 
 
 def _voices() -> MakeVoice | None:
-    """What makes voices; loaded when the first stage is made, so not within a conversation."""
+    """Load what makes voices, with the first stage and not within a conversation."""
     try:
         from leonidas_tools.live.speech.voice import Voice
     except ImportError as error:

@@ -75,15 +75,15 @@ class LiveState:
         )
 
     def declarations(self) -> list[types.Tool]:
-        """What the source declares in this conversation."""
+        """Return what the source declares in this conversation."""
         return declarations_for(self.source, self.session)
 
     def now(self) -> float:
-        """The time of the event loop, in seconds."""
+        """Return the time of the event loop, in seconds."""
         return asyncio.get_running_loop().time()
 
     def declared(self, tools: Sequence[types.Tool], *, update: bool = False) -> list[types.Tool]:
-        """These tools and the user's own, as the model takes them.
+        """Return these tools and the user's own, as the model takes them.
 
         Args:
             tools: The declarations of the source.
@@ -92,10 +92,10 @@ class LiveState:
         return self.adaptation.declarations([*self.own_tools, *tools], update=update)
 
     def tell(self, event: str, **data: Any) -> None:
-        """Tells the listener what has happened to the connection."""
+        """Tell the listener what has happened to the connection."""
         self.out.put(live_event(event, **data))
 
     def wish_renewal(self) -> None:
-        """Notes that what is wanted takes another connection."""
+        """Note that what is wanted takes another connection."""
         self.renewal = self.renewal.wished(self.now())
         self.changed.set()

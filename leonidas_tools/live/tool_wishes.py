@@ -27,7 +27,7 @@ _UNKNOWN_MEDIAN_SECONDS = 2.0
 
 
 def filler_for(tools: AdvancedToolProcessor, declared_name: str) -> Filler | None:
-    """What is to fill the silence while a tool runs; `None` where nothing is.
+    """Return what is to fill the silence while a tool runs; `None` where nothing is.
 
     The time says whether, the sentence only with what. A median counts as 1 s at least, and as 2 s
     while there is none.
@@ -57,7 +57,7 @@ def wording_of(tools: object) -> Wording:
 
 
 def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[types.Tool]:
-    """What is declared in a conversation.
+    """Return what is declared in a conversation.
 
     Args:
         tools: What declares tools; only an `AdvancedToolProcessor` knows of conversations.
@@ -71,14 +71,14 @@ def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[
 def follow_declarations(
     tools: DeclaresTools, session: ToolSession, listener: Callable[[], None]
 ) -> Callable[[], None]:
-    """Calls back when what is declared in a conversation has changed; returns what ends that."""
+    """Call back when what is declared in a conversation has changed; returns what ends that."""
     if isinstance(tools, AdvancedToolProcessor):
         return tools.on_declarations_change(listener, session)
     return tools.on_declarations_change(listener)
 
 
 def may_repeat(tools: DeclaresTools, declared_name: str, given: bool) -> bool:
-    """Whether a call that the model makes again after a reconnect is to run again.
+    """Return whether a call that the model makes again after a reconnect is to run again.
 
     Args:
         tools: What declares the tool; only an `AdvancedToolProcessor` knows its settings.

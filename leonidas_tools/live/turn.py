@@ -27,20 +27,20 @@ class Turn:
         self._user_speaks = False
 
     def user_spoke(self, now: float) -> None:
-        """The user says something: the model will reply."""
+        """Note that the user spoke: the model will reply."""
         self.number += not self._user_speaks
         self._user_speaks = True
         self.quiet_at = max(self.quiet_at, now + _REPLY_SECONDS)
 
     def model_spoke(self, now: float) -> None:
-        """The model says or asks for something: its turn goes on."""
+        """Note that the model spoke or called: its turn goes on."""
         self.quiet_at = now + _SILENCE_SECONDS
         self._user_speaks = False
 
     def over(self) -> None:
-        """The model has ended its turn."""
+        """Note the end of the model's turn."""
         self.quiet_at = 0.0
 
     def is_quiet(self, now: float) -> bool:
-        """Whether nobody speaks and no reply is expected."""
+        """Return whether nobody speaks and no reply is expected."""
         return now >= self.quiet_at

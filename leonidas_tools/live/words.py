@@ -30,14 +30,14 @@ class Words:
         self._has_sound = False
 
     def typed(self, part: ProcessorPart) -> None:
-        """Takes in a part of the user's side."""
+        """Take in a part of the user's side."""
         if part.part.text and part.role != "model" and part.substream_name in _TYPED_IN:
             self._transcript.turn_ended()  # what is typed is no late transcription
             self._transcript.user_said(part.part.text)
             self._transcript.turn_ended()
 
     def heard(self, part: ProcessorPart) -> None:
-        """Takes in a part of the model's side."""
+        """Take in a part of the model's side."""
         text, stream, said = part.part.text, part.substream_name, self._transcript
         if stream == "input_transcription":
             said.user_said(text or "")
@@ -56,7 +56,7 @@ class Words:
             said.reconnected()
 
     def _is_heard(self, part: ProcessorPart, stream: str) -> bool:
-        """Whether the user hears or reads a text; beside sound, only its transcription counts."""
+        """Return whether the user hears or reads a text; with sound, only transcriptions count."""
         if stream == "output_transcription":
             return True
         return stream == "" and not part.part.thought and not self._has_sound

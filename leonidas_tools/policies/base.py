@@ -20,7 +20,7 @@ class Policy(Protocol):
     """
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Runs the call, or decides otherwise: as a rule an async function.
+        """Run the call, or decides otherwise: as a rule an async function.
 
         One that does nothing after the call returns `run(call)` as it is: that is no coroutine
         more for every call.
@@ -29,17 +29,17 @@ class Policy(Protocol):
 
 
 async def answered(result: ToolResult) -> ToolResult:
-    """The result, for who waits for one."""
+    """Return the result, for who waits for one."""
     return result
 
 
 async def awaited(call: ToolCall, run: Run) -> ToolResult:
-    """Runs the call when that is awaited, which others may do later, in a task, or never."""
+    """Run the call when that is awaited, which others may do later, in a task, or never."""
     return await run(call)
 
 
 def compose(policies: Sequence[Policy], run: Run) -> Run:
-    """Puts policies around `run`, the first outermost."""
+    """Put policies around `run`, the first outermost."""
     for policy in reversed(policies):
         run = _around(policy, run)
     return run

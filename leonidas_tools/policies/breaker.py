@@ -92,7 +92,7 @@ class Breaker:
         self._probing = False
 
     def admit(self, now: float) -> int | None:
-        """Lets a call through, and says what it is to be ended with; `None` where it may not."""
+        """Let a call through, and says what it is to be ended with; `None` where it may not."""
         if self.state is _CLOSED:
             return self._period
         if self.state is BreakerState.OPEN:
@@ -105,7 +105,7 @@ class Breaker:
         return self._period
 
     def ended(self, admitted: int | None, *, failed: bool | None, now: float) -> None:
-        """A call has ended; one that began before the last change of state says nothing.
+        """Count a call that has ended, unless it began before the last change of state.
 
         Args:
             admitted: What `admit` has returned.
@@ -123,7 +123,7 @@ class Breaker:
             self._become(BreakerState.OPEN if failed else BreakerState.CLOSED, now)
 
     def wait_seconds(self, now: float) -> int:
-        """How long until a call may be let through: at least a second."""
+        """Return how long until a call may be let through: at least a second."""
         return max(math.ceil(self._opened_at + self.limits.open_seconds - now), 1)
 
     def _count(self, failed: bool, now: float) -> None:
@@ -136,7 +136,7 @@ class Breaker:
             self._judge(now)
 
     def _judge(self, now: float) -> None:
-        """Opens if too many calls have failed of late."""
+        """Open if too many calls have failed of late."""
         calls, limits = self._calls, self.limits
         while calls[0][0] <= now - limits.window_seconds:
             self._failures -= calls.popleft()[1]
@@ -160,7 +160,7 @@ class _Trial(NamedTuple):
     admitted: int
 
     def leave(self) -> None:
-        """Lets another try in its time: this one may never end."""
+        """Let another try in its time: this one may never end."""
         now = asyncio.get_running_loop().time()
         self.room.ended(self.admitted, failed=True, now=now)
 
@@ -179,7 +179,7 @@ class CircuitBreaker:
     breaker: Breaker
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call, unless the tool is left alone now."""
+        """Run the call, unless the tool is left alone now."""
         breaker, time = self.breaker, asyncio.get_running_loop().time
         before = breaker.state
         admitted = breaker.admit(time())

@@ -31,19 +31,19 @@ Key: TypeAlias = tuple[Hashable, ...]
 
 
 def copy_of(result: ToolResult) -> ToolResult:
-    """A result that can be sent, which shares nothing with this one that can be changed."""
+    """Return a result that can be sent, which shares nothing with this one that can be changed."""
     return _copied(result, snapshot(result.result), result.message)
 
 
 def _is_plain(result: ToolResult) -> bool:
-    """Whether it is a value and nothing else, as most are."""
+    """Return whether it is a value and nothing else, as most are."""
     return result.status is _OK and not result.retryable and says_little(result)
 
 
 def _copied(
     result: ToolResult, value: Any, message: str | None, *, cached: bool | None = None
 ) -> ToolResult:
-    """A result with another value and message; of the rest, it shares nothing that can change."""
+    """Return a copy with another value and message that shares nothing mutable."""
     own = result.with_value(value, message, cached=cached)  # quicker than `replace`
     options = result.valid_options
     return own if options is None else replace(own, valid_options=snapshot(options))
@@ -67,7 +67,7 @@ class KeptResult(NamedTuple):
     def of(
         cls, result: ToolResult, arguments: Mapping[str, Any], size: int, at: float
     ) -> KeptResult:
-        """Keeps a result that others may go on changing.
+        """Keep a result that others may go on changing.
 
         Args:
             result: One that can be sent.
@@ -79,7 +79,7 @@ class KeptResult(NamedTuple):
         return cls(arguments, snapshot(result.result), more, size, at)
 
     def again(self, said: str | None = None) -> ToolResult:
-        """The result once more; it shares nothing with what others were given."""
+        """Return the result once more; it shares nothing with what others were given."""
         message = self.more.message
         if said is not None:
             message = join(message, said)
@@ -103,14 +103,14 @@ class ResultCache:
         self._counts: dict[str, Counter[str]] = {}
 
     def resize(self, *, max_entries: int, max_bytes: int) -> None:
-        """Keeps so much from now on."""
+        """Keep so much from now on."""
         self.max_entries, self.max_bytes = max_entries, max_bytes
         self._make_room()
 
     def invalidate(
         self, tool: str | None = None, arguments: Mapping[str, Any] | None = None
     ) -> int:
-        """Forgets results, so that the next such call runs.
+        """Forget results, so that the next such call runs.
 
         Args:
             tool: Only those of this tool.
@@ -135,7 +135,7 @@ class ResultCache:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """How much it holds, and how often it has helped, as plain JSON."""
+        """Return how much it holds, and how often it has helped, as plain JSON."""
         total: Counter[str] = Counter()
         for counts in self._counts.values():
             total.update(counts)
@@ -147,21 +147,21 @@ class ResultCache:
         }
 
     def find(self, key: Key) -> KeptResult | None:
-        """What is known of a call, be it fresh or not."""
+        """Return what is known of a call, be it fresh or not."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
         return entry
 
     def count(self, tool: str, what: str) -> None:
-        """Counts a `hit`, a `miss`, a call that was `shared`, or a `stale` result."""
+        """Count a `hit`, a `miss`, a call that was `shared`, or a `stale` result."""
         counts = self._counts.get(tool)
         if counts is None:
             counts = self._counts[tool] = Counter()
         counts[what] += 1
 
     def keep(self, key: Key, entry: KeptResult) -> None:
-        """Keeps a result, if it is not longer than all may be together."""
+        """Keep a result, if it is not longer than all may be together."""
         if key in self._entries:
             self._drop(key)
         if entry.size > self.max_bytes:
@@ -177,27 +177,27 @@ class ResultCache:
             self._bytes -= entry.size
 
     def _make_room(self) -> None:
-        """Lets go of what was not used for longest."""
+        """Let go of what was not used for longest."""
         while len(self._entries) > self.max_entries or self._bytes > self.max_bytes:
             _, entry = self._entries.popitem(last=False)
             self._bytes -= entry.size
 
     def flight(self, key: Key) -> Flight | None:
-        """The call under way for this key; one that was left behind may never end."""
+        """Return the call under way for this key; one that was left behind may never end."""
         flight = self._flights.get(key)
         return None if flight is None or flight.maker.ended else flight
 
     def is_waited_for(self, invocation: Invocation) -> bool:
-        """Whether others may wait for what it runs."""
+        """Return whether others may wait for what it runs."""
         return any(flight.maker is invocation for flight in self._flights.values())
 
     def begin(self, key: Key, call: ToolCall) -> Flight:
-        """The call that others who make it meanwhile can wait for."""
+        """Return the call that others who make it meanwhile can wait for."""
         flight = self._flights[key] = Flight(call.arguments, current())
         return flight
 
     def land(self, key: Key, flight: Flight, result: ToolResult | None) -> bool:
-        """The call has ended; says whether its result may be kept: it was not invalidated."""
+        """End the call; return whether its result may be kept, since it was not invalidated."""
         flight.land(result)
         if self._flights.get(key) is not flight:
             return False
@@ -222,7 +222,7 @@ class Flight:
         self._waiting: list[Invocation] = []
 
     async def result(self) -> ToolResult | None:
-        """How it ends, for who waits for it; `None` where its maker was stopped."""
+        """Return how it ends, for who waits for it; `None` where its maker was stopped."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
             self.maker.sinks = (*self.maker.sinks, self._tell)
@@ -234,12 +234,12 @@ class Flight:
             self._waiting.remove(waiting)
 
     def land(self, result: ToolResult | None) -> None:
-        """Gives a copy of the result to all who wait: its maker may change its own."""
+        """Give a copy of the result to all who wait: its maker may change its own."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None if result is None else copy_of(result))
 
     def _tell(self, event: ToolEvent) -> None:
-        """What happens on the way happens to all who wait, and that its maker is left behind."""
+        """Tell all waiting calls of an event, and that the call itself was abandoned."""
         if event.ends_call:
             self.land(event.result)
             return
@@ -288,7 +288,7 @@ class Cache:
     per_session: bool = False
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Answers the call, and runs it only where nothing is known."""
+        """Answer the call, and runs it only where nothing is known."""
         cache, name = self.cache, call.name
         user = None if self.per_session else user_of(call.session)
         whose = ref(call.session) if user is None else user
@@ -313,7 +313,7 @@ class Cache:
         return result
 
     async def _shared(self, key: Key, call: ToolCall) -> ToolResult | None:
-        """The result of the same call under way; `None` where this one is to be made."""
+        """Return the result of the same call under way; `None` where this one is to be made."""
         # A call that another makes does not wait, nor one that others may wait for, as when it
         # stands in for another tool: each could wait for the other.
         waiting = current()
@@ -333,7 +333,7 @@ class Cache:
         self.cache.keep(key, KeptResult.of(result, call.arguments, size, now))
 
     def _or_stale(self, call: ToolCall, result: ToolResult, known: KeptResult | None) -> ToolResult:
-        """What was known before, where the tool fails and that is not too old."""
+        """Return what was known before, where the tool fails and that is not too old."""
         if known is None:
             return result
         age = asyncio.get_running_loop().time() - known.at
@@ -344,7 +344,7 @@ class Cache:
 
 
 def _standing_for(arguments: Mapping[str, Any]) -> Hashable:
-    """The same for the same arguments, and for no others."""
+    """Return the same for the same arguments, and for no others."""
     for value in arguments.values():
         if type(value) is not str:
             return hash_of("", "", arguments)  # to Python 1, 1.0 and True are equal

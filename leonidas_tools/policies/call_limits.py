@@ -41,7 +41,7 @@ class MostCalls:
 
     @property
     def any(self) -> bool:
-        """Whether anything is limited."""
+        """Return whether anything is limited."""
         return not (self.per_turn is self.per_minute is self.per_session is None)
 
 
@@ -57,7 +57,7 @@ class _Count:
         self._times: deque[float] = deque()
 
     def take(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
-        """Counts one more, or says why that is too many."""
+        """Count one more, or says why that is too many."""
         if turn != self._turn:
             self._turn, self._in_turn = turn, 0
         if most.per_session is not None and self._in_session >= most.per_session:
@@ -77,7 +77,7 @@ class _Count:
         return None
 
     def give_back(self, most: MostCalls) -> None:
-        """The one that was just counted is not made."""
+        """Take back the last count: its call is not made."""
         self._in_session -= 1
         self._in_turn -= 1
         if most.per_minute is not None:
@@ -93,7 +93,7 @@ class CallCounts:
         self._counts: dict[str | None, _Count] = {}
 
     def take(self, limits: Sequence[MostCalls], turn: int, now: float) -> ToolResult | None:
-        """Counts a call, unless it is one too many: then nothing is counted.
+        """Count a call, unless it is one too many: then nothing is counted.
 
         Args:
             limits: What it counts for.
@@ -126,7 +126,7 @@ class CallLimits:
     limits: Sequence[MostCalls]
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Runs the call, if it may be made."""
+        """Run the call, if it may be made."""
         session, now = call.session, asyncio.get_running_loop().time()
         refusal = session.get(CallCounts).take(self.limits, session.get(Turns).number, now)
         return run(call) if refusal is None else answered(refusal)

@@ -34,7 +34,7 @@ class Dependencies:
         self._needs = tuple((name, *_check(name, has_tool)) for name in names)
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Runs the call, unless something is missing."""
+        """Run the call, unless something is missing."""
         missing = [name for name, is_there, what in self._needs if not is_there(what)]
         if missing:
             needs = ", ".join(map(repr, missing))
@@ -45,7 +45,7 @@ class Dependencies:
 
 
 def _check(name: str, has_tool: Callable[[str], bool]) -> tuple[Callable[[str], bool], str]:
-    """What looks for something that is needed, and what for."""
+    """Return what looks for something that is needed, and what for."""
     kind, _, what = name.partition(":")
     if kind == "module" and what:
         return _has_module, what

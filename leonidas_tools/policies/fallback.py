@@ -50,7 +50,7 @@ class Fallback:
     helps: Helps
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call, and others in its place while it fails."""
+        """Run the call, and others in its place while it fails."""
         first = await run(call)
         if first.status is _OK or not self.helps(first):
             return first

@@ -49,7 +49,7 @@ class Before:
     max_bytes: int = _MOST_BYTES
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Runs the call as the function leaves it."""
+        """Run the call as the function leaves it."""
         changed = self.function(call)
         return run(call) if changed is None else self._changed(call, run, changed)
 
@@ -73,7 +73,7 @@ class After:
     function: AfterFunction
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call, and lets the function see the result."""
+        """Run the call, and lets the function see the result."""
         result = await run(call)
         changed = self.function(call, result)
         if inspect.isawaitable(changed):

@@ -32,7 +32,7 @@ class InProcess:
         self._target: Target | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call while a process is reserved for it."""
+        """Run the call while a process is reserved for it."""
         try:
             if self._target is None:  # its module may not have been complete when it was compiled
                 self._target = target_of(self.function)

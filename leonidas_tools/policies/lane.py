@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def lane_key(function: Callable[..., Any]) -> str:
-    """The lane of a function: that of the object it is bound to, else that of its module.
+    """Return the lane of a function: that of the object it is bound to, else that of its module.
 
     A partial belongs to the lane of its function, a closure or lambda to its module's.
 
@@ -63,7 +63,7 @@ class Lane:
 
     @property
     def writers(self) -> Iterable[str]:
-        """Who writes now, and the first of those who wait to write."""
+        """Return who writes now, and the first of those who wait to write."""
         now = () if self._writing is None else (self._writing,)
         first = itertools.islice(self._waiting, _MOST_NAMED)
         return (*now, *(who for _, write, who in first if write))
@@ -94,7 +94,7 @@ class Lane:
             raise
 
     def leave(self, *, write: bool) -> None:
-        """Makes room for whoever waits."""
+        """Make room for whoever waits."""
         if write:
             self._writing = None
         else:
@@ -127,7 +127,7 @@ class Lanes:
         self._named: set[str] = set()
 
     def lane(self, key: str) -> Lane:
-        """The lane with this key."""
+        """Return the lane with this key."""
         return self._lanes.setdefault(key, Lane())
 
     def waited(self, tool: str, seconds: float, behind: Iterable[str], *, write: bool) -> None:
@@ -177,7 +177,7 @@ class InLane:
     tool: str
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call in its turn."""
+        """Run the call in its turn."""
         lane, write = self.lane, self.write
         invocation = current()
         if invocation.outer is not None and invocation.is_inside(lane):
@@ -202,11 +202,11 @@ class InLane:
 
     @property
     def room(self) -> Lane:
-        """The lane."""
+        """Return the lane."""
         return self.lane
 
     def leave(self) -> None:
-        """Makes room in the lane."""
+        """Make room in the lane."""
         self.lane.leave(write=self.write)
 
 

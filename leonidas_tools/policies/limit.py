@@ -38,7 +38,7 @@ class Limiter:
         self._preemptible: dict[Invocation, object] = {}
 
     def enter_now(self, priority: int) -> bool:
-        """Takes a place if that needs no waiting; critical calls take one in any case.
+        """Take a place if that needs no waiting; critical calls take one in any case.
 
         Args:
             priority: 1 (critical) to 5 (background).
@@ -52,7 +52,7 @@ class Limiter:
         return True
 
     async def enter(self, priority: int) -> None:
-        """Takes a place, when there is one."""
+        """Take a place, when there is one."""
         if self.enter_now(priority):
             return
         turn = asyncio.get_running_loop().create_future()
@@ -65,7 +65,7 @@ class Limiter:
             raise
 
     def leave(self) -> None:
-        """Gives the place to the next."""
+        """Give the place to the next."""
         self.taken -= 1
         if self._waiting:
             self._admit()
@@ -83,7 +83,7 @@ class Limiter:
                 turn.set_result(None)
 
     def _preempt(self) -> None:
-        """Stops the last to have come, but nobody who is being stopped already.
+        """Stop the last to have come, but nobody who is being stopped already.
 
         It would forget what for, and run again: also where its time is up, or it was left behind.
         """
@@ -93,11 +93,11 @@ class Limiter:
                 return
 
     def allow_preemption(self, invocation: Invocation, reason: object) -> None:
-        """Lets a critical call take this place: its holder is stopped for that reason."""
+        """Let a critical call take this place: its holder is stopped for that reason."""
         self._preemptible[invocation] = reason
 
     def forbid_preemption(self, invocation: Invocation) -> None:
-        """The place is safe, or given back."""
+        """Protect the place from preemption; it may be given back already."""
         self._preemptible.pop(invocation, None)
 
     @property
@@ -121,7 +121,7 @@ class Limit:
     priority: int
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call once there is a place everywhere."""
+        """Run the call once there is a place everywhere."""
         invocation = current()
         limiters, places = self.limiters, invocation.places
         if invocation.outer is not None:
@@ -151,7 +151,7 @@ class Preemptible:
     limit: Limit
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call until it has ended by itself."""
+        """Run the call until it has ended by itself."""
         invocation = current()
 
         async def run_in_place(call: ToolCall) -> ToolResult:

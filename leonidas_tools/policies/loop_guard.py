@@ -40,7 +40,7 @@ class LoopLimits:
 
     @property
     def are_off(self) -> bool:
-        """Whether no repeat is ever spoken of or refused."""
+        """Return whether no repeat is ever spoken of or refused."""
         return self.warn_at <= 0 and self.refuse_at <= 0
 
 
@@ -66,7 +66,7 @@ class _Step:
         self.arguments = call.arguments
 
     def end(self, result: ToolResult | None) -> bool:
-        """Notes the result; says whether it is the same again."""
+        """Note the result; says whether it is the same again."""
         self.result = result
         self.ended_at = perf_counter()
         if not self.like:
@@ -76,7 +76,7 @@ class _Step:
         return same
 
     def fade(self) -> None:
-        """Forgets all but which calls it was like: it is too far back to be compared with."""
+        """Forget all but which calls it was like: it is too far back to be compared with."""
         self.arguments = self.result = None
 
 
@@ -101,12 +101,12 @@ class LoopHistory:
         self._turns: Turns | None = None
 
     def forget(self) -> None:
-        """Counts from the beginning again: the user wants it once more."""
+        """Count from the beginning again: the user wants it once more."""
         self._recent.clear()
         self._faded.clear()
 
     def begin(self, call: ToolCall, limits: LoopLimits, made_at: float) -> _Step:
-        """Notes a call that begins, and how many alike there will be if it ends as they did.
+        """Note a call that begins, and how many alike there will be if it ends as they did.
 
         Args:
             call: The call.
@@ -131,7 +131,7 @@ class LoopHistory:
         return step
 
     def _made_before(self, call: ToolCall, made_at: float) -> list[_Step]:
-        """The same calls among the last, as far as they had ended by then."""
+        """Return the same calls among the last, as far as they had ended by then."""
         name, arguments = call.name, call.arguments
         found: list[_Step] = []
         try:
@@ -144,7 +144,7 @@ class LoopHistory:
         return found
 
     def _note_alike(self, step: _Step, found: list[_Step], most: int) -> None:
-        """Notes the same calls before this one; that of the longest run is what it may repeat."""
+        """Note the same calls before this one; that of the longest run is what it may repeat."""
         like: dict[int, ToolResult | None] = {}
         step.like = like
         for back, older in enumerate(self._recent, start=1):
@@ -160,7 +160,7 @@ class LoopHistory:
         return sum(1 for _ in itertools.takewhile(lambda step: back in step.like, steps))
 
     def _fade(self, step: _Step, most: int) -> None:
-        """Keeps of a step what it was like; nothing runs on past one that was like none."""
+        """Keep of a step what it was like; nothing runs on past one that was like none."""
         if not step.like:
             self._faded.clear()
             return
@@ -185,7 +185,7 @@ class LoopGuard:
     exempt: bool = False
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call, unless it has been run often enough."""
+        """Run the call, unless it has been run often enough."""
         history = call.session.get(LoopHistory)
         limits = history.limits or self.limits
         if limits.are_off:
@@ -203,7 +203,7 @@ class LoopGuard:
         return result
 
     def judge(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """The result of a call that ends without having begun, or a refusal where it is a loop."""
+        """Return the result of a call that did not begin, or its refusal as a loop."""
         history = call.session.get(LoopHistory)
         limits = history.limits or self.limits
         if limits.are_off:
@@ -217,7 +217,7 @@ class LoopGuard:
 
 
 def _warned(call: ToolCall, step: _Step, result: ToolResult) -> ToolResult:
-    """The result with a word to the model."""
+    """Return the result with a word to the model."""
     logger.warning("%s: the same call of %r, %d times", call.trace_id, call.name, step.repeats)
     said = say("loop_warning", count=step.repeats)
     return replace(result, message=join(result.message, said))

@@ -57,7 +57,7 @@ class ResultBudget:
     in_thread: Callable[..., Awaitable[Any]]
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call, and makes its result short enough."""
+        """Run the call, and makes its result short enough."""
         result = await run(call)
         body = result.result
         size = 0 if body is None else current().length_of(body)
@@ -91,7 +91,7 @@ class ResultBudget:
             return None
 
     def _words_cut(self, result: ToolResult, size: int) -> ToolResult:
-        """The result with as much beside its value as there is room for."""
+        """Return the result with as much beside its value as there is room for."""
         room = max(self.max_bytes - size, self.max_bytes // 2)
         if _length_of_words(result) <= room:
             return result
@@ -109,7 +109,7 @@ class ResultBudget:
         return replace(result, **kept)
 
     def _speech_of(self, body: str, size: int, used: int) -> str | None:
-        """What can be spoken of a text; it takes no room from a text that fits."""
+        """Return what can be spoken of a text; it takes no room from a text that fits."""
         free = self.max_bytes - used
         room = free - size if size <= free else min(self.max_bytes // 2 - used, self.max_bytes // 4)
         said = speakable(body)
@@ -117,7 +117,7 @@ class ResultBudget:
 
 
 def _length_of_words(result: ToolResult) -> int:
-    """How long what the model reads beside the value is."""
+    """Return how long what the model reads beside the value is."""
     options = None if result.valid_options is None else list(result.valid_options)
     words = (result.message, result.retry_hint, options, result.speech)
     return sum(length(each) for each in words if each is not None)

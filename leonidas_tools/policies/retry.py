@@ -32,7 +32,7 @@ _PERMANENT = (
 
 
 def may_repeat(result: ToolResult, *, once: bool) -> bool:
-    """Whether the same work may be done again after this result.
+    """Return whether the same work may be done again after this result.
 
     Args:
         result: How it ended.
@@ -70,7 +70,7 @@ class Retry:
     kinds: Collection[str] | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call until it works or trying again cannot help."""
+        """Run the call until it works or trying again cannot help."""
         result = await run(call)
         if result.status is _OK:
             return result

@@ -41,7 +41,7 @@ class Timeout:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call for as long as it may take."""
+        """Run the call for as long as it may take."""
         invocation = current()
         loop = asyncio.get_running_loop()
         self._under_way[invocation] = loop.time() + self.seconds
@@ -61,7 +61,7 @@ class Timeout:
         return result
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Sets the timer for the first to run out of time; there is one timer at most."""
+        """Set the timer for the first to run out of time; there is one timer at most."""
         self._loop = loop
         first = next(iter(self._under_way.values()))
         # In an empty context: that of the call would keep its whole stream alive until the timer.
@@ -82,7 +82,7 @@ class Timeout:
             self._watch(loop)
 
     def _leave_behind(self, invocation: Invocation) -> None:
-        """Answers for a tool that goes on; one that is being undone is waited for."""
+        """Answer for a tool that goes on; one that is being undone is waited for."""
         loop = asyncio.get_running_loop()
         if invocation.undo_ends > loop.time():
             timer = loop.call_at(invocation.undo_ends, self._leave_behind, invocation)

@@ -36,7 +36,7 @@ class Validation:
     presets: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Runs the call with valid arguments only."""
+        """Run the call with valid arguments only."""
         arguments = call.arguments
         if self.presets and not self.presets.keys() <= arguments.keys():
             arguments = {**self.presets, **arguments}
@@ -53,7 +53,7 @@ class Validation:
 def fitting_presets(
     tool_name: str, parameters: Mapping[str, Any], presets: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The presets that stand for parameters and fit them.
+    """Return the presets that stand for parameters and fit them.
 
     One that does not fit is left out: the model could not mend it, and is not to read it either.
 

@@ -1,1 +1,1 @@
-"""What comes back: plain JSON, truncated, stored for later, spoken; and all texts."""
+"""Results as plain JSON: truncated, stored for later, spoken; and all texts."""

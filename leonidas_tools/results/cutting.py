@@ -1,4 +1,4 @@
-"""How long plain JSON is, and as much of it as there is room for."""
+"""Measure plain JSON, and truncate it to a size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEAD_SHARE = {"tail": 0.0, "both": 0.2}
 
 
 def length(value: Any) -> int:
-    """How long the JSON of a plain value is, roughly, with all but ASCII escaped.
+    """Return how long the JSON of a plain value is, roughly, with all but ASCII escaped.
 
     Divided by four it is about the number of tokens: an ASCII character counts a quarter of a
     token, a Chinese one one and a half.
@@ -43,12 +43,12 @@ def length(value: Any) -> int:
 
 
 def fits(value: Any, room: int) -> bool:
-    """Whether the JSON of a plain value is no longer than that; looks no further than needed."""
+    """Return whether the JSON of a plain value fits; stop at the first byte too many."""
     return room_left((value,), room) >= 0
 
 
 def fitting(value: Any, room: int, keep: Keep = "head") -> Any:
-    """The value if there is room for it, else as much of it as there is room for, as valid JSON.
+    """Return the value truncated to a size, as valid JSON.
 
     Args:
         value: Plain JSON.
@@ -66,7 +66,7 @@ def fitting(value: Any, room: int, keep: Keep = "head") -> Any:
 
 
 def beginning(text: str, room: int) -> str | None:
-    """The text if there is room for it, else its first words; `None` without room for any.
+    """Return the text if there is room for it, else its first words; `None` without room for any.
 
     Example:
         >>> beginning("Two flights were found.", 22), beginning("Two flights were found.", 5)
@@ -80,12 +80,12 @@ def beginning(text: str, room: int) -> str | None:
 
 
 def whole_items(items: Sequence[Any], room: int) -> list[Any]:
-    """The first of some values, as many as there is room for."""
+    """Return the first of some values, as many as there is room for."""
     return list(items[: _items(items, room - 2)])
 
 
 def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: C901, PLR0912 - below
-    """What is left of `room` after the items; negative as soon as there is none.
+    """Return what is left of `room` after the items; negative as soon as there is none.
 
     Raises:
         NotPlainError: One of them is not plain JSON.
@@ -115,7 +115,7 @@ def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: 
 
 
 def _length_of_keys(value: dict[Any, Any], room: int) -> int:
-    """How long the keys are, with their quotes and colons; looks no further than there is room."""
+    """Return the length of the keys with quotes and colons; stop where the room ends."""
     around = 2 + 4 * len(value)
     if around > room:
         return around
@@ -140,7 +140,7 @@ def _length_of_integer(value: int) -> int:
 
 
 def _fitting(value: Any, room: int) -> Any:
-    """The value if there is room for it, else as much of its beginning as there is room for."""
+    """Return the value, or as much of its beginning as fits."""
     kind = type(value)
     if kind is list:
         return _fitting_list(value, room)
@@ -187,14 +187,14 @@ def _kept(items: Sequence[Any], count: int, room: int) -> list[Any]:
 
 
 def _begun(item: Any, room: int) -> tuple[Any, ...]:
-    """The beginning of an item there is not enough room for, where that is worth showing."""
+    """Return the beginning of an item there is not enough room for, where that is worth showing."""
     if room < _WORTH_SHOWING or type(item) not in (str, list, dict):
         return ()
     return (_fitting(item, room),)
 
 
 def _ends(value: Any, room: int, share: float) -> Any:
-    """The beginning and the end of a value there is not enough room for."""
+    """Return the beginning and the end of a value there is not enough room for."""
     kind = type(value)
     if kind is str:
         return _ends_of_text(value, room, share)
@@ -215,7 +215,7 @@ def _ends_of_text(text: str, room: int, share: float) -> str:
 
 
 def _characters(text: str, room: int) -> int:
-    """How many of its first characters there is room for."""
+    """Return how many of its first characters there is room for."""
     most = min(len(text), room)
     least = most if len(_as_json(text[:most])) - 2 <= room else room // 12
     while least < most:
@@ -244,7 +244,7 @@ def _ends_of_list(items: list[Any], room: int, share: float) -> list[Any]:
 
 
 def _items(items: Sequence[Any], room: int) -> int:
-    """How many of the first items there is room for."""
+    """Return how many of the first items there is room for."""
     for index, item in enumerate(items):
         room = room_left((item,), room)
         if room < 0:
@@ -253,7 +253,7 @@ def _items(items: Sequence[Any], room: int) -> int:
 
 
 def _shared_out(items: dict[str, Any], room: int, share: float) -> dict[str, Any]:
-    """All keys, and the values: short ones as they are, long ones with an equal part each."""
+    """Return all keys, short values unchanged, and long values with an equal share each."""
     whole = room
     room -= _length_of_keys(items, room)
     if room < _MARK * len(items):

@@ -51,7 +51,7 @@ class ForeignTypeError(NotPlainError):
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be encoded: Python allows halves of characters that UTF-8 does not."""
+    """Return whether a text can be encoded: Python allows lone surrogates, UTF-8 does not."""
     if text.isascii():
         return True
     try:
@@ -98,7 +98,7 @@ class Conversion:
         self._foreign = foreign
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        """The value as plain JSON.
+        """Return the value as plain JSON.
 
         Raises:
             ForeignTypeError: It runs code of its own when it is converted, which is not wanted.
@@ -130,7 +130,7 @@ class Conversion:
         if kind in _BUILTIN_LISTS:
             return self._list(value, depth)
         if issubclass(kind, str) and not issubclass(kind, Enum):
-            return self._text(str.__str__(value))  # whatever the type, this runs no code of its own
+            return self._text(str.__str__(value))  # runs no code of a subclass
         if kind not in _BUILTIN_LEAVES and not self._foreign:
             raise ForeignTypeError(f"a {kind.__name__} runs code of its own when it is converted")
         if isinstance(value, Mapping):
@@ -157,7 +157,7 @@ class Conversion:
         return shown if type(shown) is str else str(shown)
 
     def _text(self, text: str) -> str:
-        """The text if what there is room for is UTF-8, else that much of it, made UTF-8."""
+        """Return the text if what there is room for is UTF-8, else that much of it, made UTF-8."""
         room = max(self._left, 0) + 1  # one more than there is room for, so that it is cut later
         self._left -= min(len(text), room)
         if text.isascii():
@@ -168,7 +168,7 @@ class Conversion:
     def _jsonable(self, value: Any) -> Any:
         if isinstance(value, Awaitable):
             if isinstance(value, Coroutine):
-                value.close()  # else Python warns that nobody awaits it
+                value.close()  # else Python warns that it was never awaited
             raise NotPlainError(say("value_awaitable", type=type(value).__name__))
         kind = type(value)  # a lazy proxy says that its class is another
         if issubclass(kind, Enum):
@@ -191,7 +191,7 @@ class Conversion:
         return to_jsonable_python(value, bytes_mode="base64", fallback=self._described)
 
     def _described(self, value: Any) -> Any:
-        """What pydantic does not know, as its own text or, lacking one, its type's name."""
+        """Return what pydantic does not know, as its own text or, lacking one, its type's name."""
         if isinstance(value, Mapping):
             return dict(self._listed(value.items()))
         if isinstance(value, _LISTS):
@@ -209,7 +209,7 @@ class Conversion:
 
 
 def _has_iterator(value: Any) -> bool:
-    """Whether an iterator stands in a model, at whatever depth."""
+    """Return whether a model contains an iterator, at any depth."""
     inner, seen = [value], set[int]()
     while inner:
         each = inner.pop()

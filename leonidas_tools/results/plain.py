@@ -32,7 +32,7 @@ def plain(
     `max_bytes`, however large the value is.
 
     Args:
-        value: Whatever a tool returned.
+        value: Any value.
         max_bytes: How long its JSON may be, roughly, with all but ASCII escaped.
         mask: Takes the secrets out of it, before anything is cut.
         foreign: Whether to convert types that run code of their own, such as `__str__`. That code
@@ -87,7 +87,7 @@ def measured(
 
 
 def snapshot(value: Any) -> Any:
-    """A copy of a plain value that shares nothing with it: its owner may go on changing it."""
+    """Return a deep copy of a plain value, whose owner may go on changing it."""
     kind = type(value)
     if kind is dict:
         copied = value.copy()  # most are flat: to copy them so is twice as quick

@@ -30,7 +30,7 @@ def closest(name: str, names: Iterable[str], *, limit: int = 5) -> list[str]:
     """
     from rapidfuzz import fuzz, process, utils
 
-    # Comparing takes the product of both lengths: what a model made up may be of any length.
+    # Comparing takes time by the product of both lengths, and a model may write any length.
     compared = (each for each in names if len(each) <= _LONGEST_COMPARED)
     found = process.extract(
         name[:_LONGEST_COMPARED],

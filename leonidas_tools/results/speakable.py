@@ -25,7 +25,7 @@ _ENDS = ".!?…:;,\u3002\uff01\uff1f"
 
 
 def speakable(text: str) -> str | None:
-    r"""The first sentence or two, without markup; `None` where there is nothing to say.
+    r"""Return the first sentence or two, without markup; `None` where there is nothing to say.
 
     Args:
         text: What was written, in Markdown or for a terminal, of any length.

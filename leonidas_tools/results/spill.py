@@ -17,24 +17,24 @@ class Piece(Protocol):
 
     @property
     def content(self) -> bytes:
-        """The piece."""
+        """Return the piece."""
 
     @property
     def size(self) -> int:
-        """How long the whole is, in bytes."""
+        """Return how long the whole is, in bytes."""
 
 
 class KeepsResults(Protocol):
-    """Where results are kept: in memory, or in a database."""
+    """A store of long results: in memory, or in a database."""
 
     async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
-        """Keeps a result, and returns a handle for it."""
+        """Keep a result, and returns a handle for it."""
         ...
 
     async def read(
         self, handle: str, *, offset: int, limit: int | None, session: str | None
     ) -> Piece:
-        """A piece of a result; raises `StoreError` where there is none."""
+        """Return a piece of a result; raises `StoreError` where there is none."""
         ...
 
 
@@ -63,7 +63,7 @@ class ResultMemory:
         mime_type: str = "text/plain",
         session: str | None = None,  # noqa: ARG002 - each session has a memory of its own
     ) -> str:
-        """Keeps a result.
+        """Keep a result.
 
         Args:
             content: All of it.
@@ -91,7 +91,7 @@ class ResultMemory:
         limit: int | None = None,
         session: str | None = None,  # noqa: ARG002 - each session has a memory of its own
     ) -> Piece:
-        """A piece of a result.
+        """Return a piece of a result.
 
         Args:
             handle: What `put` returned.

@@ -36,7 +36,7 @@ class Text:
 
     @property
     def placeholders(self) -> list[str]:
-        """The names that a template for it may use."""
+        """Return the names that a template for it may use."""
         found = [name for _, name, _, _ in Formatter().parse(self.default) if name]
         return list(dict.fromkeys([*found, *self.more]))
 
@@ -859,7 +859,7 @@ class Wording:
     templates: Mapping[str, str]
 
     def reword(self, text: str | None) -> str | None:
-        """Return a text with the words of the settings; what has no key stays as it is."""
+        """Return a text in the words of the settings; a text without a key does not change."""
         if type(text) is not Said:
             return text
         return "".join(part if isinstance(part, str) else self._filled(part) for part in text.parts)

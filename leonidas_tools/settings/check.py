@@ -21,7 +21,7 @@ Tools: TypeAlias = Mapping[str, Tool[..., Any]]
 
 
 def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
-    """What in the settings does nothing, or less than it says, for these tools.
+    """Return what in the settings does nothing, or less than it says, for these tools.
 
     Tools of an MCP server may appear later: while one is enabled, an unknown name is a warning.
 
@@ -86,7 +86,7 @@ def _fallbacks(key: str, configuration: ToolConfiguration, names: _Names) -> Ite
 
 
 def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
-    """A category that reads like a misspelt one."""
+    """Yield a category that reads like a misspelt one."""
     for layer, overrides in _layers(key, configuration):
         near = None if overrides.category is None else meant_category(overrides.category)
         if near is not None:
@@ -168,7 +168,7 @@ def _read_by(tool: Tool[..., Any]) -> list[str]:
 def _contradictions(
     key: str, name: str, settings: Settings, tool: Tool[..., Any]
 ) -> Iterator[Finding]:
-    """What holds in the active environment, and takes the effect from something else."""
+    """Yield what holds in the active environment, and takes the effect from something else."""
     holds, own = settings.for_tool(name, tool.origin), tool.metadata
     said = holds.scheduling
     behavior = holds.behavior or own.behavior

@@ -33,7 +33,7 @@ class _Known:
 
 
 def check_rules(settings: Settings, known_tools: Mapping[str, Tool[..., Any]]) -> list[Finding]:
-    """What in the rules can never hold, or never decide.
+    """Return what in the rules can never hold, or never decide.
 
     Args:
         settings: The settings.
@@ -126,7 +126,7 @@ class _Check:
                 yield Finding(severity="warning", key=f"{key}.message", message=message)
 
     def _shadow(self, key: str, rule: Rule, subjects: list[Subject]) -> Iterator[Finding]:
-        """A rule before which, for all it is about, another one has decided already."""
+        """Yield a rule before which, for all it is about, another one has decided already."""
         before: list[str] = []
         for subject in subjects:
             for mode in Mode:

@@ -45,7 +45,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
 
 
 def read_document(text: str) -> Document:
-    r"""Reads YAML into plain data.
+    r"""Read YAML into plain data.
 
     Raises:
         DocumentError: The text is not YAML, or unreasonably deep or large.
@@ -64,7 +64,7 @@ def read_document(text: str) -> Document:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """The nodes of a YAML text with their places; `None` where it holds nothing.
+    """Return the nodes of a YAML text with their places; `None` where it holds nothing.
 
     Raises:
         DocumentError: The text is not YAML, or unreasonably deep.

@@ -43,12 +43,12 @@ class _Dumper(yaml.SafeDumper):
     }
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the parent's signature
-        """Writes everything out."""
+        """Write everything out."""
         return True
 
 
 def set_key(text: str, path: KeyPath, value: Any) -> str:
-    r"""The text with a key set; mappings on the way are made where missing.
+    r"""Return the text with a key set; mappings on the way are made where missing.
 
     Args:
         text: YAML whose root is a mapping.
@@ -73,7 +73,7 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
 
 
 def delete_key(text: str, path: KeyPath) -> str:
-    r"""The text without a key; the same where it is not there.
+    r"""Return the text without a key; the same where it is not there.
 
     Raises:
         EditError: What stands there shares its value with another place.
@@ -126,7 +126,7 @@ class _Entry:
         return not self.is_alias and text[self.start : self.end] in ("", "~", "null")
 
     def is_block(self) -> bool:
-        """Whether it is a collection on lines of its own."""
+        """Return whether it is a collection on lines of its own."""
         is_collection = isinstance(self.value, yaml.CollectionNode)
         return is_collection and not self.is_alias and not self.value.flow_style
 
@@ -170,7 +170,7 @@ def _entry(text: str, key: yaml.Node, value: yaml.Node) -> _Entry:
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Where a node ends; a block's own mark stands behind the comments that follow it."""
+    """Return where a node ends; a block's own mark stands behind the comments that follow it."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         if isinstance(node, yaml.MappingNode):
@@ -183,7 +183,7 @@ def _end(text: str, node: yaml.Node) -> int:
 
 
 def _insert(text: str, place: _Place, value: Any) -> str:
-    """Adds a key behind the last one of its mapping."""
+    """Add a key behind the last one of its mapping."""
     if place.mapping.flow_style:
         close = _mark(place.mapping.end_mark) - 1
         before = text[:close].rstrip()
@@ -196,7 +196,7 @@ def _insert(text: str, place: _Place, value: Any) -> str:
 
 
 def _fill(text: str, place: _Place, value: Any) -> str:
-    """Gives a key that has no value a mapping."""
+    """Give a key that has no value a mapping."""
     entry = place.entry
     assert entry is not None
     if entry.start < entry.end or place.mapping.flow_style:
@@ -223,7 +223,7 @@ def _nested(path: KeyPath, value: Any) -> Any:
 
 
 def _flow(value: Any) -> str:
-    """The value on one line, fit to stand inside brackets too."""
+    """Return the value on one line, fit to stand inside brackets too."""
     dumped: str = yaml.dump(
         [value],
         Dumper=_Dumper,
@@ -236,7 +236,7 @@ def _flow(value: Any) -> str:
 
 
 def _lines(text: str, path: KeyPath, value: Any, column: int) -> str:
-    """A key in block style, with the keys beyond it below."""
+    """Return a key in block style, with the keys beyond it below."""
     newline = _newline(text)
     *outer, last = [
         f"{' ' * (column + _STEP * depth)}{_flow(key)}:" for depth, key in enumerate(path)

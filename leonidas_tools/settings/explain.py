@@ -37,7 +37,7 @@ _WITHOUT_VALUE = frozenset({"missing", "extra_forbidden", "string_type", "string
 
 
 def closest(word: str, options: Collection[str]) -> str | None:
-    """The option that is most like the word, if any is like it.
+    """Return the option that is most like the word, if any is like it.
 
     Example:
         >>> closest("tiemout", ["timeout", "deadline"])
@@ -55,7 +55,7 @@ def closest(word: str, options: Collection[str]) -> str | None:
 def explain(
     error: ErrorDetails, secret: Collection[KeyPath], root: type[BaseModel] = Settings
 ) -> Problem:
-    """One error of pydantic as a problem; a value of the environment is never shown.
+    """Return one error of pydantic as a problem; a value of the environment is never shown.
 
     Args:
         error: What pydantic says.
@@ -97,7 +97,7 @@ def _unknown_key(path: KeyPath, root: type[BaseModel]) -> str:
 
 
 def known_keys(path: KeyPath, root: type[BaseModel] = Settings) -> Collection[str]:
-    """The keys that may stand at a place; nothing where any may.
+    """Return the keys that may stand at a place; nothing where any may.
 
     Example:
         >>> sorted(known_keys(("monitoring",)))
@@ -119,14 +119,14 @@ def known_keys(path: KeyPath, root: type[BaseModel] = Settings) -> Collection[st
 
 
 def _bare(kind: Any) -> Any:
-    """The type without `Annotated` and without `None`."""
+    """Return the type without `Annotated` and without `None`."""
     while get_origin(kind) in (Annotated, Union, UnionType):
         kind = get_args(kind)[0]
     return kind
 
 
 def place(path: KeyPath, lines: Mapping[KeyPath, int]) -> int | None:
-    """The line of the nearest key that stands in the file."""
+    """Return the line of the nearest key that stands in the file."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]

@@ -43,7 +43,7 @@ _VARIABLE = r"\$\{.+\}"
 
 
 def unset(value: Any) -> Any:
-    """What an environment variable holds for nothing becomes `None`; all else stays."""
+    """Return what an environment variable holds for nothing becomes `None`; all else stays."""
     return None if isinstance(value, str) and value.strip().lower() in _NULLS else value
 
 
@@ -84,7 +84,7 @@ def off_as_none(value: Any) -> Any:
 
 
 def never_off(why: str) -> Callable[[Any], Any]:
-    """Refuses `0` and `off` where a limit always holds.
+    """Refuse `0` and `off` where a limit always holds.
 
     Args:
         why: Why it cannot be switched off, and what to write instead.
@@ -116,7 +116,7 @@ def filler_after(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """A number or its text; a boolean is refused, which Python takes for 0 or 1.
+    """Return a number or its text; a boolean is refused, which Python takes for 0 or 1.
 
     Raises:
         ValueError: The value is a boolean.
@@ -127,12 +127,12 @@ def number(value: Any) -> Any:
 
 
 def mapping(value: Any) -> Any:
-    """A section whose lines are all commented out is an empty one."""
+    """Return a section whose lines are all commented out is an empty one."""
     return {} if value is None else value
 
 
 def choice(kind: type[E]) -> Callable[[Any], Any]:
-    """Reads a member of the enumeration, its value or its name in any case."""
+    """Read a member of the enumeration, its value or its name in any case."""
     options = ", ".join(repr(member.name.lower()) for member in kind)
 
     def read(value: Any) -> Any:
@@ -150,7 +150,7 @@ def choice(kind: type[E]) -> Callable[[Any], Any]:
 
 
 def choice_schema(kind: type[Enum]) -> dict[str, Any]:
-    """What `choice` reads, as JSON Schema."""
+    """Return what `choice` reads, as JSON Schema."""
     names = [name for member in kind for name in (member.name.lower(), member.name)]
     numbers = [member.value for member in kind if isinstance(member.value, int)]
     return {
@@ -183,7 +183,7 @@ def _or_off(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def section_or_off(schema: dict[str, Any]) -> None:
-    """Adds to the JSON Schema of a section that it can be switched off."""
+    """Add to the JSON Schema of a section that it can be switched off."""
     found = {key: schema.pop(key) for key in ("$ref", "anyOf") if key in schema}
     options = found.get("anyOf") or [found]
     schema["anyOf"] = [*options, {"enum": list(_OFF_WORDS)}]
@@ -309,7 +309,7 @@ Names = tuple[Name, ...]
 
 
 def category(value: Any) -> Any:
-    """Reads a category: a known one or a word of one's own.
+    """Read a category: a known one or a word of one's own.
 
     Raises:
         ValueError: It cannot be the name of a category.

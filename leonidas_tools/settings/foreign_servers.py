@@ -69,7 +69,7 @@ class ForeignServers:
 
 
 def read_foreign(path: Path) -> ForeignServers:
-    """Reads a file of another program, such as `claude_desktop_config.json` or `.vscode/mcp.json`.
+    """Read a file of another program, such as `claude_desktop_config.json` or `.vscode/mcp.json`.
 
     Args:
         path: JSON; comments and commas at the end may stand in it.
@@ -93,7 +93,7 @@ def read_foreign(path: Path) -> ForeignServers:
 
 
 def foreign_servers(data: Any, workspace: Path | None = None) -> ForeignServers:
-    """The MCP servers in another program's settings.
+    """Return the MCP servers in another program's settings.
 
     Args:
         data: The settings as plain data, or only their mapping of servers by name.
@@ -120,7 +120,7 @@ def foreign_servers(data: Any, workspace: Path | None = None) -> ForeignServers:
 
 
 def _section(data: Any) -> tuple[Mapping[str, Any], list[Any]]:
-    """The servers by name, and the inputs that go with them."""
+    """Return the servers by name, and the inputs that go with them."""
     if not isinstance(data, Mapping):
         return {}, []
     nested = data.get("mcp")

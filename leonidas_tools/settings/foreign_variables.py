@@ -44,7 +44,7 @@ class Variables:
         }
 
     def ours(self, value: Any) -> Any:
-        """The same data with every variable as our settings write it.
+        """Return the same data with every variable as our settings write it.
 
         Raises:
             ValueError: There is nothing that a variable could stand for.
@@ -82,7 +82,7 @@ class Variables:
 
 
 def variable_name(text: str) -> str:
-    """A name that an environment variable can have.
+    """Return a name that an environment variable can have.
 
     Example:
         >>> variable_name("api-key")

@@ -50,7 +50,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def settings_schema() -> dict[str, Any]:
-    """The JSON Schema of the settings file, with what each setting means.
+    """Return the JSON Schema of the settings file, with what each setting means.
 
     Example:
         >>> settings_schema()["properties"]["version"]["description"]
@@ -93,12 +93,12 @@ def settings_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The JSON Schema as it stands in `config/tools.schema.json`."""
+    """Return the JSON Schema as it stands in `config/tools.schema.json`."""
     return json.dumps(settings_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Puts the words of the docstrings where editors show them."""
+    """Put the words of the docstrings where editors show them."""
     schema["description"] = parse(model.__doc__ or "").short_description
     for base in model.__mro__:
         for argument in parse(base.__doc__ or "").params:

@@ -31,7 +31,7 @@ FOREIGN = "mcpServers"
 
 
 def load(source: Source) -> Settings:
-    """Reads settings.
+    """Read settings.
 
     `${NAME}` and `${NAME:-default}` in text are replaced by environment variables, and the
     variable `LEONIDAS_ENV` overrides `environment`; `LEONIDAS_PYTHON`, where it is not set, is the
@@ -134,7 +134,7 @@ def _validate(document: Document, file: Path | None) -> Settings:
 
 
 def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Problem]]:
-    """The servers under `mcpServers`, as other programs write them, among our own."""
+    """Return the servers under `mcpServers`, as other programs write them, among our own."""
     if not isinstance(data, Mapping) or not isinstance(data.get(FOREIGN), Mapping):
         return data, []
     from leonidas_tools.settings.foreign_servers import foreign_servers
@@ -157,7 +157,7 @@ def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Probl
 def configuration_error(
     problems: Sequence[Problem], document: Document, file: Path | None
 ) -> ConfigurationError:
-    """All problems as one error with the attributes of the first in the file.
+    """Return all problems as one error with the attributes of the first in the file.
 
     Args:
         problems: What is wrong, at least one thing.

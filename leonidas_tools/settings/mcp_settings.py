@@ -194,7 +194,7 @@ class MCPServerSettings(Model):
     tools: MCPToolConfigurations = Field(default_factory=dict)
 
     def secrets(self, hidden: Collection[str] = ()) -> tuple[str, ...]:
-        """What the server is given that its tools may not give back: by name, or as hidden.
+        """Return what the server is given that its tools may not give back: by name, or as hidden.
 
         Args:
             hidden: What the environment says that is told to nobody but the tools.
@@ -208,7 +208,7 @@ class MCPServerSettings(Model):
         return tuple(dict.fromkeys([*found, *self._login()]))
 
     def credentials(self) -> Iterator[str]:
-        """All that may be secret in what says how to reach it; no message of ours shows it."""
+        """Yield what may be secret in the connection settings; no message shows it."""
         yield from self._options()
         for value in self.headers.values():
             yield value
@@ -218,7 +218,7 @@ class MCPServerSettings(Model):
             yield from (value for _, value in parse_qsl(urlsplit(self.url).query))
 
     def _options(self) -> Iterator[str]:
-        """The values of such options as `--token`."""
+        """Yield the values of such options as `--token`."""
         masked = without_secret_options(self.args)
         for argument, shown in zip(self.args, masked, strict=True):
             if shown == MASK:

@@ -158,7 +158,7 @@ class PolicySettings(GuardSettings):
         return self
 
     def all_rules(self) -> list[Rule]:
-        """The rules that the engine reads, besides the built-in ones."""
+        """Return the rules that the engine reads, besides the built-in ones."""
         always = [each.rule(name) for name, each in self.always.items()]
         return [*(each.rule() for each in self.rules), *always]
 
@@ -217,16 +217,16 @@ class Settings(Model):
 
     @property
     def written(self) -> dict[str, str]:
-        """How what came from the environment is written, by what it has become."""
+        """Return how what came from the environment is written, by what it has become."""
         return self._written
 
     @property
     def hidden(self) -> set[str]:
-        """What came from the environment and is told to nobody but the tools."""
+        """Return what came from the environment and is told to nobody but the tools."""
         return self._hidden
 
     def for_tool(self, name: str, origin: ToolOrigin | None = None) -> ToolConfiguration:
-        """What holds for a tool in the active environment; the identical object each time.
+        """Return what holds for a tool in the active environment; the identical object each time.
 
         Later ones win: `defaults`, the tool's own, the environment's of `defaults`, the
         environment's of the tool. Settings under `mcp_servers` count as the tool's own, below those
@@ -247,7 +247,7 @@ class Settings(Model):
     def _merged_of_server(
         self, name: str, origin: ToolOrigin, server: MCPServerSettings
     ) -> ToolConfiguration:
-        """What holds for a server's tool; what the server is given in confidence is secret."""
+        """Return the settings of a server's tool; credentials of the server are secret."""
         secrets = server.secrets(self._hidden)
         if (own := server.tools.get(origin.tool)) is not None:
             secrets = (*secrets, *secrets_in(own.arguments, self._hidden))
@@ -283,24 +283,24 @@ class Settings(Model):
 
     @functools.cached_property
     def resolved_defaults(self) -> ToolConfiguration:
-        """What holds for a tool that nothing is said about."""
+        """Return what holds for a tool that nothing is said about."""
         own = self.defaults.environment_specific.get(self.environment)
         layers: list[ToolOverrides] = [self.defaults] if own is None else [self.defaults, own]
         return merge(layers, self._hidden)
 
     @functools.cached_property
     def resolved_of_servers(self) -> dict[tuple[str, ToolOrigin], ToolConfiguration]:
-        """What holds for each tool of a server that something is said about there, as asked for."""
+        """Return the settings of each tool that the server's section names."""
         return {}
 
     @functools.cached_property
     def resolved(self) -> Mapping[str, ToolConfiguration]:
-        """What holds for each tool that something is said about, by name."""
+        """Return what holds for each tool that something is said about, by name."""
         return {name: merge(self._values(self.layers(name)), self._hidden) for name in self.tools}
 
     @functools.cached_property
     def wording(self) -> Wording | None:
-        """The texts that are reworded; `None` where none is."""
+        """Return the texts that are reworded; `None` where none is."""
         said = {key: getattr(self.texts, key) for key in self.texts.model_fields_set}
         return Wording(said) if said else None
 

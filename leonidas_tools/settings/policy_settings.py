@@ -91,7 +91,7 @@ class ShowSettings(Model):
 
 
 def _loop_off(value: Any) -> Any:
-    """A loop guard that is switched off has no limits; a section without lines has the usual."""
+    """Return the limits of a section: none for "off", the defaults for an empty section."""
     return {"warn_at": 0, "refuse_at": 0} if is_off(value) else mapping(value)
 
 

@@ -34,7 +34,7 @@ from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
 
 def _one_or_more(value: Any) -> Any:
-    """One word, or a list of them."""
+    """Return one word, or a list of them."""
     if value is None:
         return ()
     return (value,) if isinstance(value, str) else value
@@ -53,7 +53,7 @@ _Mode = Annotated[Mode, BeforeValidator(choice(Mode))]
 
 
 def _category(value: Any) -> ToolCategory | str:
-    """Reads a category; a misspelt one is refused, since a rule about it would hold for nothing."""
+    """Read a category; a misspelt one is refused, since a rule about it would hold for nothing."""
     read: ToolCategory | str | None = category(value)
     if read is None:
         raise ValueError("is not a category: give a word such as 'python' or 'billing'")
@@ -110,7 +110,7 @@ class ConditionSettings(Model):
         return self
 
     def condition(self) -> Condition:
-        """The condition that the engine reads."""
+        """Return the condition that the engine reads."""
         return Condition(**{key: getattr(self, key) for key in self.model_fields_set})
 
 
@@ -151,7 +151,7 @@ class _About(Model):
         return value
 
     def about(self) -> dict[str, Any]:
-        """The fields of the engine's rule."""
+        """Return the fields of the engine's rule."""
         said = {key: getattr(self, key) for key in _About.model_fields if key != "when"}
         return {**said, "when": {path: each.condition() for path, each in self.when.items()}}
 
@@ -176,7 +176,7 @@ class RuleSettings(_About):
     on_expiry: OnExpiry | None = None
 
     def rule(self) -> Rule:
-        """The rule that the engine reads."""
+        """Return the rule that the engine reads."""
         return Rule(
             name=self.name,
             decide=self.decide,
@@ -202,7 +202,7 @@ class AlwaysSettings(_About):
     fingerprint: Name | None = None
 
     def rule(self, name: str) -> Rule:
-        """The rule that the engine reads."""
+        """Return the rule that the engine reads."""
         return Rule(
             name=name,
             decide=Decide.ALLOW,

@@ -32,7 +32,7 @@ class SchedulingSettings(Model):
     progress: _When = None
 
     def over(self, own: metadata.Scheduling | None) -> metadata.Scheduling:
-        """What holds where a tool has its own."""
+        """Return what holds where a tool has its own."""
         words = {
             key: said if (said := getattr(self, key)) is not None else getattr(own, key, None)
             for key in type(self).model_fields
@@ -41,7 +41,7 @@ class SchedulingSettings(Model):
 
 
 def _spread(value: Any) -> Any:
-    """One word stands for every final answer."""
+    """Return one word stands for every final answer."""
     if value is None or isinstance(value, Mapping | BaseModel):
         return value
     if isinstance(value, metadata.Scheduling):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
-    """What the settings say, as plain JSON; `${NAME}` stands for what the environment says.
+    """Return what the settings say, as plain JSON; `${NAME}` stands for what the environment says.
 
     Args:
         settings: The settings.
@@ -98,7 +98,7 @@ def _server(server: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_secret_options(arguments: Sequence[str]) -> list[str]:
-    """A program's arguments without the values of such options as `--token`.
+    """Return a program's arguments without the values of such options as `--token`.
 
     Example:
         >>> without_secret_options(["serve", "--token", "abcd", "--api-key=abcd", "--port", "80"])

@@ -11,7 +11,7 @@ _DAY_SECONDS = 86_400.0
 
 
 def _masked(url: str | None) -> str | None:
-    """The address without the password that may stand in it."""
+    """Return the address without the password that may stand in it."""
     from leonidas_tools.redaction import redact_text
 
     return None if url is None else redact_text(url)

@@ -153,12 +153,12 @@ class ToolConfiguration(ToolOverrides):
 
     @functools.cached_property
     def secrets(self) -> tuple[str, ...]:
-        """What is secret among the custom parameters: by name, or since the environment has it."""
+        """Return the secret custom parameters: by name, or with a value of the environment."""
         return secrets_in(self.custom_parameters)
 
     @functools.cached_property
     def known_secrets(self) -> KnownSecrets:
-        """The same, to be found in what a tool says."""
+        """Return the same, to be found in what a tool says."""
         return KnownSecrets(self.secrets)
 
 
@@ -173,7 +173,7 @@ ToolConfigurations: TypeAlias = Annotated[
 def merge(
     layers: Iterable[ToolOverrides], hidden: Collection[str] = (), secrets: Collection[str] = ()
 ) -> ToolConfiguration:
-    """Lays settings over one another, later ones on top.
+    """Lay settings over one another, later ones on top.
 
     Custom parameters are merged by key, scheduling by what is scheduled.
 

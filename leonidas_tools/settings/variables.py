@@ -38,7 +38,7 @@ class Expansion:
         self.problems: list[Problem] = []
 
     def expand(self, value: Any, path: KeyPath = ()) -> Any:
-        """The same data with every variable replaced, a new object where it changed."""
+        """Return the same data with every variable replaced, a new object where it changed."""
         if isinstance(value, str):
             return self._text(value, path) if "${" in value else value
         if isinstance(value, Mapping):
@@ -79,5 +79,5 @@ class Expansion:
 
 
 def _is_opaque(value: str) -> bool:
-    """Whether a value is neither short nor a word, so that it does not stand in any text."""
+    """Return whether a value is neither short nor a word, so that it does not stand in any text."""
     return len(value) >= _SHORTEST_OPAQUE and not value.isalpha()

@@ -81,7 +81,7 @@ class WatchedSettings:
         )
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
-        """Calls back with the new settings each time they have changed.
+        """Call back with the new settings each time they have changed.
 
         Args:
             callback: Called in the event loop that follows the file, or in the thread that called
@@ -99,7 +99,7 @@ class WatchedSettings:
         return unsubscribe
 
     def reload(self) -> Settings:
-        """Reads the source again and returns the settings that hold now.
+        """Read the source again and returns the settings that hold now.
 
         Raises:
             ConfigurationError: The source is wrong; the last good settings stay.
@@ -115,7 +115,7 @@ class WatchedSettings:
             return self.current
 
     def update(self, changes: Mapping[str, Any]) -> Settings:
-        """Changes some settings, in the file too where there is one.
+        """Change some settings, in the file too where there is one.
 
         Args:
             changes: By dotted path, `{"tools.search.timeout": "2s"}`, or nested; `None` removes.
@@ -157,7 +157,7 @@ class WatchedSettings:
             await asyncio.wait({watch.task})
 
     async def _follow(self, path: Path) -> None:
-        """Looks at the file whenever it may have changed.
+        """Look at the file whenever it may have changed.
 
         A look sees every way of writing: renaming over, truncating, swapping a symbolic link
         anywhere on the way, deleting and recreating.
@@ -170,7 +170,7 @@ class WatchedSettings:
                     await self._reload_beside(path)
 
     async def _reload_beside(self, path: Path) -> None:
-        """Reads the file in a thread, since thousands of tools take a while, and adopts it here."""
+        """Read the file in a thread, since thousands of tools take a while, and adopts it here."""
         reads = self._reads
         try:
             settings = await asyncio.to_thread(_load, path)
@@ -219,7 +219,7 @@ class WatchedSettings:
 
 
 def _load(source: Source) -> Settings:
-    """Reads settings; YAML is imported when it is first needed."""
+    """Read settings; YAML is imported when it is first needed."""
     from leonidas_tools.settings.load import load
 
     return load(source)
@@ -250,7 +250,7 @@ async def _moments(path: Path) -> AsyncGenerator[None, None]:
 
 
 async def _settled(path: Path) -> object:
-    """Waits until nobody writes any more, but not for ever, and tells how the file looks then."""
+    """Wait until nobody writes any more, but not for ever, and tells how the file looks then."""
     seen = _look(path)
     for _ in range(_SETTLE_LOOKS):
         await asyncio.sleep(_SETTLE_SECONDS)

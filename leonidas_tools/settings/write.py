@@ -28,7 +28,7 @@ _BOM = b"\xef\xbb\xbf"
 def update_file(
     path: str | Path, changes: Mapping[str, Any], *, initial: str | None = None
 ) -> None:
-    """Changes some settings in a YAML file, and leaves every other character as it was.
+    """Change some settings in a YAML file, and leaves every other character as it was.
 
     The new content is validated first and replaces the old at once: no reader sees half of it.
     A symbolic link stays one; the file it points to is replaced.
@@ -61,7 +61,7 @@ def update_file(
 
 
 def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of plain data with changes as `update_file` takes them.
+    """Return a copy of plain data with changes as `update_file` takes them.
 
     Raises:
         ConfigurationError: A change leads through a value that is not a mapping.
@@ -94,7 +94,7 @@ def _apply(data: dict[str, Any], path: KeyPath, value: Any) -> None:
 
 
 def _leaves(changes: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
-    """Every single change: the keys that lead to it, and plain data."""
+    """Yield every single change: the keys that lead to it, and plain data."""
     for key, value in changes.items():
         yield from _leaves_below(tuple(key.split(".")), _plain(value, key))
 
@@ -122,7 +122,7 @@ def _plain(value: Any, key: str) -> Any:
 
 
 def _edit(text: str, changes: Mapping[str, Any], file: Path) -> str:
-    """The text with all changes made, and nothing else said than before."""
+    """Return the text with all changes made, and nothing else said than before."""
     try:
         before = read_document(text).data
     except DocumentError:
@@ -167,7 +167,7 @@ def _data(text: str) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two data say the same; a section with nothing in it is as good as `{}`."""
+    """Return whether two data say the same; a section with nothing in it is as good as `{}`."""
     if isinstance(one, dict) or isinstance(other, dict):
         one, other = one or {}, other or {}
         return (
@@ -184,7 +184,7 @@ def _dotted(path: KeyPath) -> str:
 
 
 def _replace(path: Path, before: str, after: str) -> None:
-    """Puts the new text in the file's place at once, unless someone else was faster."""
+    """Put the new text in the file's place at once, unless someone else was faster."""
     target = path.resolve(strict=True)
     content = read_file(target)
     status = target.stat()
@@ -209,7 +209,7 @@ def _replace(path: Path, before: str, after: str) -> None:
 
 
 def _make(path: Path, text: str) -> None:
-    """Makes a file, unless someone else was faster; who may read it is as with any new file."""
+    """Make a file, unless someone else was faster; who may read it is as with any new file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
         try:
@@ -223,7 +223,7 @@ def _make(path: Path, text: str) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Makes the new name last through a power cut, where the system can."""
+    """Make the new name last through a power cut, where the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:

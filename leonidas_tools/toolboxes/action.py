@@ -43,7 +43,7 @@ async def think(analysis: Thought, reasoning: Thought, plan: Thought) -> dict[st
 
 @tool(category="action")
 async def change_state(new_state: str, reason: str, ctx: ToolContext) -> dict[str, Any]:
-    """Changes what the agent is doing, such as `listening`, `thinking` or `working`.
+    """Change what the agent is doing, such as `listening`, `thinking` or `working`.
 
     Args:
         new_state: The state to go to.
@@ -69,7 +69,7 @@ async def wait_in_silence(
     seconds: Annotated[float, Field(gt=0, le=_LONGEST_SILENCE_SECONDS)] = 5.0,
     reason: str = "",
 ) -> dict[str, Any]:
-    """Says nothing for a while, such as when the user wants a moment.
+    """Say nothing for a while, such as when the user wants a moment.
 
     Args:
         seconds: How long to stay silent.
@@ -86,7 +86,7 @@ async def wait_in_silence(
 
 @tool(category="action", priority="critical")
 async def shutdown_system(reason: str, ctx: ToolContext) -> dict[str, Any]:
-    """Ends the session after a last sentence. Only when the user clearly asks for it.
+    """End the session after a last sentence. Only when the user clearly asks for it.
 
     Args:
         reason: Why the session ends.

@@ -37,7 +37,7 @@ def _answering(name: str) -> Callable[[Callable[..., Any]], Tool[..., Any]]:
 async def confirm_action(
     approval_id: str, decision: Literal["yes", "no"], ctx: ToolContext, reason: str = ""
 ) -> ToolResult:
-    """Tells what the user has answered to the question of a call that is `pending_approval`.
+    """Tell what the user has answered to the question of a call that is `pending_approval`.
 
     Call it only after the user has answered, never before and never by yourself. Its answer is the
     result of the call that was asked about.
@@ -62,7 +62,7 @@ async def answer_question(
     answers: dict[str, Any] | None = None,
     declined: bool = False,
 ) -> ToolResult:
-    """Tells what the user has answered to a call that asks something with a `question_id`.
+    """Tell what the user has answered to a call that asks something with a `question_id`.
 
     Call it only after the user has answered, never before and never by yourself. Its answer is the
     result of the call that has asked.

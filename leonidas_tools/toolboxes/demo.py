@@ -75,7 +75,7 @@ def flip_coin() -> str:
 
 @tool(effect="idempotent", tags=["game"])
 async def offer_coin(offered: bool, ctx: ToolContext) -> dict[str, Any]:
-    """Offers the tool flip_coin from now on, or takes it away: use it when a coin is wanted.
+    """Offer the tool flip_coin from now on, or takes it away: use it when a coin is wanted.
 
     It shows that tools may come and go while the model talks. Its session has to know the
     registry (`session.put(registry)`), as that of `leonidas run` does.
@@ -96,7 +96,7 @@ async def offer_coin(offered: bool, ctx: ToolContext) -> dict[str, Any]:
 
 @tool(effect="read", tags=["home"])
 def read_log(room: str) -> str:
-    """Reads what the devices of a room have noted today, minute by minute (made up).
+    """Read what the devices of a room have noted today, minute by minute (made up).
 
     Args:
         room: Which room.
@@ -110,7 +110,7 @@ def read_log(room: str) -> str:
 async def send_money(
     to: str, amount: Annotated[float, Field(gt=0, le=10_000)], currency: str = "EUR"
 ) -> dict[str, Any]:
-    """Sends money to somebody (made up: nothing moves). The user is asked first.
+    """Send money to somebody (made up: nothing moves). The user is asked first.
 
     Args:
         to: Who gets it.

@@ -25,7 +25,7 @@ async def read_result(
     limit: Annotated[int, Field(ge=1, le=_MOST_CHARACTERS)] = 4000,
     pattern: str | None = None,
 ) -> dict[str, Any]:
-    """Reads more of a result that was too long, by the handle that came with it.
+    """Read more of a result that was too long, by the handle that came with it.
 
     Args:
         handle: The handle.
@@ -66,7 +66,7 @@ def _text(content: bytes, limit: int) -> tuple[str, int]:
 
 
 def _lines(content: bytes, pattern: str, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """The lines with the pattern in them, and where the first one begins that is not shown."""
+    """Return the matching lines, and the offset of the first that is not shown."""
     found: list[dict[str, Any]] = []
     wanted, at, room = pattern.lower(), 0, limit
     for line in content.splitlines(keepends=True):

@@ -16,7 +16,7 @@ Voice = Literal["Kore", "Puck", "Charon", "Fenrir", "Aoede", "Leda"]
 
 
 def _told(speech: SpeechState, setting: str, **result: Any) -> ToolResult:
-    """The result, with a word to the model where the change cannot be heard."""
+    """Return the result, with a word to the model where the change cannot be heard."""
     return ToolResult(result=result, message=None if speech.is_heard(setting) else say("not_heard"))
 
 
@@ -24,7 +24,7 @@ def _told(speech: SpeechState, setting: str, **result: Any) -> ToolResult:
 async def set_speech_rate(
     rate: Annotated[float, Field(ge=0.5, le=2.0)], ctx: ToolContext
 ) -> ToolResult:
-    """Speaks faster or slower from now on.
+    """Speak faster or slower from now on.
 
     Args:
         rate: 1.0 is the usual pace, 0.5 half as fast, 2.0 twice as fast.
@@ -38,7 +38,7 @@ async def set_speech_rate(
 async def set_speech_volume(
     volume: Annotated[float, Field(ge=0.0, le=2.0)], ctx: ToolContext
 ) -> ToolResult:
-    """Speaks louder or more softly from now on.
+    """Speak louder or more softly from now on.
 
     Args:
         volume: 1.0 is the usual loudness, 0.0 is silence.
@@ -51,7 +51,7 @@ async def set_speech_volume(
 
 @tool(category="speech", effect="idempotent")
 async def change_voice(voice: Voice, ctx: ToolContext) -> ToolResult:
-    """Speaks with another voice from now on.
+    """Speak with another voice from now on.
 
     Args:
         voice: The name of the voice.
@@ -65,7 +65,7 @@ async def change_voice(voice: Voice, ctx: ToolContext) -> ToolResult:
 async def pause_speech(
     ctx: ToolContext, seconds: Annotated[float, Field(gt=0, le=30)] = 2.0
 ) -> ToolResult:
-    """Pauses what is being said; it goes on afterwards.
+    """Pause what is being said; it goes on afterwards.
 
     Args:
         seconds: How long to pause.
@@ -77,7 +77,7 @@ async def pause_speech(
 
 @tool(category="speech", effect="idempotent")
 async def resume_speech(ctx: ToolContext) -> dict[str, bool]:
-    """Goes on speaking after a pause."""
+    """Go on speaking after a pause."""
     speech = ctx.session.get(SpeechState)
     was_paused = speech.paused_seconds > 0
     speech.resume()

@@ -24,7 +24,7 @@ async def write_tasks(
     ]
     | None = None,
 ) -> list[dict[str, Any]]:
-    """Writes the list of tasks for work of several steps; the user sees it.
+    """Write the list of tasks for work of several steps; the user sees it.
 
     The list replaces the one before; tasks that were on it keep their status.
 
@@ -46,7 +46,7 @@ async def update_task(
     status: Literal["pending", "in_progress", "completed", "failed"],
     ctx: ToolContext,
 ) -> list[dict[str, Any]]:
-    """Notes how far a task is: in_progress before it is begun, completed or failed after.
+    """Note how far a task is: in_progress before it is begun, completed or failed after.
 
     Args:
         id: The id of the task.
@@ -59,7 +59,7 @@ async def update_task(
 
 
 def _short(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tasks as the model reads them: it has no use for the calls."""
+    """Return the tasks as the model reads them: it has no use for the calls."""
     return [{key: task[key] for key in ("id", "title", "status")} for task in tasks]
 
 

@@ -31,7 +31,7 @@ class ToolSearch:
     async def find_tools(
         self, ctx: ToolContext, query: str, limit: Annotated[int, Field(ge=1, le=20)] = 5
     ) -> ToolResult:
-        """Finds more tools: there are many that are not shown. Those found can be called then.
+        """Find more tools: there are many that are not shown. Those found can be called then.
 
         Args:
             query: What is to be done, in a few English words.

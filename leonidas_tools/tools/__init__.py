@@ -1,1 +1,1 @@
-"""What a tool is: its metadata, its schema, and the registry that holds it."""
+"""Tools: metadata, schema, registry, discovery and export."""

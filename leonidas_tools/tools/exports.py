@@ -1,4 +1,4 @@
-"""Tool definitions for whoever is not Gemini: OpenAI, a prompt, a list."""
+"""Tool definitions in the formats of OpenAI, of a prompt, and as a list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def describe(registry: ToolRegistry, tool: AnyTool) -> dict[str, Any]:
-    """All that is known of a tool, as plain JSON."""
+    """Return all that is known of a tool, as plain JSON."""
     metadata = tool.metadata
     return {
         "name": metadata.name,
@@ -74,7 +74,7 @@ def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[
 
 
 def openai_names(registry: ToolRegistry) -> dict[str, str]:
-    """The tools' own names, by those in the definitions for OpenAI.
+    """Return the tools' own names, by those in the definitions for OpenAI.
 
     Args:
         registry: Knows the names.
@@ -84,7 +84,7 @@ def openai_names(registry: ToolRegistry) -> dict[str, str]:
 
 
 def find(registry: ToolRegistry, name: str) -> AnyTool | None:
-    """The tool of that name, be it its own or one it is declared with anywhere.
+    """Return the tool of that name, be it its own or one it is declared with anywhere.
 
     Args:
         registry: Knows the names.
@@ -98,7 +98,7 @@ def find(registry: ToolRegistry, name: str) -> AnyTool | None:
 
 
 def prompt_text(registry: ToolRegistry, tools: Iterable[AnyTool]) -> str:
-    """The tools as text for a prompt, one after another."""
+    """Return the tools as text for a prompt, one after another."""
     return "\n\n".join(_prompt_entry(registry.declared_name(t.name), t) for t in tools)
 
 
@@ -116,7 +116,7 @@ def _prompt_entry(name: str, tool: AnyTool) -> str:
 
 
 def _type_text(schema: dict[str, Any]) -> str:
-    """A schema's type in a few words."""
+    """Return a schema's type in a few words."""
     if "enum" in schema:
         return "one of " + ", ".join(repr(value) for value in schema["enum"])
     if "const" in schema:

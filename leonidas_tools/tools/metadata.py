@@ -1,4 +1,4 @@
-"""All that is known of a tool but its function."""
+"""Metadata of a tool: everything but its function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CATEGORY = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
 class ToolCategory(StrEnum):
-    """Who runs the tool; a category of one's own is any other word."""
+    """The processor that runs the tool; any other word is a category of the user."""
 
     ACTION = "action"
     SPEECH = "speech"
@@ -39,7 +39,7 @@ class ToolCategory(StrEnum):
 
 
 class ToolPriority(IntEnum):
-    """Who goes first when not everything can run at once. Critical calls never wait."""
+    """The order of waiting calls when a limit is reached. Critical calls never wait."""
 
     CRITICAL = 1
     HIGH = 2
@@ -49,7 +49,7 @@ class ToolPriority(IntEnum):
 
 
 class ToolStatus(StrEnum):
-    """Whether a tool can be called."""
+    """The availability of a tool."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -59,7 +59,7 @@ class ToolStatus(StrEnum):
 
 
 class ToolEffect(StrEnum):
-    """What a call changes; it decides on retries, sharing, lanes and cancellation."""
+    """The effect of a call: it decides retries, sharing, lanes and cancellation."""
 
     READ = "read"
     IDEMPOTENT = "idempotent"
@@ -67,14 +67,14 @@ class ToolEffect(StrEnum):
 
 
 class ToolBehavior(StrEnum):
-    """Whether the model waits for the answer (Gemini's `FunctionDeclaration.behavior`)."""
+    """The behavior of a function: whether the model waits (`FunctionDeclaration.behavior`)."""
 
     BLOCKING = "BLOCKING"
     NON_BLOCKING = "NON_BLOCKING"
 
 
 class ToolScheduling(StrEnum):
-    """When the model speaks of an answer it did not wait for (`FunctionResponse.scheduling`)."""
+    """The time to speak of an answer that was not waited for (`FunctionResponse.scheduling`)."""
 
     SILENT = "SILENT"
     WHEN_IDLE = "WHEN_IDLE"
@@ -82,7 +82,7 @@ class ToolScheduling(StrEnum):
 
 
 class OnCancel(StrEnum):
-    """What becomes of a call under way whose answer nobody wants any more."""
+    """The end of a running call whose answer is not wanted any more."""
 
     STOP = "stop"
     FINISH = "finish"
@@ -90,7 +90,7 @@ class OnCancel(StrEnum):
 
 
 class Overflow(StrEnum):
-    """What is kept of a result that is too long."""
+    """The part that is kept of a result that is too long."""
 
     HEAD = "head"
     TAIL = "tail"
@@ -99,7 +99,7 @@ class Overflow(StrEnum):
 
 
 def as_enum(kind: type[E], value: E | str | int) -> E:
-    """The member of an enumeration, given itself, its value or its name in any case.
+    """Return the member of an enumeration, given itself, its value or its name in any case.
 
     Raises:
         SchemaError: There is no such member.
@@ -140,12 +140,12 @@ def is_off(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scheduling:
-    """When the model speaks of an answer it did not wait for, by what the answer is.
+    """The scheduling of answers that the model did not wait for, by kind of answer.
 
     Args:
         ok: The tool did what it was asked.
         error: It did not.
-        late: It did, or did not, but the connection that asked is gone.
+        late: It has ended, but the connection that asked is closed.
         progress: It is not done yet; unless this is set, the model hears of no progress.
 
     Example:
@@ -164,7 +164,7 @@ class Scheduling:
     def of(
         cls, value: Scheduling | ToolScheduling | str | Mapping[str, ToolScheduling | str | None]
     ) -> Scheduling:
-        """Reads it: one word stands for every final answer, a mapping has a word for each.
+        """Read it: one word stands for every final answer, a mapping has a word for each.
 
         Raises:
             SchemaError: There is no such word, or no such answer.
@@ -186,11 +186,11 @@ FINAL_ANSWERS = ("ok", "error", "late")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolOrigin:
-    """Where a tool comes from that is not run here.
+    """The MCP server that a tool comes from.
 
     Args:
         server: The MCP server it belongs to.
-        tool: What the server calls it, whatever it is called here.
+        tool: Its name on the server, which may differ from its name here.
         identity: Stands for the command or the address behind the server's name.
     """
 
@@ -201,7 +201,7 @@ class ToolOrigin:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolMetadata:
-    """All that is known of a tool but its function.
+    """The metadata of a tool: everything but its function.
 
     As an option of `@tool`, a limit is switched off by `0` or `"off"`; only the timeout has no off.
 
@@ -345,7 +345,7 @@ def _filler_after(value: float | str) -> float | str | None:
 
 
 def _limit_or_off(option: str, what: str, value: Any) -> float | None:
-    """A limit above 0, or `None` where it is switched off."""
+    """Return a limit above 0, or `None` where it is switched off."""
     if is_off(value):
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
@@ -407,7 +407,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def fingerprint_of(metadata: ToolMetadata) -> str:
     """Return what stands for the definition of a tool, to a model and to a person.
 
-    Another server, another schema, description or effect makes another tool, whatever its name.
+    Another server, schema, description or effect makes another tool, also under the same name.
     """
     origin = metadata.origin
     whose = None if origin is None else [origin.server, origin.tool, origin.identity]

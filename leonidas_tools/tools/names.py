@@ -45,9 +45,9 @@ def name_called(text: str) -> str:
 
 
 def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Names that Gemini takes for tools, unique, by the names they stand for.
+    """Name that Gemini takes for tools, unique, by the names they stand for.
 
-    A legal name stays as it is; of several that would become the same, the first one does.
+    A legal name does not change; of several that would become the same, the first one does.
 
     Args:
         names: The tools' own names, in the order of their registration.
@@ -61,7 +61,7 @@ def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) ->
 
 
 def undotted_names(names: Iterable[str]) -> dict[str, str]:
-    """Names that OpenAI takes for tools, unique, by the names they stand for.
+    """Name that OpenAI takes for tools, unique, by the names they stand for.
 
     It takes what Gemini does, but no dots.
 
@@ -99,7 +99,7 @@ def _legal(
 
 
 def _cleaned(name: str, illegal: re.Pattern[str]) -> str:
-    """A name with what is not allowed replaced; a digest keeps apart what is cut."""
+    """Return a name with what is not allowed replaced; a digest keeps apart what is cut."""
     clean = illegal.sub("_", name)
     if not re.match(r"[a-zA-Z_]", clean):
         clean = f"_{clean}"
@@ -123,7 +123,7 @@ def _free(name: str, clean: str, taken: set[str]) -> str:
 def renamed_parameters(
     parameters: Mapping[str, Any],
 ) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """A tool's schema with parameter names that Gemini takes.
+    """Return a tool's schema with parameter names that Gemini takes.
 
     Gemini takes letters, digits and underscores only; in parameter names not even dots and dashes.
 
@@ -147,7 +147,7 @@ def renamed_parameters(
 
 
 def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
-    """A schema of the arguments, or one that stands for the same object, with the names changed."""
+    """Return a schema of the arguments, or one for the same object, with new names."""
     if not isinstance(schema, Mapping):
         return schema
     return {key: _renamed_keyword(key, value, names) for key, value in schema.items()}
@@ -166,7 +166,7 @@ def _renamed_keyword(key: str, value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _dependent(key: str, value: Any, names: Mapping[str, str]) -> Any:
-    """What stands under a property's name: its own schema, or what depends on its being there."""
+    """Return the value under a property's name: its schema, or what depends on it."""
     if key == "properties":
         return value
     if isinstance(value, list):

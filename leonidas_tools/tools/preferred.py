@@ -1,4 +1,4 @@
-"""Which tools are of use in one conversation, where not all are shown to the model."""
+"""Tools that are useful in one conversation, where not all are declared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PreferredTools:
         self.names: tuple[str, ...] = ()
 
     def prefer(self, names: Iterable[str]) -> None:
-        """Puts tools before all others in this session.
+        """Put tools before all others in this session.
 
         Args:
             names: Their own names, the most useful first; those preferred before come after them.
@@ -43,7 +43,7 @@ class PreferredTools:
                 listener()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls back after every change; returns a function that ends that.
+        """Call back after every change; returns a function that ends that.
 
         Args:
             listener: Called in the thread that makes the change.

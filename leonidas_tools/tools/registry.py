@@ -62,7 +62,7 @@ class ToolRegistry:
     def register(
         self, thing: AnyTool | Callable[..., Any], *, builtin: bool = False, **options: Any
     ) -> AnyTool:
-        """Adds a tool; also usable as a decorator.
+        """Add a tool; also usable as a decorator.
 
         A user's tool replaces a built-in of the same name, and a built-in never replaces a
         user's. Any other second registration of a name is refused.
@@ -87,7 +87,7 @@ class ToolRegistry:
             )
         if name in self._tools:
             if builtin and name not in self._builtin:
-                logger.info("The tool %r of the user stands in for the built-in one", name)
+                logger.info("The tool %r of the user replaces the built-in one", name)
                 return self._tools[name]
             if builtin or name not in self._builtin:
                 raise DuplicateToolError(
@@ -102,12 +102,12 @@ class ToolRegistry:
         return tool
 
     def replace(self, tool: AnyTool) -> AnyTool:
-        """Puts a tool in the place of the one with its name, keeping the declared name."""
+        """Put a tool in the place of the one with its name, keeping the declared name."""
         self._put(tool)
         return tool
 
     def unregister(self, name: str) -> AnyTool:
-        """Takes a tool out.
+        """Take a tool out.
 
         Raises:
             ToolNotFoundError: There is none of that name.
@@ -121,15 +121,15 @@ class ToolRegistry:
 
     @property
     def by_name(self) -> Mapping[str, AnyTool]:
-        """The tools by their own names, as they change."""
+        """Return the tools by their own names, as they change."""
         return MappingProxyType(self._tools)
 
     def get(self, name: str) -> AnyTool | None:
-        """The tool with this own name, or `None`."""
+        """Return the tool with this own name, or `None`."""
         return self._tools.get(name)
 
     def find(self, called_as: str) -> AnyTool | None:
-        """The tool a model means: by its declared name, else by its own."""
+        """Return the tool a model means: by its declared name, else by its own."""
         return self._tools.get(self._own.get(called_as, called_as))
 
     def __getitem__(self, name: str) -> AnyTool:
@@ -148,11 +148,11 @@ class ToolRegistry:
         return len(self._tools)
 
     def declared_name(self, name: str) -> str:
-        """The name under which a model knows the tool, or would know one that has just gone."""
+        """Return the name under which a model knows the tool, also just after its removal."""
         return self._declared.get(name) or legal_names([name])[name]
 
     def by_category(self, category: ToolCategory | str) -> list[AnyTool]:
-        """The tools of one category."""
+        """Return the tools of one category."""
         wanted = as_category(category)
         found = [tool for tool in self if tool.metadata.category == wanted]
         if not found and not isinstance(wanted, ToolCategory):
@@ -162,12 +162,12 @@ class ToolRegistry:
         return found
 
     def by_status(self, status: ToolStatus | str) -> list[AnyTool]:
-        """The tools with one status of their own (settings may say otherwise)."""
+        """Return the tools with one status of their own (settings may say otherwise)."""
         wanted = as_enum(ToolStatus, status)
         return [tool for tool in self if tool.metadata.status is wanted]
 
     def set_status(self, name: str, status: ToolStatus | str) -> AnyTool:
-        """Changes whether a tool can be called.
+        """Change whether a tool can be called.
 
         Raises:
             ToolNotFoundError: There is none of that name.
@@ -175,7 +175,7 @@ class ToolRegistry:
         return self.replace(self[name].with_options(status=as_enum(ToolStatus, status)))
 
     def search(self, query: str, *, limit: int = 10) -> list[AnyTool]:
-        """The tools that fit some words best, by name, tags and description.
+        """Return the tools that fit some words best, by name, tags and description.
 
         Args:
             query: Words.
@@ -187,7 +187,7 @@ class ToolRegistry:
         return [tool for _, tool in scored[:limit]]
 
     def prefer(self, names: Iterable[str]) -> None:
-        """Notes which tools are of use now, for where not all are shown to the model.
+        """Note which tools are of use now, for where not all are shown to the model.
 
         Args:
             names: Their own names, the most useful first; those preferred before come after them.
@@ -200,15 +200,15 @@ class ToolRegistry:
 
     @property
     def preferred(self) -> list[str]:
-        """The tools that were said to be of use, the most useful first."""
+        """Return the tools that were said to be of use, the most useful first."""
         return list(self._preferred)
 
     def is_builtin(self, name: str) -> bool:
-        """Whether a tool comes with the library."""
+        """Return whether a tool comes with the library."""
         return name in self._builtin
 
     def suggestions(self, name: str, *, limit: int = 3) -> list[str]:
-        """The declared names closest to a misspelt one, best first."""
+        """Return the declared names closest to a misspelt one, best first."""
         return closest(name, self._own, limit=limit)
 
     def expect(self, source: Expectation) -> None:
@@ -225,7 +225,7 @@ class ToolRegistry:
         return next(found, None)
 
     def on_change(self, listener: Listener) -> Listener:
-        """Calls `listener` after every change; returns a function that ends that.
+        """Call `listener` after every change; returns a function that ends that.
 
         Args:
             listener: Called in the thread that makes the change. What it raises is logged.
@@ -262,7 +262,7 @@ class ToolRegistry:
 
 
 def _relevance(tool: AnyTool, words: list[str]) -> float:
-    """How well a tool fits some words; 0 for not at all."""
+    """Return how well a tool fits some words; 0 for not at all."""
     metadata = tool.metadata
     name, tags = metadata.name.lower(), " ".join(metadata.tags).lower()
     description = metadata.description.lower()

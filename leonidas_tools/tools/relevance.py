@@ -1,4 +1,4 @@
-"""Which tools fit what was said: the words of their names, tags and descriptions."""
+"""Rank tools by the words of their names, tags and descriptions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Relevance:
                     of_word[name] = weight * rarity
 
     def best(self, said: str) -> list[str]:
-        """The tools that fit a text, the best first; those that do not fit are left out."""
+        """Return the tools that fit a text, the best first; those that do not fit are left out."""
         scores: Counter[str] = Counter()
         for word in _words(said)[-_MOST_WORDS:]:
             matched: dict[str, float] = {}
@@ -64,7 +64,7 @@ class Relevance:
 
 
 def _weighed(name: str, tags: str, description: str) -> dict[str, float]:
-    """Each word, with the weight of the best place it stands in."""
+    """Return each word with the weight of the best place where it occurs."""
     # Short words of a sentence are mostly such as "the"; those of a name are chosen.
     said = [word for word in _words(description[:_LONGEST_DESCRIPTION]) if len(word) >= _STEM]
     weights = dict.fromkeys(said, _DESCRIPTION)
@@ -73,7 +73,7 @@ def _weighed(name: str, tags: str, description: str) -> dict[str, float]:
 
 
 def _words(text: str) -> list[str]:
-    """The words that may say something, in lower case, each once."""
+    """Return the words that may say something, in lower case, each once."""
     words = _WORD.findall(text.casefold())
     return list(dict.fromkeys(word for word in words if len(word) >= _SHORTEST))
 

@@ -1,4 +1,4 @@
-"""What a tool is: metadata and a function. `@tool` makes one out of a signature and a docstring."""
+"""`Tool`: metadata and a function. `@tool` makes one of a signature and a docstring."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Tool(Generic[P, R]):
         description: str = "",
         **options: Any,
     ) -> Tool[..., R]:
-        """Makes a tool of a JSON Schema and a function that takes the arguments by keyword.
+        """Make a tool of a JSON Schema and a function that takes the arguments by keyword.
 
         Args:
             name: The tool's name.
@@ -160,12 +160,12 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """How the function is called; raises `SchemaError` where that cannot be told."""
+        """Return how the function is called; raises `SchemaError` where that cannot be told."""
         return self._signature or read_signature(self.function)
 
     @functools.cached_property
     def metadata(self) -> ToolMetadata:
-        """All that is known of the tool but its function."""
+        """Return all that is known of the tool but its function."""
         signature = self.signature
         options: dict[str, Any] = {
             "name": signature.name,
@@ -183,27 +183,27 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def declared_parameters(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-        """The schema with parameter names that Gemini takes, and the own name of each changed."""
+        """Return the schema with legal parameter names, and the original of each new name."""
         return renamed_parameters(self.metadata.parameters)
 
     @functools.cached_property
     def redaction(self) -> Redaction:
-        """Takes out of what its calls say what is declared to be secret, and what looks so."""
+        """Take out of what its calls say what is declared to be secret, and what looks so."""
         return Redaction.of_schema(self.metadata.parameters).naming(self.metadata.secrets)
 
     @property
     def name(self) -> str:
-        """The tool's own name."""
+        """Return the tool's own name."""
         return self.metadata.name
 
     @property
     def declares_effect(self) -> bool:
-        """Whether anybody has said what a call of it changes; else it counts as `once`."""
+        """Return whether its effect was declared; else it counts as `once`."""
         return self._options.get("effect") is not None
 
     @property
     def origin(self) -> ToolOrigin | None:
-        """The server it comes from, where it comes from one."""
+        """Return the server it comes from, where it comes from one."""
         return self.metadata.origin
 
     def states(self, option: str) -> bool:
@@ -211,14 +211,14 @@ class Tool(Generic[P, R]):
         return self._options.get(option) is not None
 
     def with_options(self, **options: Any) -> Tool[P, R]:
-        """The same tool with some options changed."""
+        """Return the same tool with some options changed."""
         undo = options.pop("undo", self.undo)
         return Tool(
             self.function, signature=self._signature, undo=undo, **{**self._options, **options}
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls the function itself, without any policy."""
+        """Call the function itself, without any policy."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool[..., R]:
@@ -232,7 +232,7 @@ class Tool(Generic[P, R]):
 
 
 def as_tool(thing: Tool[..., Any] | Callable[..., Any], **options: Any) -> Tool[..., Any]:
-    """A tool out of whatever can be one: a tool as it is, or a function.
+    """Return a tool: the given one, or one made of a function.
 
     Raises:
         SchemaError: The thing is neither.
@@ -323,7 +323,7 @@ def tool(
     undo: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-    """Makes a tool of a function: its signature and docstring become the schema.
+    """Make a tool of a function: its signature and docstring become the schema.
 
     Args:
         function: The function, when used without options.

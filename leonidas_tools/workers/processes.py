@@ -66,7 +66,7 @@ class _NoAnswerError(ProcessDiedError):
 
 
 class Target(NamedTuple):
-    """How another process finds a function: by a pickle, its own name, or the name of its tool."""
+    """The way another process finds a function: a pickle, its name, or the name of its tool."""
 
     pickled: bytes | None
     module: str
@@ -143,7 +143,7 @@ def target_of(function: Callable[..., Any]) -> Target:
 
 
 def _is_tool_of(found: Any, function: Callable[..., Any]) -> bool:
-    """Whether `found`, which has the function's name, is the tool that decorates it."""
+    """Return whether `found`, which has the function's name, is the tool that decorates it."""
     return getattr(found, "function", None) is function
 
 
@@ -164,11 +164,11 @@ class WorkerProcess:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was told to end or has ended."""
+        """Return whether it was told to end or has ended."""
         return self.is_spent or (self._process is not None and _has_ended(self._process))
 
     def has_loaded(self, target: Target) -> bool:
-        """Whether the process has loaded the function."""
+        """Return whether the process has loaded the function."""
         return target in self._loaded
 
     async def load(self, target: Target) -> None:
@@ -341,7 +341,7 @@ class WorkerProcess:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended; it is not reaped, since its id names the group to kill."""
+    """Return whether a process has ended, without reaping it: its id names a group to kill."""
     if process.returncode is not None or os.name != "posix":
         return process.poll() is not None
     try:

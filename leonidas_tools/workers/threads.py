@@ -46,11 +46,11 @@ class Workers:
 
     @property
     def abandoned(self) -> int:
-        """How many threads are stuck in calls that nobody waits for any more."""
+        """Return how many threads are stuck in abandoned calls."""
         return self._abandoned
 
     async def in_thread(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Runs a function in a thread, with the caller's context variables.
+        """Run a function in a thread, with the caller's context variables.
 
         Cancelling stops the waiting; the thread itself cannot be stopped. What the function raises
         is raised here too, also a `SystemExit`.
@@ -69,14 +69,14 @@ class Workers:
             raise carried.error from None
 
     async def close(self) -> None:
-        """Lets idle threads go and ends the processes; a later call starts new ones."""
+        """Let idle threads go and ends the processes; a later call starts new ones."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         await self.processes.close()
 
     def _submit(self, job: Job) -> bool:
-        """Puts a job in line; says whether to start a thread for it."""
+        """Put a job in line; says whether to start a thread for it."""
         with self._changed:
             self._closed = False
             self._jobs.append(job)
@@ -95,7 +95,7 @@ class Workers:
             self._start_thread()
 
     def _one_more(self) -> bool:
-        """Whether another thread has work and room; if so it counts from now on."""
+        """Return whether another thread has work and room; if so it counts from now on."""
         room = self.threads + min(self._abandoned, self.threads * _SPARE)
         if self._idle >= len(self._jobs) or self._alive >= room:
             return False

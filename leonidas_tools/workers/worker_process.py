@@ -192,7 +192,7 @@ def _failure(error: BaseException, tool: str) -> dict[str, Any]:
 
 
 def _is_unchanged(before: Any) -> bool:
-    """Whether the process is unchanged; a changed one runs no other call."""
+    """Return whether the process is unchanged; a changed one runs no other call."""
     try:
         return bool(_state() == before)
     except Exception:  # noqa: BLE001 - in doubt the process counts as changed

@@ -31,7 +31,7 @@ class Gain:
         self._step = 1.0 / (_RAMP_SECONDS * hertz)
 
     def feed(self, samples: Samples, volume: float) -> Samples:
-        """Gives the samples at a volume; what would exceed 1 is bent below it."""
+        """Give the samples at a volume; what would exceed 1 is bent below it."""
         if volume == self.volume == 1.0 or not len(samples):
             return samples
         way = self._step * np.arange(1, len(samples) + 1, dtype=np.float32)

@@ -59,11 +59,11 @@ class Line:
 
     @property
     def has_sound(self) -> bool:
-        """Whether there is sound, or an end of it."""
+        """Return whether there is sound, or an end of it."""
         return bool(self._sounds)
 
     def put(self, item: Sound | Mark | ProcessorPart) -> None:
-        """Puts something at the end."""
+        """Put something at the end."""
         self._count += 1
         if isinstance(item, Sound | Mark):
             self._sounds.append((self._count, item))
@@ -71,11 +71,11 @@ class Line:
             self._others.append((self._count, item))
 
     def put_back(self, sound: Sound) -> None:
-        """Puts what is left of a sound where it was taken from."""
+        """Put what is left of a sound where it was taken from."""
         self._sounds.appendleft((0, sound))
 
     def next(self, *, held: bool) -> Sound | Mark | ProcessorPart | None:
-        """Takes what comes next.
+        """Take what comes next.
 
         Args:
             held: Whether sound, and the ends of it, wait.
@@ -86,7 +86,7 @@ class Line:
         return self._others.popleft()[1] if self._others else None
 
     def drop_sound(self) -> None:
-        """Forgets all sound; what marked its end is kept, in its place."""
+        """Forget all sound; what marked its end is kept, in its place."""
         marks = [(n, m.part) for n, m in self._sounds if isinstance(m, Mark) and m.part is not None]
         self._others = deque(sorted([*self._others, *marks], key=lambda each: each[0]))
         self._sounds.clear()

@@ -60,18 +60,18 @@ class Output:
         self._played_until = 0.0
 
     def follow(self, speech: SpeechState) -> None:
-        """Obeys these settings from now on."""
+        """Obey these settings from now on."""
         if speech is not self._speech:
             self._unsubscribe()
             self._speech = speech
             self._unsubscribe = speech.on_change(self._wake, heard=self._changes)
 
     def close(self) -> None:
-        """Hears of no changes any more."""
+        """Hear of no changes any more."""
         self._unsubscribe()
 
     def put(self, part: ProcessorPart) -> None:
-        """Takes in a part."""
+        """Take in a part."""
         if part.get_metadata("interrupted"):
             self._drop()
         elif part.substream_name == _TRANSCRIPT:
@@ -88,7 +88,7 @@ class Output:
         self._changed.set()
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
-        """What is handed on, and when."""
+        """Yield what is handed on, and when."""
         while True:
             self._changed.clear()
             held_seconds = self._held_seconds()
@@ -111,7 +111,7 @@ class Output:
         return [item]
 
     def _item(self, part: ProcessorPart) -> Sound | Mark | ProcessorPart | None:
-        """What waits in the line for a part; of half a sample the rest is waited for."""
+        """Return what waits in the line for a part; of half a sample the rest is waited for."""
         hertz = hertz_of(part)
         if hertz is not None:
             data = self._half_sample + (part.bytes or b"")
@@ -126,7 +126,7 @@ class Output:
         return part
 
     def _drop(self) -> None:
-        """The user has interrupted: nothing that is held will be heard."""
+        """Drop what is held, because the user has interrupted."""
         self._line.drop_sound()
         self._voice = None
         self._half_sample = b""
@@ -135,7 +135,7 @@ class Output:
         self._words = SpokenWords()
 
     def _heard(self, sound: Sound) -> list[ProcessorPart]:
-        """The next slice of some sound, as it is to be heard; the rest waits again."""
+        """Return the next slice of some sound, as it is to be heard; the rest waits again."""
         settings = self._speech.current
         stress, until_seconds = self._words.at(self._given_seconds, settings.emphasis)
         if stress is not None and stress.words in settings.emphasis:
@@ -153,14 +153,14 @@ class Output:
         return [*before, *self._given(sound.part, data)]
 
     def _voice_for(self, hertz: int, volume: float) -> tuple[list[ProcessorPart], Voice | None]:
-        """What changes the sound, and what is left of the one before it."""
+        """Return what changes the sound, and what is left of the one before it."""
         if self._make_voice is None or (self._voice and self._voice.hertz == hertz):
             return [], self._voice
         before, self._voice = self._tail(), self._make_voice(hertz, volume)
         return before, self._voice
 
     def _slice(self, sound: Sound, until_seconds: float, *, whole: bool) -> memoryview:
-        """Cuts off what is treated alike."""
+        """Cut off what is treated alike."""
         seconds = until_seconds - self._given_seconds
         if not whole:
             seconds = min(seconds, _SLICE_SECONDS)
@@ -174,7 +174,7 @@ class Output:
         return data
 
     def _tail(self) -> list[ProcessorPart]:
-        """What a voice still holds."""
+        """Return what a voice still holds."""
         if self._voice is None or self._last_sound is None:
             return []
         return self._given(self._last_sound, self._voice.flush(), tail=True)
@@ -182,7 +182,7 @@ class Output:
     def _given(
         self, like: ProcessorPart, data: bytes | memoryview, *, tail: bool = False
     ) -> list[ProcessorPart]:
-        """A part with this sound, if it is any; the part it came in, where that is the same."""
+        """Return a part with this sound; the original part if the sound is the same."""
         self._last_sound = like
         if not data:
             return []
@@ -193,7 +193,7 @@ class Output:
         return [sound_part(like, bytes(data), metadata=not tail)]
 
     def _held_seconds(self) -> float:
-        """How long no sound is to be handed on."""
+        """Return how long no sound is to be handed on."""
         ahead = self._played_until - self._loop.time() - _LEAD_SECONDS if self._paced else 0.0
         return max(self._speech.paused_seconds, ahead if ahead > _SHORTEST_WAIT_SECONDS else 0.0)
 
@@ -203,5 +203,5 @@ class Output:
                 await self._changed.wait()
 
     def _wake(self, _settings: SpeechSettings) -> None:
-        """A tool may set something from a thread."""
+        """Wake the stream, also from the thread of a tool."""
         self._loop.call_soon_threadsafe(self._changed.set)

@@ -10,7 +10,7 @@ _MICROPHONE = "realtime"
 
 
 def hertz_of(part: ProcessorPart) -> int | None:
-    """The samples per second of a part that the model says, `None` for every other part.
+    """Return the samples per second of a part that the model says, `None` for every other part.
 
     Taken is 16-bit mono PCM that is not the user's; 24 kHz, as Live sends, where nothing is said.
 
@@ -33,7 +33,7 @@ def hertz_of(part: ProcessorPart) -> int | None:
 
 
 def sound_part(like: ProcessorPart, data: bytes, *, metadata: bool = True) -> ProcessorPart:
-    """A part as another one is, with other sound.
+    """Return a part as another one is, with other sound.
 
     Args:
         like: Says kind, role and substream.

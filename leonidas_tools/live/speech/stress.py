@@ -57,7 +57,7 @@ class SpokenWords:
         self._end = 0.0
 
     def hear(self, text: str, *, at: float, wanted: Sequence[str]) -> None:
-        """Takes in a piece of the transcript.
+        """Take in a piece of the transcript.
 
         Args:
             text: The piece.
@@ -75,7 +75,7 @@ class SpokenWords:
                 self._find(words, before)
 
     def at(self, seconds: float, wanted: Sequence[str]) -> tuple[Stress | None, float]:
-        """The stress at a place in the sound, and where that changes next.
+        """Return the stress at a place in the sound, and where that changes next.
 
         Args:
             seconds: The place.
@@ -92,7 +92,7 @@ class SpokenWords:
         return None, min((stress.start for stress in self.stresses), default=math.inf)
 
     def end_turn(self, at: float) -> None:
-        """The model has said all: words that have no sound yet get none."""
+        """End the turn: words without sound get none."""
         self._text, self._starts, self._end = "", [], at
         self.stresses = [stress for stress in self.stresses if stress.start < at]
         for stress in self.stresses:
@@ -110,7 +110,7 @@ class SpokenWords:
 
 
 def _pattern(words: str) -> re.Pattern[str]:
-    """The words, whatever stands between them; whole ones where a script separates words."""
+    """Return the words, whatever stands between them; whole ones where a script separates words."""
     inner = r"\W+".join(re.escape(word) for word in re.findall(r"\w+", words)) or r"(?!)"
     return re.compile(rf"\b{inner}\b" if words.isascii() else inner, re.IGNORECASE)
 

@@ -45,11 +45,11 @@ class TimeStretch:
 
     @property
     def held(self) -> int:
-        """How many samples have come in and are not yet accounted for."""
+        """Return how many samples have come in and are not yet accounted for."""
         return len(self._held)
 
     def feed(self, samples: Samples, rate: float) -> Samples:
-        """Takes in some sound and gives what can be heard by now.
+        """Take in some sound and gives what can be heard by now.
 
         Args:
             samples: Between -1 and 1.
@@ -68,20 +68,20 @@ class TimeStretch:
         return np.concatenate(heard) if heard else np.empty(0, np.float32)
 
     def flush(self) -> Samples:
-        """Gives what is held, as it is."""
+        """Give what is held, as it is."""
         held, self._held = self._held, np.empty(0, np.float32)
         self._to_copy = 0.0
         return held
 
     def _copy(self, at: int, heard: list[Samples]) -> int:
-        """Copies what lies between two splices, as far as it is there."""
+        """Copy what lies between two splices, as far as it is there."""
         piece = self._held[at : at + max(0, int(self._to_copy))]
         heard.append(piece)
         self._to_copy -= len(piece)
         return at + len(piece)
 
     def _splice(self, at: int, heard: list[Samples]) -> int:
-        """Leaves out or repeats one lag; says where to go on."""
+        """Leave out or repeats one lag; says where to go on."""
         lag, likeness = self._best_lag(at)
         # Copying this much in all, for each lag left out or repeated, makes the rate.
         due = lag / (self._rate - 1) if self._rate > 1 else lag * self._rate / (1 - self._rate)
@@ -95,7 +95,7 @@ class TimeStretch:
         return at + length
 
     def _best_lag(self, at: int) -> tuple[int, float]:
-        """The distance at which the sound resembles itself most, and how much (at most 1)."""
+        """Return the distance of greatest self-similarity, and the similarity (at most 1)."""
         size = self._longest
         pattern = self._held[at : at + size]
         ahead = self._held[at + self._shortest : at + 2 * size]

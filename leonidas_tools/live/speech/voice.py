@@ -36,16 +36,16 @@ class Voice:
         self._stretch = TimeStretch(hertz)
 
     def changes(self, *, rate: float, volume: float) -> bool:
-        """Whether sound that comes now would come out other than it is."""
+        """Return whether sound that comes now would come out other than it is."""
         return not (rate == volume == self._gain.volume == 1.0 and self._stretch.held == 0)
 
     def feed(self, data: bytes | memoryview, *, rate: float, volume: float) -> bytes:
-        """Takes in some sound and gives what can be heard by now."""
+        """Take in some sound and gives what can be heard by now."""
         samples = np.frombuffer(data, "<i2").astype(np.float32) / np.float32(_SCALE)
         return _written(self._stretch.feed(self._gain.feed(samples, volume), rate))
 
     def flush(self) -> bytes:
-        """Gives what is held."""
+        """Give what is held."""
         return _written(self._stretch.flush())
 
 

@@ -27,7 +27,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 def adapter_of(annotation: Any, *, where: str) -> TypeAdapter[Any]:
-    """What converts JSON to the type.
+    """Return what converts JSON to the type.
 
     Raises:
         SchemaError: No JSON can be made of the type.
@@ -45,7 +45,7 @@ def adapter_of(annotation: Any, *, where: str) -> TypeAdapter[Any]:
 def describe(
     adapters: Mapping[str, TypeAdapter[Any]], *, where: str
 ) -> tuple[dict[str, JsonSchema], JsonSchema]:
-    """The JSON Schema of each type, and the definitions that they share.
+    """Return the JSON Schema of each type, and the definitions that they share.
 
     Args:
         adapters: By parameter name.

@@ -53,7 +53,7 @@ class Conversion:
     def of(
         cls, parameters: Sequence[Parameter], adapters: Mapping[str, TypeAdapter[Any]]
     ) -> Conversion | None:
-        """The conversion that some parameters need; `None` where they need none."""
+        """Return the conversion that some parameters need; `None` where they need none."""
         needed = {p.name: adapters[p.name] for p in parameters if not p.is_plain and not p.is_rest}
         rest = next((adapters[p.name] for p in parameters if p.is_rest and not p.is_plain), None)
         defaults = {p.name: p.field for p in parameters if p.is_filled and p.field is not None}
@@ -63,7 +63,7 @@ class Conversion:
         return cls(adapters=needed, rest=rest, named=named, defaults=defaults)
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments that the function is called with.
+        """Return the keyword arguments that the function is called with.
 
         Raises:
             ToolValidationError: A value cannot be made of an argument.
@@ -102,7 +102,7 @@ def _refusal(errors: Mapping[str, Exception]) -> ToolValidationError:
 def json_default(
     parameter: Parameter, schema: JsonSchema, adapter: TypeAdapter[Any] | None
 ) -> JsonSchema:
-    """The `default` of a parameter's schema: only one that reads back as what it stands for."""
+    """Return the `default` of a parameter's schema if it reads back as the same value."""
     default = parameter.default
     if default is inspect.Parameter.empty:
         default = parameter.field.default if parameter.field is not None else default
@@ -112,6 +112,6 @@ def json_default(
             fits = value == default and jsonschema_rs.is_valid(schema, value)
         else:
             fits = bool(adapter.validate_json(to_json(value)) == default)
-    except Exception:  # noqa: BLE001 - whatever a default is made of, it is the function's own
+    except Exception:  # noqa: BLE001 - a default is any object of the user
         return {}
     return {"default": value} if fits else {}

@@ -19,7 +19,7 @@ _GOOGLE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Docstring:
-    """What a docstring says to a model.
+    """The parts of a docstring that a model reads.
 
     Args:
         description: The text before the sections.
@@ -31,7 +31,7 @@ class Docstring:
 
 
 def read_docstring(text: str | None) -> Docstring:
-    """Reads a docstring; one in no known style is a description as a whole.
+    """Read a docstring; one in no known style is a description as a whole.
 
     Example:
         >>> read_docstring('''Adds.
@@ -53,7 +53,7 @@ def read_docstring(text: str | None) -> Docstring:
 
 
 def _first_section(lines: list[str]) -> tuple[int, str | None]:
-    """Where the first section begins, and in which style it is written."""
+    """Return where the first section begins, and in which style it is written."""
     for number, line in enumerate(lines):
         if line.startswith(":") and re.match(_REST, line):
             return number, "REST"
@@ -69,7 +69,7 @@ def _is_underline(line: str) -> bool:
 
 
 def _parameters(text: str, style: str) -> dict[str, str]:
-    """The parameters that the sections describe."""
+    """Return the parameters that the sections describe."""
     import docstring_parser as parser
 
     try:

@@ -1,4 +1,4 @@
-"""What a function's parameters are: their types, defaults and kinds."""
+"""The parameters of a function: types, defaults and kinds."""
 
 from __future__ import annotations
 
@@ -48,39 +48,39 @@ class Parameter:
 
     @property
     def is_positional(self) -> bool:
-        """Whether it cannot be given by keyword."""
+        """Return whether it cannot be given by keyword."""
         return self.kind is inspect.Parameter.POSITIONAL_ONLY
 
     @property
     def is_rest(self) -> bool:
-        """Whether it is `**kwargs`."""
+        """Return whether it is `**kwargs`."""
         return self.kind is inspect.Parameter.VAR_KEYWORD
 
     @property
     def is_required(self) -> bool:
-        """Whether a call must give it."""
+        """Return whether a call must give it."""
         if self.is_rest or self.default is not _EMPTY:
             return False
         return self.field is None or self.field.is_required()
 
     @property
     def is_filled(self) -> bool:
-        """Whether its default is known to pydantic alone, so that it has to be passed."""
+        """Return whether its default is known to pydantic alone, so that it has to be passed."""
         return self.default is _EMPTY and self.field is not None and not self.field.is_required()
 
     @property
     def is_described_plainly(self) -> bool:
-        """Whether its schema needs no pydantic."""
+        """Return whether its schema needs no pydantic."""
         return plain_schema(self.annotation) is not None
 
     @property
     def is_plain(self) -> bool:
-        """Whether its value is the same in Python as in JSON."""
+        """Return whether its value is the same in Python as in JSON."""
         return is_plain(self.annotation)
 
 
 def innermost(function: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
-    """The name of a callable, and the function that carries its names and its docstring."""
+    """Return the name of a callable, and the function that carries its names and its docstring."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None) or type(function).__name__
@@ -93,7 +93,7 @@ def innermost(function: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
 def read_parameters(
     function: Callable[..., Any], *, where: str, only_context: bool = False
 ) -> list[Parameter]:
-    """The parameters that a call can give, bound arguments left out.
+    """Return the parameters that a call can give, bound arguments left out.
 
     Args:
         function: What is called.
@@ -128,7 +128,7 @@ def read_parameters(
 
 
 def _parameter(raw: inspect.Parameter, annotation: Any) -> Parameter:
-    """A parameter with what its annotation and its default say taken apart."""
+    """Return a parameter with what its annotation and its default say taken apart."""
     default, field = raw.default, None
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], _EMPTY
@@ -153,7 +153,7 @@ def _parameter(raw: inspect.Parameter, annotation: Any) -> Parameter:
 
 
 def _is_context(annotation: Any) -> bool:
-    """Whether a type is `ToolContext`, or a union or an unreadable text that names it."""
+    """Return whether a type is `ToolContext`, or a union or an unreadable text that names it."""
     if isinstance(annotation, str):
         return re.search(_CONTEXT_NAME, annotation) is not None
     if isinstance(annotation, type):
@@ -164,7 +164,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _namespaces(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Where the names in a function's annotations are looked up: its module, and its closure."""
+    """Return the namespace of a function's annotations: its module and its closure."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)

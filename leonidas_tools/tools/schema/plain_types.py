@@ -43,7 +43,7 @@ _CONSTRAINTS = (
 
 
 def plain_schema(annotation: Any) -> JsonSchema | None:
-    """The JSON Schema of a common plain type; `None` where pydantic has to be asked.
+    """Return the JSON Schema of a common plain type; `None` where pydantic has to be asked.
 
     Example:
         >>> plain_schema(list[int])
@@ -61,7 +61,7 @@ def plain_schema(annotation: Any) -> JsonSchema | None:
 
 
 def literal_schema(values: tuple[Any, ...]) -> JsonSchema | None:
-    """The JSON Schema of some strings or some integers to choose from."""
+    """Return the JSON Schema of some strings or some integers to choose from."""
     kind = type(values[0])
     if kind not in (str, int) or any(type(value) is not kind for value in values):
         return None
@@ -92,7 +92,7 @@ def _container(kind: type, arguments: tuple[Any, ...]) -> JsonSchema | None:
 
 
 def is_plain(annotation: Any) -> bool:
-    """Whether a value of the type is the same in Python as in JSON, constraints included."""
+    """Return whether a value of the type is the same in Python as in JSON, constraints included."""
     if get_origin(annotation) is not Annotated:
         return plain_schema(annotation) is not None
     kind, *metadata = get_args(annotation)
@@ -100,14 +100,14 @@ def is_plain(annotation: Any) -> bool:
 
 
 def _is_constraint(entry: Any) -> bool:
-    """Whether a piece of metadata only narrows, in a way that JSON Schema can say."""
+    """Return whether a piece of metadata only narrows, in a way that JSON Schema can say."""
     if isinstance(entry, FieldInfo):
         return all(_is_constraint(inner) or _is_pattern(inner) for inner in entry.metadata)
     return isinstance(entry, _CONSTRAINTS)
 
 
 def _is_pattern(entry: Any) -> bool:
-    """Whether pydantic's general metadata holds a pattern and nothing else."""
+    """Return whether pydantic's general metadata holds a pattern and nothing else."""
     return set(getattr(entry, "__dict__", {"other": 1})) == {"pattern"}
 
 

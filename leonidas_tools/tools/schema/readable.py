@@ -21,9 +21,9 @@ _HAS_TYPED_DICTS = sys.version_info >= (3, 12)
 
 
 def readable(annotation: Any) -> Any:
-    """The same type with each part that pydantic does not read made again.
+    """Return the same type with each part that pydantic does not read made again.
 
-    A `TypedDict` that contains itself stays as it is.
+    A `TypedDict` that contains itself does not change.
     """
     return _rebuilt(annotation, frozenset())
 
@@ -46,12 +46,12 @@ def _rebuilt(annotation: Any, inside: frozenset[Any]) -> Any:
 
 
 def _is_of_typing(kind: Any) -> bool:
-    """Whether a TypedDict is not one of typing_extensions, which pydantic reads."""
+    """Return whether a TypedDict is not one of typing_extensions, which pydantic reads."""
     return type(kind).__module__ == "typing"
 
 
 def _literal(annotation: Any, members: tuple[Any, ...]) -> Any:
-    """An enumeration that is told as the members named; the schema keeps others out."""
+    """Return an enumeration that is told as the members named; the schema keeps others out."""
     kind = type(members[0])
     if not issubclass(kind, enum.Enum) or any(type(member) is not kind for member in members):
         return annotation

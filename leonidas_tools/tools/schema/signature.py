@@ -18,7 +18,7 @@ from leonidas_tools.tools.schema.plain_types import JsonSchema, plain_schema
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signature:
-    """How a function is described to a model, and called with what the model says.
+    """The description of a function for a model, and how it is called.
 
     Args:
         name: The function's name.
@@ -39,7 +39,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any]) -> Signature:
-    """Reads a function's signature and docstring.
+    """Read a function's signature and docstring.
 
     Args:
         function: Async or sync, a generator of either kind, a bound method, a callable object or
@@ -76,7 +76,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
 def read_json_schema(
     function: Callable[..., Any], parameters: Mapping[str, Any], *, description: str
 ) -> Signature:
-    """Checks a JSON Schema of a tool that is known by it alone.
+    """Check a JSON Schema of a tool that is known by it alone.
 
     Args:
         function: What takes the arguments, by keyword; only its `ToolContext` is looked for.
@@ -105,7 +105,7 @@ def read_json_schema(
 
 
 def _context_of(function: Callable[..., Any]) -> str | None:
-    """The parameter that takes the `ToolContext`, in a function whose other types do not matter."""
+    """Return the parameter that takes the `ToolContext`; other types do not matter."""
     try:
         parameters = read_parameters(function, where="", only_context=True)
     except SchemaError:  # a function that cannot be looked into takes no context
@@ -116,7 +116,7 @@ def _context_of(function: Callable[..., Any]) -> str | None:
 def _described(
     parameters: list[Parameter], descriptions: Mapping[str, str], *, where: str
 ) -> tuple[JsonSchema, Conversion | None]:
-    """The JSON Schema of all parameters, and what makes Python values of the arguments."""
+    """Return the JSON Schema of all parameters, and what makes Python values of the arguments."""
     adapters = {
         parameter.name: adapter_of(
             parameter.annotation, where=f"{where}: its parameter {parameter.name!r}"
@@ -151,7 +151,7 @@ def _described(
 def _add_description(
     schema: JsonSchema, parameter: Parameter, descriptions: Mapping[str, str]
 ) -> None:
-    """Says what a parameter is for, by its annotation, its docstring or its type, in this order."""
+    """Say what a parameter is for, by its annotation, its docstring or its type, in this order."""
     text = parameter.description or descriptions.get(parameter.name)
     if text:
         schema["description"] = text
