@@ -124,20 +124,14 @@ def drawn() -> str:
             at_x, at_y = x[node], y[node] + high
             path += f"V{at_y}" if node != end else ""
         lines.append(f'  <path class="arrow" marker-end="url(#tip)" d="{path}"/>')
-    said = described()
     for room in graph:
         left, top = x[room] - wide / 2, y[room]
         lines += [
-            f"  <g><title>{_escaped(said[room])}</title>",
-            f'    <rect class="room" x="{left:.0f}" y="{top:.0f}" rx="6"',
-            f'      width="{wide}" height="{high}"/>',
-            f'    <text x="{x[room]:.0f}" y="{top + 20:.0f}">{room}</text></g>',
+            f'  <rect class="room" x="{left:.0f}" y="{top:.0f}" rx="6"',
+            f'    width="{wide}" height="{high}"/>',
+            f'  <text x="{x[room]:.0f}" y="{top + 20:.0f}">{room}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _rows(graph: Graph) -> list[list[Node]]:

@@ -12,7 +12,7 @@ import yaml
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "leonidas_tools" / "reference").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADD = ROOT / "leonidas_tools" / "cli" / "mcp" / "add.py"
 CALL = ["tools", "call", "get_current_time", "timezone=UTC"]
 ASK = """

@@ -1,5 +1,6 @@
 """The examples in the documentation do what they say."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,12 @@ from leonidas_tools.settings.load import load
 from leonidas_tools.simulator import Scenario
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(ROOT.glob("*.md"))
-REFERENCE = sorted((ROOT / "leonidas_tools" / "reference").glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def name_of(page):
+    """Return the path of a page in the repository."""
+    return str(page.relative_to(ROOT))
 
 
 def read_yaml(example):
@@ -29,7 +34,7 @@ def read_yaml(example):
         (example.namespace["folder"] / "tools.yaml").write_text(example.parsed)
 
 
-@pytest.mark.parametrize("page", [*PAGES, *REFERENCE], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     parsers = [PythonCodeBlockParser(), CodeBlockParser(language="yaml", evaluator=read_yaml)]
@@ -42,14 +47,15 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_examples_pass_a_strict_type_checker(tmp_path):
     """One run for all pages; a page is one module, and its lines keep their numbers."""
-    for page in [*PAGES, *REFERENCE]:
+    for page in PAGES:
         lines: list[str] = []
         for example in (
             Sybil(parsers=[PythonCodeBlockParser()], path=str(ROOT)).parse(page).examples()
         ):
             lines += [""] * (example.line - len(lines))
             lines += example.parsed.splitlines()
-        (tmp_path / f"{page.stem.lower()}_page.py").write_text("\n".join(lines) + "\n")
+        name = re.sub(r"\W", "_", name_of(page).lower())
+        (tmp_path / f"{name}.py").write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-m", "mypy", "--strict", *map(str, sorted(tmp_path.glob("*.py")))]
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -31,3 +32,16 @@ def test_every_page_of_the_reference_is_in_the_documentation_and_has_one_source(
     pages = {file.name: file for file in REFERENCE.glob("*.md")}
     shown = {file.name: file.resolve() for file in (ROOT / "docs" / "reference").glob("*.md")}
     assert {name: file for name, file in shown.items() if name != "index.md"} == pages
+
+
+def test_the_navigation_leads_to_every_page():
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+
+    def pages(entry):
+        if isinstance(entry, str):
+            return [entry]
+        items = entry.values() if isinstance(entry, dict) else entry
+        return [page for item in items for page in pages(item)]
+
+    there = {str(file.relative_to(ROOT / "docs")) for file in (ROOT / "docs").rglob("*.md")}
+    assert sorted(pages(settings["nav"])) == sorted(there)
