@@ -331,7 +331,7 @@ class ToolCall:
 
     @property
     def redaction(self) -> Redaction:
-        """Take what is secret for its tool, and in the settings, out of what is said of it."""
+        """Mask what is secret for its tool and in the settings."""
         redaction = PLAIN_REDACTION if self.tool is None else self.tool.redaction
         return redaction.knowing(*self.known)
 

@@ -1,4 +1,4 @@
-"""One call under way: its task, and the one answer it gets."""
+"""One running call: its task, and its one answer."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Invocation:
     """Runs one call in a task of its own and hands on exactly one result.
 
     Whatever the tool does to its task (cancel it, raise `SystemExit`, refuse to be cancelled),
-    `on_end` is called once, and the task of whoever waits is not touched.
+    `on_end` is called once, and no task that waits for the call is touched.
 
     Args:
         call: The call.
@@ -100,7 +100,7 @@ class Invocation:
         self.context: ToolContext | None = None
         """What the tool was given; there once its function runs."""
         self.stoppable = True
-        """Whether stopping now leaves nothing half done; the attempt under way knows."""
+        """Whether stopping now leaves nothing half done; the running attempt knows."""
         self.begun = False
         """Whether something may have happened that happens only once."""
         self.take_back: Callable[[], Awaitable[None]] | None = None
@@ -160,7 +160,7 @@ class Invocation:
         self._task = AbandonableTask(what, loop=asyncio.get_running_loop(), name=name)
 
     def stop(self) -> AbandonableTask | None:
-        """Stop the task whatever it is doing, and returns it if it still runs."""
+        """Stop the task, and return it if it still runs."""
         if self._task is None or self._task.has_ended:
             return None
         self.interrupt("stop")
@@ -243,7 +243,7 @@ class Invocation:
     def cancel(self) -> None:
         """Stop the call because its answer is not wanted, unless it must run to its end.
 
-        What runs on is told to nobody. What is to be undone is undone also where the call has
+        A call that runs on is not reported. What is to be undone is undone also where the call has
         ended already.
         """
         self.wanted = False
@@ -313,7 +313,7 @@ class Invocation:
             sink(event)
 
     def tell(self, event: ToolEvent) -> None:
-        """Hand on an event that the tool's context made, while the call is under way."""
+        """Hand on an event of the tool's context while the call runs."""
         if self.ended:
             return
         for sink in self.sinks:

@@ -37,7 +37,7 @@ class LoopWatch:
 
     def __init__(self, is_busy: Callable[[], bool]) -> None:
         self.longest_lag_seconds = 0.0
-        """The longest time the loop did not turn while calls were under way."""
+        """The longest time the event loop was held while calls ran."""
         self._is_busy = is_busy
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()

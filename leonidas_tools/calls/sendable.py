@@ -28,7 +28,7 @@ MOST_MEDIA_BYTES = 700_000
 
 
 def sendable(value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None) -> ToolResult:
-    """Return a result in plain JSON of bounded size, whatever it was made of.
+    """Return a result in plain JSON of bounded size.
 
     Args:
         value: What a tool returned: a value, or a result of its own making.

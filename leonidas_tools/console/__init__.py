@@ -1,4 +1,4 @@
-"""What a web page can ask of the tools and tell them."""
+"""The HTTP face of the tools."""
 
 from leonidas_tools.console.preferences import preferences_app
 from leonidas_tools.mcp_server import HTTPAccess

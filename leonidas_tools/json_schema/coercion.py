@@ -31,7 +31,7 @@ def coerce(document: Document, value: Any) -> Any:
 
     Args:
         document: The schema.
-        value: Plain JSON; left as it is.
+        value: Plain JSON; not changed.
 
     Returns:
         The value, or a copy of it with the coerced parts; not checked yet.

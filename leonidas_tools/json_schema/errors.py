@@ -1,4 +1,4 @@
-"""Where arguments do not fit a schema, found without looking at more than is sensible.
+"""Find where arguments do not fit a schema, with bounded work.
 
 jsonschema-rs looks for all errors at once, and in each branch of a union: that takes seconds for
 a large array, and does not end for deep arguments under a recursive schema. So what is too much for
@@ -30,7 +30,7 @@ MAX_PAIRS: Final = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One schema that holds for one value.
+    """One schema that applies to one value.
 
     Args:
         pointer: The JSON pointer of the schema in its document.

@@ -47,7 +47,7 @@ def schemas_of_property(schema: Mapping[str, Any], name: str) -> list[tuple[Keys
 
 
 def schema_of_item(schema: Mapping[str, Any], index: int) -> tuple[Keys, Any]:
-    """Return the schema that holds for an item of an array, with the keys that lead to it."""
+    """Return the schema of an array item, with the keys that lead to it."""
     heads, rest = "prefixItems", "items"
     if isinstance(schema.get("items"), list):  # drafts up to 2019-09
         heads, rest = "items", "additionalItems"

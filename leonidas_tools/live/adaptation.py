@@ -20,7 +20,7 @@ _NAMELESS = "unknown"
 
 
 class Adaptation:
-    """What declarations and answers become for one model; what it cannot do is logged once.
+    """Adapts declarations and answers to one model; logs once what it does not support.
 
     It belongs to one session: it remembers what was declared.
 

@@ -29,7 +29,7 @@ _REFUSED_TOOLS = frozenset({1007, 1008})
 
 
 class Conversation:
-    """What is to be sent, what is to be heard, and when the connection is to be another.
+    """The decisions of a conversation: what to send, what to hand on, when to reconnect.
 
     Args:
         state: What the conversation consists of.

@@ -19,7 +19,7 @@ logger = visible_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filler:
-    """When silence is to be filled while a tool runs, and with what.
+    """The latency-masking phrase of a tool, and when it is spoken.
 
     Args:
         after_seconds: How long the silence may last.
@@ -101,7 +101,7 @@ class DeadAir:
         self._set_timer()
 
     def close(self) -> None:
-        """End all calls there are."""
+        """End all calls."""
         self._calls.clear()
         self._set_timer()
 

@@ -1,4 +1,4 @@
-"""What becomes of what the server says."""
+"""Handle messages of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user says while nobody can hear it: bounded, in order, and said again after a loss."""
+"""Hold the user's input while there is no connection: bounded, in order, sent after a loss."""
 
 from __future__ import annotations
 

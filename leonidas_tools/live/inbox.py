@@ -1,4 +1,4 @@
-"""What goes into the live model: the user's input, and answers in front of it."""
+"""The queue into the live model: the user's input, with answers in front of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a piece of sound or video lasts."""
+"""The duration of sound and video."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for the listener; on a barge-in, speech that is not heard yet is dropped."""
+"""The queue to the listener; a barge-in drops speech that was not heard yet."""
 
 from __future__ import annotations
 

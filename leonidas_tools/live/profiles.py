@@ -1,4 +1,4 @@
-"""What each generation of Gemini Live takes: a table, extended by files of the user."""
+"""Profiles of Gemini Live generations: a table that users can extend by files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN = "unknown"
 
 
 class ModelProfile(BaseModel):
-    """What one generation of models takes and does.
+    """The abilities and limits of one generation of models.
 
     Args:
         name: A name for it.

@@ -1,4 +1,4 @@
-"""Whether and by when a connection is to be exchanged for another."""
+"""Decide whether and by when a connection is replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARGIN_SECONDS = 0.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Renewal:
-    """What speaks for another connection.
+    """The reasons for another connection.
 
     Args:
         since: When one was first wished for, for other tools or another voice; 0 where it is not.
@@ -30,7 +30,7 @@ class Renewal:
         return replace(self, since=self.since or now)
 
     def unwished(self) -> Renewal:
-        """With the wish taken back; what is announced comes all the same."""
+        """Return this without the wish; an announced end comes anyway."""
         return replace(self, since=0.0)
 
     def announced_for(self, end: float) -> Renewal:

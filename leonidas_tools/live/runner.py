@@ -39,7 +39,7 @@ _REASON = 200
 
 
 class Line(Protocol):
-    """Where connections lead, and how long one may be missing."""
+    """The address of connections, and how long one may be missing."""
 
     client: Client
     model: str
@@ -67,7 +67,7 @@ class ConversationRunner:
         self._ended = self._is_last = False
 
     async def run(self, content: AsyncIterable[ProcessorPart]) -> None:
-        """Hold the conversation; what ends it is raised to whoever listens."""
+        """Hold the conversation; the listener receives what ends it as an exception."""
         reading = processor.create_task(self._read(content))
         failure: BaseException | None = None
         try:

@@ -1,4 +1,4 @@
-"""What goes to the server next: answers first, then tools, then old outcomes, then the user."""
+"""Choose what to send next: answers, then tools, then old outcomes, then the user's input."""
 
 from __future__ import annotations
 

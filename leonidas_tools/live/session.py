@@ -135,7 +135,7 @@ class _Loop:
         self._silence = SilenceFiller(tools, show=self.out.put, say=self._interim)
 
     async def drive(self, content: AsyncIterable[ProcessorPart]) -> None:
-        """Run the session to its end; what goes wrong is raised to whoever reads it."""
+        """Run the session to its end; errors are raised to the reader of the stream."""
         approvals = self._session.get(Approvals)
         unsubscribe = self._session.get(AgentState).on_change(self._on_state)
         no_more_results = approvals.on_result(self._tell_late)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class DeclaresTools(Protocol):
-    """What declares tools and says when they have changed, such as an `AdvancedToolProcessor`."""
+    """A source of tool declarations, such as an `AdvancedToolProcessor`."""
 
     def declarations(self) -> list[types.Tool]:
         """Return what a Live setup declares."""
@@ -65,7 +65,7 @@ class FixedTools:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """What may differ from one connection of a conversation to the next.
+    """The part of the setup that may differ between connections of a conversation.
 
     Args:
         tools: The declarations.

@@ -1,4 +1,4 @@
-"""What one conversation with a live model consists of."""
+"""The state of one conversation with a live model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool wishes of a live session, as its settings or itself have it."""
+"""Options of a tool that concern a live session."""
 
 from __future__ import annotations
 

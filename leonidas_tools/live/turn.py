@@ -1,4 +1,4 @@
-"""Whose turn it is, as far as the messages tell."""
+"""Follow whose turn it is by the messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _SILENCE_SECONDS = 15.0
 
 
 class Turn:
-    """Says when a conversation is quiet: nobody speaks, and no reply is expected.
+    """Tells when a conversation is quiet: no speech, and no reply expected.
 
     A sign that a reply is expected holds for five seconds; a model that has begun and neither goes
     on nor ends counts as done after fifteen.
@@ -42,5 +42,5 @@ class Turn:
         self.quiet_at = 0.0
 
     def is_quiet(self, now: float) -> bool:
-        """Return whether nobody speaks and no reply is expected."""
+        """Return whether there is no speech and no reply expected."""
         return now >= self.quiet_at

@@ -1,4 +1,4 @@
-"""What is said in a live session, as evidence for approvals."""
+"""Record the transcript of a live session, as evidence for approvals."""
 
 from __future__ import annotations
 

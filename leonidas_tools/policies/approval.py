@@ -206,7 +206,7 @@ def _record(call: ToolCall, decision: str, rule: Rule) -> None:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
-    """Yield what holds a tool's calls to the rules, unless no rule can say more than yes."""
+    """Yield the approval of a tool's calls, unless no rule can ask, deny or record."""
     policies, metadata = shared.policies, options.tool.metadata
     rules = shared.rules.for_tool(subject_of(metadata, options.settings))
     if options.guarded or rules.acts_in(policies.mode):

@@ -1,4 +1,4 @@
-"""A tool that keeps failing is left alone for a while; then one call tries whether it works."""
+"""Circuit breaker: a tool that keeps failing is not called for a while, then tried once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FAILED: Mapping[ResultStatus, bool] = {
 
 
 class BreakerState(StrEnum):
-    """Whether calls reach a tool: all, none, or one to try it."""
+    """The state of a circuit breaker: closed, open, or half-open for one trial."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -49,7 +49,7 @@ _CLOSED = BreakerState.CLOSED
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BreakerLimits:
-    """When a tool is left alone, and for how long.
+    """The limits of a circuit breaker.
 
     Args:
         error_rate: The share of failed calls, from 0 to 1, at which it is.
@@ -154,7 +154,7 @@ class Breaker:
 
 
 class _Trial(NamedTuple):
-    """What the call holds that tries a tool; where it is left behind, the tool has failed."""
+    """The place of a trial call; an abandoned trial counts as a failure."""
 
     room: Breaker
     admitted: int
@@ -167,7 +167,7 @@ class _Trial(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CircuitBreaker:
-    """Refuses the calls of a tool that keeps failing, so that nobody waits for it.
+    """Refuses the calls of a tool that keeps failing, so that no call waits for it.
 
     What fails, runs out of time or is unavailable counts against it; what the model has done wrong
     and what was cancelled do not.

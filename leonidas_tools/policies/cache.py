@@ -1,4 +1,4 @@
-"""A read that was made before need not be made again; one under way is shared."""
+"""Cache the results of reads, and share one running read between equal calls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NOTHING_MORE = ToolResult()
 
 
 class KeptResult(NamedTuple):
-    """A result that may be used again, which nobody else has."""
+    """A stored result that shares nothing with any other."""
 
     arguments: Mapping[str, Any]
     value: Any
@@ -183,7 +183,7 @@ class ResultCache:
             self._bytes -= entry.size
 
     def flight(self, key: Key) -> Flight | None:
-        """Return the call under way for this key; one that was left behind may never end."""
+        """Return the running call for this key; an abandoned one may never end."""
         flight = self._flights.get(key)
         return None if flight is None or flight.maker.ended else flight
 
@@ -206,7 +206,7 @@ class ResultCache:
 
 
 class Flight:
-    """One call under way that several may wait for.
+    """One running call that several may wait for.
 
     Args:
         arguments: Those of the call.
@@ -269,13 +269,13 @@ class Cache:
     """Answers a call as the same call was answered a moment ago.
 
     Only what worked is kept, without pictures and sounds, for each user apart; a session of no user
-    has its own. A write does not invalidate what was read before: whoever caches a read says how
+    has its own. A write does not invalidate earlier reads: the option that caches a read says how
     old it may be.
 
     Args:
         cache: Where results are kept.
         seconds: How long a result may be used again.
-        stale_seconds: How long beyond that it may stand in when the tool fails.
+        stale_seconds: How long beyond that a result may replace a failure.
         fingerprint: Stands for the tool, its schema, its version and its parameters.
         per_session: Whether results are good in their own session only: they may have a handle
             that no other session can read by.
@@ -313,7 +313,7 @@ class Cache:
         return result
 
     async def _shared(self, key: Key, call: ToolCall) -> ToolResult | None:
-        """Return the result of the same call under way; `None` where this one is to be made."""
+        """Return the result of an equal running call; `None` if this one has to run."""
         # A call that another makes does not wait, nor one that others may wait for, as when it
         # stands in for another tool: each could wait for the other.
         waiting = current()

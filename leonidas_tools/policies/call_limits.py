@@ -1,4 +1,4 @@
-"""A session makes only so many calls: a turn, a minute, and in all."""
+"""Limit the calls of a session per turn, per minute and in all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MINUTE_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MostCalls:
-    """How many calls may be made; no limit where nothing is said.
+    """The largest number of calls; `None` for no limit.
 
     Args:
         tool: The tool they are of; all together for `None`.
@@ -85,7 +85,7 @@ class _Count:
 
 
 class CallCounts:
-    """How many calls a session has made, by tool and in all."""
+    """The number of calls that a session has made, by tool and in all."""
 
     __slots__ = ("_counts",)
 

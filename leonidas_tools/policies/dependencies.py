@@ -1,4 +1,4 @@
-"""A tool whose needs are not met says so at once, and names them."""
+"""Refuse calls of a tool while a dependency is missing, and name it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a tool stays down, another one does its work."""
+"""Try other tools when one stays down."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ class Before:
     Args:
         function: Takes the call; returns another call, a result that stands for the tool's, or
             `None` to let the call be. What it changes is validated again.
-        max_bytes: How long the JSON of a result of its own may be; a processor puts in what holds
-            for the tool.
+        max_bytes: How long the JSON of a result of its own may be; a processor sets it to the
+            limit of the tool.
 
     Example:
         >>> audit = []

@@ -1,4 +1,4 @@
-"""A `cpu_bound` tool runs in a process that was ready before its time began."""
+"""Run `cpu_bound` tools in processes that are ready before their time begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads run side by side, writes one after another: first come, first served."""
+"""Lanes (concurrency keys): reads run side by side, writes one after another, in order."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ class Lane:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.leave(write=write)
-            elif ticket in self._waiting:  # else whoever left meanwhile has dropped it
+            elif ticket in self._waiting:  # else it was dropped meanwhile
                 self._waiting.remove(ticket)
                 self._admit()
             raise
 
     def leave(self, *, write: bool) -> None:
-        """Make room for whoever waits."""
+        """Leave, and admit the next in line."""
         if write:
             self._writing = None
         else:
@@ -118,7 +118,7 @@ class Lane:
 
 
 class Lanes:
-    """The lanes there are, by key; one that no tool uses any more is forgotten."""
+    """The lanes by key; an unused lane is forgotten."""
 
     def __init__(self) -> None:
         self._lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
@@ -166,7 +166,7 @@ class InLane:
 
     Args:
         lane: The lane.
-        lanes: All lanes there are.
+        lanes: All lanes.
         write: Whether it needs the lane for itself.
         tool: Whose calls these are.
     """

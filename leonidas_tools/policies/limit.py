@@ -1,4 +1,4 @@
-"""Only so many calls run at once; who matters more goes first."""
+"""Limit how many calls run at once; higher priority goes first."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Limiter:
                 turn.set_result(None)
 
     def _preempt(self) -> None:
-        """Stop the last to have come, but nobody who is being stopped already.
+        """Stop the last call that entered, unless it is being stopped already.
 
         It would forget what for, and run again: also where its time is up, or it was left behind.
         """

@@ -1,4 +1,4 @@
-"""A model that goes round in circles is told so, and then stopped; the session goes on."""
+"""Repeated-call detection: warn the model of a loop, then refuse the call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = visible_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopLimits:
-    """When a repeat is spoken of, and when it is refused.
+    """The repeats at which a warning and a refusal come.
 
     Args:
         warn_at: The repeat, running, at which the model is told; 0 for never.
@@ -50,14 +50,14 @@ _NOTHING: Mapping[int, ToolResult | None] = {}
 class _Step:
     """A call of a session, and how it ended."""
 
-    # What few steps ever change stands here, once: one is made for every call.
+    # Class attributes for what few steps change: one step is made for every call.
     arguments: Mapping[str, Any] | None
     result: ToolResult | None = None
     ended_at = math.inf
     like: Mapping[int, ToolResult | None] = _NOTHING
     """The results of the same calls before it, by how far back; once it has ended, its own."""
     repeats = 1
-    """How many alike there are running, if this one ends as they did."""
+    """The number of equal calls before this one, if it ends as they did."""
     repeated: ToolResult | None = None
     """The result of the one that it repeats then."""
 
@@ -93,7 +93,7 @@ class LoopHistory:
 
     def __init__(self) -> None:
         self.limits: LoopLimits | None = None
-        """What holds in this session, instead of the settings."""
+        """The limits of this session, instead of those of the settings."""
         self._recent: deque[_Step] = deque()
         """The newest first, as many as may make up a cycle."""
         self._faded: deque[_Step] = deque()

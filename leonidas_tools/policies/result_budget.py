@@ -1,4 +1,4 @@
-"""A result is no longer than the model should have to read; the rest is cut, or kept for later."""
+"""Bound the length of a result: truncate it, or store it for later reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failed for a passing reason is tried again, where that cannot do harm."""
+"""Retry transient failures where that is safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the policies of all tools share."""
+"""State that the policies of all tools share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Shared:
-    """What the policies of all tools share: settings, rules, lanes, limits, breakers, the cache.
+    """State that the policies of all tools share: rules, lanes, limits, breakers, the cache.
 
     Args:
         settings: The settings in force.

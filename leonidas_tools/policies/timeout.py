@@ -1,4 +1,4 @@
-"""No call takes longer than it may."""
+"""Time limits of attempts and of whole calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that do not fit the schema never reach the tool."""
+"""Validate arguments before they reach the tool."""
 
 from __future__ import annotations
 

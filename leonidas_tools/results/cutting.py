@@ -25,7 +25,7 @@ _CUT_WORDS = 8
 """How long the quotes and the ellipsis of a cut text are."""
 _FEWEST_CHARACTERS = 8
 _NOTE = 32
-"""How long it may be to say how many more there are: what is cut fits, and is not cut again."""
+"""Room for the number of omitted items, so that a truncated value is not truncated again."""
 _HEAD_SHARE = {"tail": 0.0, "both": 0.2}
 
 

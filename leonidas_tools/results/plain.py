@@ -1,4 +1,4 @@
-"""What a tool returns → plain JSON of bounded size.
+"""Turn what a tool returns into plain JSON of bounded size.
 
 The Live client serialises answers while it sends them, where a set or a NaN ends the session
 (`google/genai/live.py`, `send_tool_response`). So nothing but plain JSON may leave a tool.
@@ -63,7 +63,7 @@ class Measured(NamedTuple):
 def measured(
     value: Any, max_bytes: int, *, mask: Mask | None = None, foreign: bool = True
 ) -> Measured:
-    """Return the value as `plain` does, and how long its JSON is, so that nobody measures again."""
+    """Return the value as `plain` does, with the length of its JSON."""
     if mask is not None:
         whole = measured(value, max_bytes + _MARGIN, foreign=foreign)
         shown = measured(mask(whole.value), max_bytes)

@@ -1,1 +1,1 @@
-"""Which tools run and how: models, the YAML file, its watcher and its writer."""
+"""Settings: models, the YAML file, its watcher and its writer."""

@@ -1,4 +1,4 @@
-"""Settings beside the tools there are: what would silently do nothing."""
+"""Check settings against the registered tools, for what would silently do nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
 
     Args:
         settings: The settings.
-        known_tools: The tools there are, by name.
+        known_tools: The registered tools, by name.
 
     Example:
         >>> from leonidas_tools.settings.models import Settings
@@ -55,7 +55,7 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
 
 
 class _Names:
-    """The names there are, and what to say of one there is not."""
+    """Known names, and the message for an unknown one."""
 
     def __init__(self, settings: Settings, known_tools: Tools) -> None:
         self._known = known_tools
@@ -100,7 +100,7 @@ def undescribed(known_tools: Tools) -> Iterator[Finding]:
     """Find tools without a description: the model has only their names to go by.
 
     Args:
-        known_tools: The tools there are, by name.
+        known_tools: The registered tools, by name.
     """
     for name, tool in known_tools.items():
         if not tool.metadata.description.strip():
@@ -127,7 +127,7 @@ def _environment(settings: Settings) -> Iterator[Finding]:
 def _parameters(
     key: str, configuration: ToolConfiguration, tool: Tool[..., Any]
 ) -> Iterator[Finding]:
-    """Custom parameters that nobody reads."""
+    """Yield custom parameters that no tool reads."""
     known = list(tool.metadata.parameters.get("properties", {}))
     if tool.signature.context_parameter is not None:
         yield from _misspelt(key, configuration, [*known, *_read_by(tool)])
@@ -168,7 +168,7 @@ def _read_by(tool: Tool[..., Any]) -> list[str]:
 def _contradictions(
     key: str, name: str, settings: Settings, tool: Tool[..., Any]
 ) -> Iterator[Finding]:
-    """Yield what holds in the active environment, and takes the effect from something else."""
+    """Yield settings of the active environment that disable other settings."""
     holds, own = settings.for_tool(name, tool.origin), tool.metadata
     said = holds.scheduling
     behavior = holds.behavior or own.behavior

@@ -1,4 +1,4 @@
-"""Rules beside the tools there are: one that can never decide is worse than none."""
+"""Check rules against the registered tools: a rule that can never decide is an error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_rules(settings: Settings, known_tools: Mapping[str, Tool[..., Any]]) -
 
     Args:
         settings: The settings.
-        known_tools: The tools there are, by name. While an MCP server is enabled there may be more
+        known_tools: The registered tools, by name. While an MCP server is enabled there may be more
             later, so that an unknown name is a warning.
     """
     if not settings.policies.rules and not settings.policies.always:

@@ -152,7 +152,7 @@ class _Reader:
                 continue
             name = self._key(key, path)
             if name in own:
-                message = "stands here for the second time: remove one"
+                message = "is here twice: remove one"
                 self.problems.append(Problem(message, (*path, name), line))
             self.lines[*path, name] = line
             own[name] = self.value(value, (*path, name))
@@ -161,7 +161,7 @@ class _Reader:
     def _mapping_of(self, source: yaml.Node, path: KeyPath) -> dict[str, Any]:
         lines = dict(self.lines)
         value = self.value(source, path)
-        self.lines.update(lines)  # what stands here itself is nearer than what it is merged with
+        self.lines.update(lines)  # own lines before those of merged mappings
         return cast("dict[str, Any]", value)
 
     def _merge_sources(self, node: yaml.Node, path: KeyPath) -> Iterator[yaml.Node]:

@@ -56,7 +56,7 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
         value: Plain data.
 
     Raises:
-        EditError: What stands there shares its value with another place, or is no mapping.
+        EditError: The value there is shared with another place, or is no mapping.
 
     Example:
         >>> set_key("tools:\n  a: {}  # mine\n", ("tools", "a", "timeout"), "2s")
@@ -76,7 +76,7 @@ def delete_key(text: str, path: KeyPath) -> str:
     r"""Return the text without a key; the same where it is not there.
 
     Raises:
-        EditError: What stands there shares its value with another place.
+        EditError: The value there is shared with another place.
 
     Example:
         >>> delete_key("a: 1\n# about b\nb: 2\nc: 3\n", ("b",))
@@ -98,7 +98,7 @@ def delete_key(text: str, path: KeyPath) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Entry:
-    """A key and its value, as they stand in the text.
+    """A key and its value with their positions in the text.
 
     Args:
         key: The key's node.

@@ -57,7 +57,7 @@ class EffectiveOptions:
         retry_longest_delay_seconds: No wait is longer.
         fallback_tools: The tools to try in turn when this one stays down.
         cache_seconds: How long a result may be used again; 0 for never.
-        stale_if_error_seconds: How long beyond that it may stand in for a failure.
+        stale_if_error_seconds: How long beyond that it may replace a failure.
         polling: Whether repeated calls are no loop.
         breaker: The limits of its circuit breaker; `None` for no breaker.
         max_result_bytes: How long its result may be.

@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in the words of whoever wrote the file."""
+"""Explain pydantic's errors in the terms of the settings file."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _bare(kind: Any) -> Any:
 
 
 def place(path: KeyPath, lines: Mapping[KeyPath, int]) -> int | None:
-    """Return the line of the nearest key that stands in the file."""
+    """Return the line of the nearest key in the file."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]

@@ -43,7 +43,7 @@ _VARIABLE = r"\$\{.+\}"
 
 
 def unset(value: Any) -> Any:
-    """Return what an environment variable holds for nothing becomes `None`; all else stays."""
+    """Return `None` for an empty environment variable, else the value."""
     return None if isinstance(value, str) and value.strip().lower() in _NULLS else value
 
 
@@ -69,7 +69,7 @@ def seconds(value: Any) -> Any:
 
 
 def or_off(value: Any, read: Callable[[Any], Any]) -> Any:
-    """`False` for `0` or `off`, which switch a limit off whoever has set it; else as read."""
+    """Return `False` for `0` or `off`, which switch a limit off; else the value."""
     return False if is_off(value) else read(value)
 
 
@@ -309,7 +309,7 @@ Names = tuple[Name, ...]
 
 
 def category(value: Any) -> Any:
-    """Read a category: a known one or a word of one's own.
+    """Read a category: a known one or any other word.
 
     Raises:
         ValueError: It cannot be the name of a category.

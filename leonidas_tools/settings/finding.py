@@ -1,4 +1,4 @@
-"""What is wrong with settings that are well-formed."""
+"""Findings about well-formed settings."""
 
 from __future__ import annotations
 

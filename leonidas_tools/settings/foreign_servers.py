@@ -55,7 +55,7 @@ _MILLISECONDS_FROM = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignServers:
-    """What another program's file holds.
+    """The content of another program's file.
 
     Args:
         servers: By name, as they stand under `mcp_servers`.
@@ -72,7 +72,7 @@ def read_foreign(path: Path) -> ForeignServers:
     """Read a file of another program, such as `claude_desktop_config.json` or `.vscode/mcp.json`.
 
     Args:
-        path: JSON; comments and commas at the end may stand in it.
+        path: A JSON file; comments and trailing commas are allowed.
 
     Raises:
         ConfigurationError: It cannot be read, or holds no servers.
@@ -177,7 +177,7 @@ def _add_address(server: dict[str, Any], written: Mapping[str, Any]) -> None:
     kind = written.get("type", written.get("transport"))
     transport = _TRANSPORTS.get(str(kind).lower()) if kind is not None else None
     if kind is not None and transport is None:
-        raise ValueError(f"its transport {kind!r} is not known: there are stdio, http and sse")
+        raise ValueError(f"its transport {kind!r} is not known: choose stdio, http or sse")
     if "command" in server:
         server.pop("headers", None)
         return

@@ -15,7 +15,7 @@ _BARE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class Variables:
-    """Rewrites variables, and takes note of those that somebody has to set.
+    """Rewrites variables, and collects those that the user has to set.
 
     Args:
         inputs: What the other program asks its user for, with an `id` each.

@@ -93,7 +93,7 @@ def settings_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the JSON Schema as it stands in `config/tools.schema.json`."""
+    """Return the JSON Schema as written to `config/tools.schema.json`."""
     return json.dumps(settings_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -27,7 +27,7 @@ ENVIRONMENT_VARIABLE = "LEONIDAS_ENV"
 INTERPRETER_VARIABLE = "LEONIDAS_PYTHON"
 TEXTS = "texts"
 FOREIGN = "mcpServers"
-"""The key under which other programs have MCP servers; what stands there is taken as it is."""
+"""The key under which other programs list MCP servers."""
 
 
 def load(source: Source) -> Settings:

@@ -1,4 +1,4 @@
-"""What can be set of an MCP server."""
+"""Settings of MCP servers."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -45,7 +45,7 @@ ServerName = Annotated[str, AfterValidator(_server_name)]
 
 
 class OAuthSettings(Model):
-    """How to get a token for a server over HTTP.
+    """The login at a server over HTTP.
 
     As JSON, the secret is masked.
 
@@ -84,12 +84,12 @@ class OAuthSettings(Model):
 
 
 class SamplingSettings(Model):
-    """Whether a server may ask a model of ours, and how often.
+    """The sampling that a server may request, and its limits.
 
     Args:
         enabled: Whether it may; a person is asked each time unless a rule says otherwise.
         model: The model that answers, as google-genai names it.
-        max_tokens: How long an answer may be, whatever the server asks for.
+        max_tokens: How long an answer may be at most.
         calls_per_minute: How many times in any sixty seconds.
     """
 
@@ -125,7 +125,7 @@ MCPToolConfigurations: TypeAlias = Annotated[
 
 
 class MCPServerSettings(Model):
-    """How to reach one MCP server, a command to start or an address, and what is used of it.
+    """The settings of one MCP server: a command or an address, and what is used of it.
 
     As JSON, the values of `env` and `headers` are masked.
 
@@ -197,7 +197,7 @@ class MCPServerSettings(Model):
         """Return what the server is given that its tools may not give back: by name, or as hidden.
 
         Args:
-            hidden: What the environment says that is told to nobody but the tools.
+            hidden: Values of the environment that only tools may see.
         """
         query = {} if self.url is None else dict(parse_qsl(urlsplit(self.url).query))
         named = {"env": self.env, "headers": self.headers, "query": query}

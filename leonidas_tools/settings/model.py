@@ -1,4 +1,4 @@
-"""What all settings have in common."""
+"""The base model of all settings."""
 
 from __future__ import annotations
 

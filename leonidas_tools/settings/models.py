@@ -1,4 +1,4 @@
-"""What can be set, as typed and frozen models."""
+"""The settings as typed and frozen models."""
 
 import functools
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ __all__ = [
 
 
 class AlertRule(Model):
-    """When to raise an alert, and when to take it back.
+    """The condition of an alert.
 
     Args:
         name: What the alert is called.
@@ -88,7 +88,7 @@ class AlertRule(Model):
 
 
 class MonitoringSettings(Model):
-    """What is kept and told of the calls.
+    """Settings of metrics, history and alerts.
 
     Args:
         history_size: How many ended calls are remembered.
@@ -164,7 +164,7 @@ class PolicySettings(GuardSettings):
 
 
 class Settings(Model):
-    """All that can be set.
+    """All settings.
 
     Args:
         version: The version of the file's format.
@@ -222,15 +222,15 @@ class Settings(Model):
 
     @property
     def hidden(self) -> set[str]:
-        """Return what came from the environment and is told to nobody but the tools."""
+        """Return values of the environment that only tools may see."""
         return self._hidden
 
     def for_tool(self, name: str, origin: ToolOrigin | None = None) -> ToolConfiguration:
-        """Return what holds for a tool in the active environment; the identical object each time.
+        """Return the settings of a tool in the active environment, the same object each time.
 
         Later ones win: `defaults`, the tool's own, the environment's of `defaults`, the
         environment's of the tool. Settings under `mcp_servers` count as the tool's own, below those
-        in `tools`; they reach exactly that server's tool, whatever it is called here.
+        in `tools`; they reach exactly that server's tool, also under another name.
 
         Args:
             name: The tool's own name; an unknown one gets the defaults.
@@ -283,7 +283,7 @@ class Settings(Model):
 
     @functools.cached_property
     def resolved_defaults(self) -> ToolConfiguration:
-        """Return what holds for a tool that nothing is said about."""
+        """Return the settings of a tool that is not configured."""
         own = self.defaults.environment_specific.get(self.environment)
         layers: list[ToolOverrides] = [self.defaults] if own is None else [self.defaults, own]
         return merge(layers, self._hidden)
@@ -295,7 +295,7 @@ class Settings(Model):
 
     @functools.cached_property
     def resolved(self) -> Mapping[str, ToolConfiguration]:
-        """Return what holds for each tool that something is said about, by name."""
+        """Return the settings of each configured tool, by name."""
         return {name: merge(self._values(self.layers(name)), self._hidden) for name in self.tools}
 
     @functools.cached_property

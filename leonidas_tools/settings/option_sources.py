@@ -1,4 +1,4 @@
-"""What is effective for a tool, each value with its source."""
+"""The effective options of a tool, each value with its source."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Effective:
     Args:
         name: What it is called: the setting, where there is one of that name.
         value: The value as plain JSON; `None` for none.
-        source: Where it comes from: a `default` of the library, the `decorator` (or whatever else
-            made the tool), the `settings`, or an `mcp annotation` of its server.
+        source: Where it comes from: a `default` of the library, the `decorator` (or other code
+            that made the tool), the `settings`, or an `mcp annotation` of its server.
         key: The dotted path of the setting, where it comes from the settings.
         note: What else matters for it.
     """

@@ -1,4 +1,4 @@
-"""What can be set of the policies that keep a model from doing too much of something."""
+"""Settings of loop guard, call limits, circuit breaker and cache."""
 
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from leonidas_tools.tools.metadata import is_off
 
 
 class LoopSettings(Model):
-    """When a model that goes round in circles is told so, and when it is stopped.
+    """Repeated-call detection: when to warn the model, and when to refuse the call.
 
     Args:
         warn_at: The repeat, running, at which the model is told; `0` or `off` for never.
@@ -34,7 +34,7 @@ class LoopSettings(Model):
 
 
 class CallLimitSettings(Model):
-    """How many calls a session may make; no limit where nothing is said, or `0` or `off`.
+    """The number of calls a session may make; no limit by default, or with `0` or `off`.
 
     Args:
         per_turn: How many for each time the user speaks.
@@ -50,7 +50,7 @@ class CallLimitSettings(Model):
 
 
 class BreakerSettings(Model):
-    """When a tool that fails is left alone for a while.
+    """The circuit breaker of failing tools.
 
     Args:
         error_rate: The share of failed calls, from 0 to 1, at which it is.
@@ -66,7 +66,7 @@ class BreakerSettings(Model):
 
 
 class CacheSettings(Model):
-    """How much the results may take up that are kept to be used again.
+    """The size of the result cache.
 
     Args:
         max_entries: How many; those longest unused go first.
@@ -78,7 +78,7 @@ class CacheSettings(Model):
 
 
 class ShowSettings(Model):
-    """How many tools are shown to a model where there are very many.
+    """The number of tools that are declared to a model.
 
     Args:
         most: How many, besides those that are always shown; the model finds others with
@@ -99,7 +99,7 @@ _SECTION_OR_OFF = Field(json_schema_extra=section_or_off)
 
 
 class GuardSettings(Model):
-    """What keeps a model from doing too much of something.
+    """Settings of the policies for all tools.
 
     Args:
         loop: When a model that goes round in circles is told so, and when it is stopped; `0` or

@@ -33,7 +33,7 @@ class DocumentError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """What a YAML text holds.
+    """The content of a YAML text.
 
     Args:
         data: Plain data: mappings with text for keys, lists, text, numbers, booleans, `None`.

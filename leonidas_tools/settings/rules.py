@@ -80,7 +80,7 @@ SessionMode = Annotated[Mode, BeforeValidator(choice(Mode)), WithJsonSchema(choi
 
 
 class ConditionSettings(Model):
-    """What must be true of a value in the arguments; all of it, where several are named.
+    """Conditions on a value in the arguments; all of them must be met.
 
     Args:
         equals: The value is this.
@@ -120,7 +120,7 @@ _When = Annotated[
 
 
 class _About(Model):
-    """Which calls a rule is about; what is not named may be anything.
+    """The calls that a rule is about; a condition that is left out matches all.
 
     Args:
         tools: Tools by name, with wildcards: one, or a list.
@@ -195,7 +195,7 @@ class AlwaysSettings(_About):
     Args:
         question: The rule whose question it is; what other rules deny or ask stays so.
         fingerprint: The definition of the tool that it was about: server, name, description, schema
-            and effect. It holds for no other; without it, for none.
+            and effect. It applies to no other; without it, to none.
     """
 
     question: Name
@@ -214,11 +214,11 @@ class AlwaysSettings(_About):
 
 
 class ApprovalSettings(Model):
-    """How a person is asked.
+    """Settings of approval requests.
 
     Args:
         deadline: How long a question stays open.
-        on_expiry: What becomes of the call when nobody has answered: `cancel` or `proceed`.
+        on_expiry: What happens to the call without an answer: `cancel` or `proceed`.
         trust_model: Whether the model's word is enough that the user has said yes. Without input
             transcription there is no other evidence; leave it off where you can.
         shorten_values: Whether of a value that is too long to be said, the question says the

@@ -1,4 +1,4 @@
-"""When the model speaks of an answer, as it is set."""
+"""Scheduling of answers in the settings."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -17,12 +17,12 @@ _When = Annotated[ToolScheduling | None, BeforeValidator(_read), WithJsonSchema(
 
 
 class SchedulingSettings(Model):
-    """When the model speaks of an answer it did not wait for, by what the answer is.
+    """The scheduling of answers that the model did not wait for, by kind of answer.
 
     Args:
         ok: The tool did what it was asked.
         error: It did not.
-        late: The connection that asked is gone meanwhile.
+        late: The connection that asked is closed meanwhile.
         progress: It is not done yet; unless this is set, the model hears of no progress.
     """
 
@@ -32,7 +32,7 @@ class SchedulingSettings(Model):
     progress: _When = None
 
     def over(self, own: metadata.Scheduling | None) -> metadata.Scheduling:
-        """Return what holds where a tool has its own."""
+        """Return the merged scheduling where a tool has its own."""
         words = {
             key: said if (said := getattr(self, key)) is not None else getattr(own, key, None)
             for key in type(self).model_fields
@@ -69,7 +69,7 @@ Scheduling = Annotated[
 
 
 def merged(below: SchedulingSettings | None, above: SchedulingSettings) -> SchedulingSettings:
-    """Both laid over one another: what is not said above holds as it is said below."""
+    """Merge two schedules; the first wins where set."""
     if below is None:
         return above
     return below.model_copy(update={key: getattr(above, key) for key in above.model_fields_set})

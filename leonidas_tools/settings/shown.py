@@ -1,4 +1,4 @@
-"""Settings as they may be shown: what came from the environment as it is written, no secrets."""
+"""Settings as they may be shown: variables as written, no secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
 
     Args:
         settings: The settings.
-        tool: What holds for this tool; all that is set for `None`.
+        tool: Show the settings of this tool; all settings for `None`.
 
     Example:
         >>> from leonidas_tools.settings.load import load
@@ -55,7 +55,7 @@ def shown_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, A
 
 
 def _as_written(value: Any, written: Mapping[str, str]) -> Any:
-    """With what came from the environment as it is written in the file."""
+    """Return the settings with variables as written in the file."""
     if isinstance(value, str):
         return written.get(value, value) if value else value
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What can be set of the store."""
+"""Settings of the store."""
 
 from typing import Annotated, Literal
 
@@ -11,14 +11,14 @@ _DAY_SECONDS = 86_400.0
 
 
 def _masked(url: str | None) -> str | None:
-    """Return the address without the password that may stand in it."""
+    """Return the address without a password."""
     from leonidas_tools.redaction import redact_text
 
     return None if url is None else redact_text(url)
 
 
 class StoreSettings(Model):
-    """What is kept of what happened, and where.
+    """The records that are stored, and where.
 
     As JSON, the password in `url` is masked.
 
@@ -28,7 +28,7 @@ class StoreSettings(Model):
             a file in the user's data directory when left out.
         durable: Whether a call that happens only once is on disk before it runs.
         unwritable: What becomes of such a call where it cannot be written down within two seconds:
-            `run` it all the same, or `refuse` it.
+            `run` it unrecorded, or `refuse` it.
         keep_for: How old a call may become: seconds, or text such as `720h`.
         keep_calls: How many calls are kept; the oldest go first.
         max_value_bytes: How much of a call's arguments, and of its result, is kept.

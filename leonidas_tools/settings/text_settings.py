@@ -25,7 +25,7 @@ def _field(text: Text) -> Any:
 if TYPE_CHECKING:
 
     class TextSettings(Model):
-        """What the library says to a model or a user, by key."""
+        """Texts of the library for models and users, by key."""
 
 else:
     TextSettings = create_model(

@@ -1,4 +1,4 @@
-"""What can be set for one tool, and how settings are laid over one another."""
+"""Settings of one tool, and how several layers are merged."""
 
 import functools
 from collections.abc import Collection, Iterable
@@ -52,7 +52,7 @@ class ToolOverrides(Model):
             `off` for never.
         retry_delay: How long to wait before the first retry, and `0` or
             `off` is no wait.
-        category: Which processor runs it: a known category, or a word of one's own.
+        category: Which processor runs it: a known category, or any other word.
         retry_backoff: By how much each delay is longer than the one before, from 1 to 10; 2 unless
             it is set.
         retry_longest_delay: No delay is longer than this; 10 s unless it is set.
@@ -68,7 +68,7 @@ class ToolOverrides(Model):
         scheduling: When the model speaks of an answer it did not wait for: `silent`, `when_idle`
             or `interrupt`; one word for every final answer, or a word for each of `ok`, `error`,
             `late` and `progress`.
-        on_cancel: What becomes of a call under way when the model no longer wants its answer:
+        on_cancel: What happens to a running call when the model no longer wants its answer:
             `stop`, `finish` or `undo`. Unless it is set, what happens only once is finished, or
             undone where it can be, and all else is stopped.
         filler_after: After how much silence it is filled while the tool runs: seconds, text such
@@ -79,7 +79,7 @@ class ToolOverrides(Model):
         requires_approval: Whether a person is asked first.
         cache_seconds: How long a result may be used again, only with the effect `read`; `0` or
             `off` for never.
-        stale_if_error: How long beyond that it may stand in when the tool fails; `0` or `off` for
+        stale_if_error: How long beyond that it may replace a failure; `0` or `off` for
             never.
         polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
         calls_per_turn: How many calls of it a session may make each time the user speaks; `0` or
@@ -179,7 +179,7 @@ def merge(
 
     Args:
         layers: The settings.
-        hidden: What the environment says that is told to nobody but the tools.
+        hidden: Values of the environment that only tools may see.
         secrets: What else is secret for the tool.
     """
     values: dict[str, Any] = {}

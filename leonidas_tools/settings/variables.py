@@ -79,5 +79,5 @@ class Expansion:
 
 
 def _is_opaque(value: str) -> bool:
-    """Return whether a value is neither short nor a word, so that it does not stand in any text."""
+    """Return whether a value is long and unusual enough not to occur in ordinary text."""
     return len(value) >= _SHORTEST_OPAQUE and not value.isalpha()

@@ -236,7 +236,7 @@ async def _moments(path: Path) -> AsyncGenerator[None, None]:
     poll_milliseconds = round(_POLL_SECONDS * 1000)
     while True:
         yield
-        with contextlib.suppress(OSError):  # the directory is gone: it may come back
+        with contextlib.suppress(OSError):  # the directory was removed: it may come back
             async for _ in awatch(
                 path.parent,
                 recursive=False,
@@ -250,7 +250,7 @@ async def _moments(path: Path) -> AsyncGenerator[None, None]:
 
 
 async def _settled(path: Path) -> object:
-    """Wait until nobody writes any more, but not for ever, and tells how the file looks then."""
+    """Wait until writing stops, for a bounded time, and return the state of the file."""
     seen = _look(path)
     for _ in range(_SETTLE_LOOKS):
         await asyncio.sleep(_SETTLE_SECONDS)

@@ -37,11 +37,11 @@ def update_file(
         path: The file.
         changes: By dotted path, `{"tools.search.timeout": "2s"}`, or nested,
             `{"tools": {"search": {"timeout": "2s"}}}`; only outermost keys are split at dots. A
-            mapping is merged into what stands there, `None` removes a key.
+            mapping is merged into the existing one, `None` removes a key.
         initial: The text to begin with where there is no file; it is made with its folder then.
 
     Raises:
-        ConfigurationError: The changes are wrong, or the file cannot be changed; it stays as it is.
+        ConfigurationError: The changes are wrong, or the file cannot be changed; it stays intact.
     """
     path = Path(path)
     new = None if path.exists() else initial

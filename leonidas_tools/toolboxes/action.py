@@ -1,4 +1,4 @@
-"""What the agent does about itself: think, change state, be silent, end."""
+"""Tools of the agent about itself: think, change state, be silent, end."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from leonidas_tools.tools.tool import Tool, tool
 
 _MOST_CHARACTERS = 16_000
 _CONTINUES = range(0x80, 0xC0)
-"""Bytes that go on with a character of UTF-8; there are three at most."""
+"""Continuation bytes of a UTF-8 character, three at most."""
 
 
 @tool(category="system", effect="read", priority="critical", polling=True, lane="results")

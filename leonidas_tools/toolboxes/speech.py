@@ -1,4 +1,4 @@
-"""How the agent speaks: rate, volume, voice, pauses, emphasis."""
+"""Tools for speech: rate, volume, voice, pauses, emphasis."""
 
 from __future__ import annotations
 

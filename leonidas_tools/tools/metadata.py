@@ -220,7 +220,7 @@ class ToolMetadata:
         tags: Words to find it by.
         lane: Which lane it shares; by default that of its module or object.
         cache_seconds: How long a result may be used again; only where the effect is `read`.
-        stale_if_error_seconds: How long beyond that it may stand in when the tool fails.
+        stale_if_error_seconds: How long beyond that it may replace a failure.
         polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
         max_result_tokens: How long its result may be, in tokens, as well as they can be guessed.
         overflow: What is kept of a longer one: the `head`, the `tail`, `both`, or all of it for
@@ -229,7 +229,7 @@ class ToolMetadata:
         behavior: Whether the model waits for it.
         scheduling: When the model speaks of its answers, where it did not wait; one word for all
             final ones, or a mapping of `ok`, `error`, `late` and `progress`.
-        on_cancel: What becomes of a call under way that nobody wants any more: `stop`, `finish`
+        on_cancel: What happens to a running call whose answer is not wanted: `stop`, `finish`
             or `undo`; `None` leaves it to the effect.
         filler_after_seconds: How long the silence of a call may last before it is filled, or
             `median` for as long as its calls usually take; `None` never fills it.

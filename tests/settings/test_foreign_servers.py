@@ -135,7 +135,7 @@ def test_a_file_of_another_program_is_taken_over(tmp_path, monkeypatch, program)
         ({"args": ["x"]}, "it names neither a command nor a url"),
         (
             {"url": "http://host/", "type": "websocket"},
-            "its transport 'websocket' is not known: there are stdio, http and sse",
+            "its transport 'websocket' is not known: choose stdio, http or sse",
         ),
         (
             {"command": "${command:extension.pick}"},

@@ -1,4 +1,4 @@
-"""What waits to be handed on: the sound, and the parts that need not wait for it."""
+"""The queue of sound, and of parts that need not wait for it."""
 
 from __future__ import annotations
 

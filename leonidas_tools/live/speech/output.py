@@ -135,7 +135,7 @@ class Output:
         self._words = SpokenWords()
 
     def _heard(self, sound: Sound) -> list[ProcessorPart]:
-        """Return the next slice of some sound, as it is to be heard; the rest waits again."""
+        """Return the next slice of sound with its changes; the rest waits again."""
         settings = self._speech.current
         stress, until_seconds = self._words.at(self._given_seconds, settings.emphasis)
         if stress is not None and stress.words in settings.emphasis:

@@ -1,4 +1,4 @@
-"""Which parts are the sound of the voice, and how it is written down."""
+"""Recognise parts with the sound of the voice, and their format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the sound the words are that are to be stressed."""
+"""Find stressed words in the sound."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class SpokenWords:
 
 
 def _pattern(words: str) -> re.Pattern[str]:
-    """Return the words, whatever stands between them; whole ones where a script separates words."""
+    """Return the words of a text; single characters in scripts without spaces."""
     inner = r"\W+".join(re.escape(word) for word in re.findall(r"\w+", words)) or r"(?!)"
     return re.compile(rf"\b{inner}\b" if words.isascii() else inner, re.IGNORECASE)
 

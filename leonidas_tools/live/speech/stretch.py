@@ -68,7 +68,7 @@ class TimeStretch:
         return np.concatenate(heard) if heard else np.empty(0, np.float32)
 
     def flush(self) -> Samples:
-        """Give what is held, as it is."""
+        """Return what is held, unchanged."""
         held, self._held = self._held, np.empty(0, np.float32)
         self._to_copy = 0.0
         return held
