@@ -230,6 +230,7 @@ def test_a_session_that_is_refused_is_told_in_a_line_and_ends_with_1(leonidas, s
     assert finished.stderr == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_the_summary(command, environment, settings, scenario):
     file = scenario(
         {"call": {"id": "die", "name": "roll_dice"}},
@@ -299,6 +300,7 @@ def test_a_session_that_never_connects_fails_and_shows_why(leonidas, settings, t
     assert "\n✗ " in finished.stdout
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_the_program_quietly(command, environment, settings, scenario):
     steps = [{"say": f"Sentence {number}."} for number in range(50)]
     options = command(environment)
@@ -331,6 +333,7 @@ def test_each_scenario_after_the_first_has_a_title(leonidas, settings, scenario)
     assert finished.stdout.count("\n\n— Small —\n    0.00  session ") == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_tool_runs_ends_with_130_and_no_complaint(
     command, environment, tmp_path, scenario
 ):

@@ -175,6 +175,7 @@ async def test_patience_begins_anew_with_every_connection():
 # --- a long session ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @on_elastic_loop
 async def test_an_hour_of_conversation_keeps_one_connection_and_no_memory():
     async def play(session):

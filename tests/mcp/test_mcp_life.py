@@ -210,6 +210,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_when_we_are_killed_a_server_ends_with_all_it_has_started(mark, tmp_path):
     bad = str(SCRIPTS / "bad.py")
     settings = {

@@ -18,6 +18,8 @@ from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.forking import fork_command
 from tests.mcp.logins import Guarded, browse
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60
 OTHERS_COME_WITHIN = 1.5
 """How long the first renewal is held for another that should not come."""

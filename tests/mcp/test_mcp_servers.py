@@ -212,6 +212,7 @@ async def test_settings_are_applied_while_running_and_leave_the_unchanged_alone(
         assert lab.names() == []
 
 
+@pytest.mark.slow
 async def test_servers_that_are_started_again_while_they_end_run(mark):
     settings = MCPServerSettings(**script("bad.py", "ignores_sigterm", env=mark))
     registry = ToolRegistry()

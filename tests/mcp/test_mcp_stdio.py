@@ -176,6 +176,7 @@ async def test_a_server_is_given_its_own_environment_and_not_ours(serve, monkeyp
     assert "GEMINI_API_KEY" not in given
 
 
+@pytest.mark.slow
 async def test_a_program_that_ends_without_stopping_its_servers_leaves_none(mark):
     program = f"""
 import asyncio
@@ -256,6 +257,7 @@ async def test_the_last_error_is_that_of_the_last_attempt(serve, tmp_path):
             await server.mcp._changed.wait()
 
 
+@pytest.mark.slow
 async def test_a_server_and_its_children_end_even_if_they_refuse_to(serve):
     server = await serve(script("stubborn.py")).ready()
     await server.mcp.stop()

@@ -4,6 +4,8 @@ import sys
 import time
 import tracemalloc
 
+import pytest
+
 from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolSession
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.calls.events import EventKind, ToolEvent
@@ -134,6 +136,7 @@ def test_the_vitals_are_in_the_health_report():
     )
 
 
+@pytest.mark.slow
 def test_twenty_thousand_calls_of_made_up_names_keep_nothing(told):
     monitor = Monitor(history_size=100)
 

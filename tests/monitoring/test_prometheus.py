@@ -163,6 +163,7 @@ def _said(place, said):
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", BEGINNINGS.values(), ids=BEGINNINGS)
 def test_connections_that_say_nothing_keep_nobody_out_and_hold_few_threads(told, said):
     with filled(told).prometheus().serve() as address, idle(address, said, 300):

@@ -31,6 +31,7 @@ def metadata_of(wheel):
     return Parser().parsestr(wheel.read(name).decode())
 
 
+@pytest.mark.slow
 def test_the_page_of_the_package_has_no_link_that_leads_nowhere(wheel):
     page = metadata_of(wheel).get_payload()
     targets = re.findall(r"\]\(([^)]+)\)", page)
@@ -38,6 +39,7 @@ def test_the_page_of_the_package_has_no_link_that_leads_nowhere(wheel):
     assert page.startswith("# Leonidas Tools")
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_licence_settings_and_types(wheel):
     names = wheel.namelist()
     assert any(each.endswith("/licenses/LICENSE") for each in names)
@@ -47,6 +49,7 @@ def test_the_wheel_holds_licence_settings_and_types(wheel):
     assert not [each for each in names if each.startswith("tests/")]
 
 
+@pytest.mark.slow
 def test_the_metadata_says_who_and_what(wheel):
     metadata = metadata_of(wheel)
     assert metadata["License-Expression"] == "Apache-2.0"

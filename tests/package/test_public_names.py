@@ -55,6 +55,7 @@ def test_the_import_loads_what_tools_are_written_with_and_nothing_that_runs_them
     assert FRAMEWORKS & loaded == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [

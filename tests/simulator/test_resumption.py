@@ -30,6 +30,8 @@ from leonidas_tools.simulator import (
 )
 from leonidas_tools.simulator.resumption import HandleRefusedError, SessionBook
 
+pytestmark = pytest.mark.slow
+
 IDLE = [WaitForInput("text", within_seconds=60)]
 HANDED = [SessionResumption("h1"), *IDLE]
 

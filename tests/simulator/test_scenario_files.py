@@ -38,6 +38,8 @@ from leonidas_tools.simulator import (
 )
 from leonidas_tools.simulator.steps import STEPS
 
+pytestmark = pytest.mark.slow
+
 SHIPPED = Path(__file__).parents[2] / "config" / "scenarios"
 
 

@@ -38,6 +38,8 @@ from leonidas_tools.simulator import (
     WaitForInput,
 )
 
+pytestmark = pytest.mark.slow
+
 PLAYED = Outcome(connection=1, status="played")
 
 

@@ -19,6 +19,8 @@ from leonidas_tools.store import runs as store_runs
 
 from .conftest import as_owner, free_port
 
+pytestmark = pytest.mark.slow
+
 CHILD = Path(__file__).parent / "child.py"
 LOCKS = "pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'"
 

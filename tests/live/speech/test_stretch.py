@@ -36,6 +36,7 @@ def test_a_tone_keeps_its_pitch_and_its_purity(pitch, rate):
     assert rms(heard) == pytest.approx(rms(tone(3, pitch)), rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("pitch", [90, 120, 210])
 def test_a_voice_keeps_its_pitch(pitch, rate):
