@@ -24,6 +24,8 @@ run: $(READY)  ## a session with tools: simulated, or real with GEMINI_API_KEY
 	then LEONIDAS_EVERYTHING=true $(BIN)/leonidas run demo policies tools_change everything; \
 	else $(BIN)/leonidas run; fi
 
+# Each of the many processes that the tests start would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 # One worker more than there are cores, since many tests wait for other processes.
 PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 PARALLEL := $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal
