@@ -19,12 +19,12 @@ from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.live import connection
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
-from leonidas_tools.live.held_input import REALTIME, HeldInput
+from leonidas_tools.live.input_buffer import REALTIME, InputBuffer
 from leonidas_tools.live.profiles import UNKNOWN, named_profile, profile_for
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.live.state import LiveState
-from leonidas_tools.live.tool_wishes import follow_declarations
+from leonidas_tools.live.tool_options import follow_declarations
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -102,7 +102,7 @@ class _PlainSession(Stage):
             adaptation=Adaptation(profile),
             source=tools,
             session=conversation,
-            inputs=HeldInput(0.0),
+            inputs=InputBuffer(0.0),
             gate_seconds=None,
             needs_ids=not vertex,
         )

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.live.hearing import Hearing
-from leonidas_tools.live.held_input import REALTIME
+from leonidas_tools.live.input_buffer import REALTIME
 from leonidas_tools.live.messages import UnsendableError, is_input
-from leonidas_tools.live.renewal import Renewal
-from leonidas_tools.live.sending import Sending
+from leonidas_tools.live.outgoing import OutgoingScheduler
+from leonidas_tools.live.server_messages import ServerMessageHandler
 from leonidas_tools.live.session_setup import Setup
+from leonidas_tools.live.state import Renewal
 from leonidas_tools.processors.parts import LATE_RESULT, OUTCOME
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
@@ -37,8 +37,8 @@ class Conversation:
 
     def __init__(self, state: LiveState) -> None:
         self.state = state
-        self._sending = Sending(state)
-        self._hearing = Hearing(state)
+        self._sending = OutgoingScheduler(state)
+        self._hearing = ServerMessageHandler(state)
         self._told_dropped = 0
         self._refused: Setup | None = None
 

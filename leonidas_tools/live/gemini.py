@@ -12,7 +12,7 @@ from google.genai import Client, types
 
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
-from leonidas_tools.live.held_input import HeldInput
+from leonidas_tools.live.input_buffer import InputBuffer
 from leonidas_tools.live.profiles import (
     UNKNOWN,
     ModelProfile,
@@ -23,7 +23,7 @@ from leonidas_tools.live.profiles import (
 from leonidas_tools.live.runner import ConversationRunner
 from leonidas_tools.live.session_setup import DeclaresTools, FixedTools, declarer
 from leonidas_tools.live.state import LiveState
-from leonidas_tools.live.tool_wishes import follow_declarations
+from leonidas_tools.live.tool_options import follow_declarations
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
@@ -173,7 +173,7 @@ class GeminiLiveProcessor(Stage):
             adaptation=Adaptation(self.profile),
             source=tools,
             session=session,
-            inputs=HeldInput(self.held_audio_seconds),
+            inputs=InputBuffer(self.held_audio_seconds),
             gate_seconds=self.gate_microphone_seconds,
             own_tools=[tool for tool in given if isinstance(tool, types.Tool)],
             other_tools=[tool for tool in given if not isinstance(tool, types.Tool)],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.genai import types
 
-from leonidas_tools.live.held_input import REALTIME
+from leonidas_tools.live.input_buffer import REALTIME
 
 if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart

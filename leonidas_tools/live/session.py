@@ -14,10 +14,10 @@ from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.inbox import Inbox
+from leonidas_tools.live.listener_queue import ListenerQueue
 from leonidas_tools.live.live_events import LiveEvents
 from leonidas_tools.live.messages import is_input
-from leonidas_tools.live.outbox import Outbox
+from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.silence import SilenceFiller
 from leonidas_tools.live.words import Words
 from leonidas_tools.processors import stream
@@ -126,10 +126,10 @@ class _Loop:
         self._tools = tools
         self._session = session
         self._allow_requests = live.allow_requests
-        self._inbox = Inbox(live.settle_seconds)
+        self._inbox = ModelInputQueue(live.settle_seconds)
         # The yielding generator must not be where answers are routed: a slow player would hold
         # them back. So everything ready to be heard waits in a queue of its own.
-        self.out = Outbox()
+        self.out = ListenerQueue()
         self._words = Words(session)
         self._events = LiveEvents(tools, session)
         self._silence = SilenceFiller(tools, show=self.out.put, say=self._interim)

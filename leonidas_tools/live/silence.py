@@ -11,9 +11,9 @@ from google.genai import types
 
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.live.dead_air import DeadAir, Filler
+from leonidas_tools.live.listener_queue import is_speech
 from leonidas_tools.live.media import seconds_of
-from leonidas_tools.live.outbox import is_speech
-from leonidas_tools.live.tool_wishes import filler_for, wording_of
+from leonidas_tools.live.tool_options import filler_for, wording_of
 from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.parts import TOOL_EVENT, StatusPart
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from leonidas_tools.live.call_book import CallBook
+from leonidas_tools.live.call_tracker import CallTracker
+from leonidas_tools.live.listener_queue import ListenerQueue
 from leonidas_tools.live.live_events import live_event
-from leonidas_tools.live.outbox import Outbox
-from leonidas_tools.live.renewal import Renewal
 from leonidas_tools.live.session_setup import Setup
-from leonidas_tools.live.tool_wishes import declarations_for, may_repeat, wording_of
-from leonidas_tools.live.turn import Turn
+from leonidas_tools.live.tool_options import declarations_for, may_repeat, wording_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +22,108 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.live.adaptation import Adaptation
-    from leonidas_tools.live.held_input import HeldInput
+    from leonidas_tools.live.input_buffer import InputBuffer
     from leonidas_tools.live.profiles import ModelProfile
     from leonidas_tools.live.session_setup import DeclaresTools
+
+_PATIENCE_SECONDS = 30.0
+_MARGIN_SECONDS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Renewal:
+    """The reasons for another connection.
+
+    Args:
+        since: When one was first wished for, for other tools or another voice; 0 where it is not.
+        deadline: By when the server ends this one, as far as it has said so.
+
+    Example:
+        >>> Renewal().wanted, Renewal().wished(3.0).wanted, Renewal().announced_for(9.0).deadline
+        (False, True, 8.5)
+    """
+
+    since: float = 0.0
+    deadline: float | None = None
+
+    def wished(self, now: float) -> Renewal:
+        """With the wish for another connection."""
+        return replace(self, since=self.since or now)
+
+    def unwished(self) -> Renewal:
+        """Return this without the wish; an announced end comes anyway."""
+        return replace(self, since=0.0)
+
+    def announced_for(self, end: float) -> Renewal:
+        """With the announcement that the server ends this one."""
+        return replace(self, deadline=end - _MARGIN_SECONDS)
+
+    @property
+    def wanted(self) -> bool:
+        """Return whether another connection is wanted at all."""
+        return self.since > 0 or self.deadline is not None
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it cannot wait for a quiet moment any more."""
+        return self.deadline is not None and now >= self.deadline
+
+    def is_impatient(self, now: float) -> bool:
+        """Return whether calls that the model does not wait for hold it up no longer."""
+        return now >= self._impatient_at
+
+    def next_time(self, now: float) -> float | None:
+        """Return when time alone changes the answer to one of these."""
+        times = [t for t in (self.deadline, self._impatient_at) if t is not None and t > now]
+        soonest = min(times, default=math.inf)
+        return None if soonest == math.inf else soonest
+
+    @property
+    def _impatient_at(self) -> float:
+        return self.since + _PATIENCE_SECONDS if self.since else math.inf
+
+
+_REPLY_SECONDS = 5.0
+_SILENCE_SECONDS = 15.0
+
+
+class Turn:
+    """Tells when a conversation is quiet: no speech, and no reply expected.
+
+    A sign that a reply is expected holds for five seconds; a model that has begun and neither goes
+    on nor ends counts as done after fifteen.
+
+    Example:
+        >>> turn = Turn()
+        >>> turn.user_spoke(now=10.0)
+        >>> turn.is_quiet(now=11.0), turn.is_quiet(now=15.0)
+        (False, True)
+    """
+
+    def __init__(self) -> None:
+        self.quiet_at = 0.0
+        """When it is quiet at the latest, if nothing more happens."""
+        self.number = 0
+        """How often the user has begun to speak."""
+        self._user_speaks = False
+
+    def user_spoke(self, now: float) -> None:
+        """Note that the user spoke: the model will reply."""
+        self.number += not self._user_speaks
+        self._user_speaks = True
+        self.quiet_at = max(self.quiet_at, now + _REPLY_SECONDS)
+
+    def model_spoke(self, now: float) -> None:
+        """Note that the model spoke or called: its turn goes on."""
+        self.quiet_at = now + _SILENCE_SECONDS
+        self._user_speaks = False
+
+    def over(self) -> None:
+        """Note the end of the model's turn."""
+        self.quiet_at = 0.0
+
+    def is_quiet(self, now: float) -> bool:
+        """Return whether there is no speech and no reply expected."""
+        return now >= self.quiet_at
 
 
 @dataclass(kw_only=True, slots=True)
@@ -47,14 +145,14 @@ class LiveState:
     profile: ModelProfile
     adaptation: Adaptation
     source: DeclaresTools
-    inputs: HeldInput
+    inputs: InputBuffer
     gate_seconds: float | None
     own_tools: Sequence[types.Tool] = ()
     other_tools: Sequence[Any] = ()
     needs_ids: bool = True
     session: ToolSession | None = None
-    book: CallBook = field(init=False)
-    out: Outbox = field(default_factory=Outbox)
+    book: CallTracker = field(init=False)
+    out: ListenerQueue = field(default_factory=ListenerQueue)
     turn: Turn = field(default_factory=Turn)
     renewal: Renewal = field(default_factory=Renewal)
     setup: Setup = field(default_factory=Setup)
@@ -70,7 +168,7 @@ class LiveState:
     """Set when there may be something to send, or a reason to change the connection."""
 
     def __post_init__(self) -> None:
-        self.book = CallBook(
+        self.book = CallTracker(
             functools.partial(may_repeat, self.source), functools.partial(wording_of, self.source)
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.live.listener_queue import is_speech
 from leonidas_tools.live.live_events import LIVE_EVENT
-from leonidas_tools.live.outbox import is_speech
 from leonidas_tools.processors.parts import StatusPart
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.held_input import HeldInput
+from leonidas_tools.live.input_buffer import InputBuffer
 from leonidas_tools.live.profiles import named_profile
 from leonidas_tools.live.session_setup import FixedTools
 from leonidas_tools.live.state import LiveState
@@ -225,7 +225,7 @@ async def test_what_was_said_before_the_session_is_its_history_on_a_model_that_t
 
 @given(steps=st.lists(st.sampled_from(["put", "text", "take", "lost", "confirm"]), max_size=60))
 def test_input_that_is_given_back_waits_in_its_place(steps):
-    inputs, message = HeldInput(30), 0
+    inputs, message = InputBuffer(30), 0
     for number, step in enumerate(steps):
         if step == "put":
             inputs.put(frame(number), bounded=False)
@@ -255,7 +255,7 @@ async def test_a_deadline_that_passes_while_messages_are_chosen_is_not_missed():
         profile=profile,
         adaptation=Adaptation(profile),
         source=FixedTools(),
-        inputs=HeldInput(30),
+        inputs=InputBuffer(30),
         gate_seconds=None,
     )
     talk = Conversation(state)

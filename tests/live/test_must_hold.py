@@ -18,8 +18,7 @@ from google.genai import Client, types
 
 from leonidas_tools import AdvancedToolProcessor, tool
 from leonidas_tools.approvals.transcript import TranscriptPiece
-from leonidas_tools.live.call_book import CallBook
-from leonidas_tools.live.live_call import LiveCall
+from leonidas_tools.live.call_tracker import CallTracker, LiveCall
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.driven import Session, on_elastic_loop, passing
 from tests.live.talking import Talk, frame, outcomes_told, responses_in, says_when_called
@@ -259,7 +258,7 @@ async def test_an_outcome_survives_a_network_that_is_lost_again_and_again():
 
 
 def test_answers_that_the_server_may_have_refused_go_one_by_one_and_not_for_ever():
-    book = CallBook()
+    book = CallTracker()
     book.opened(number=1)
     for n in range(3):
         asked = types.FunctionCall(id=f"c{n}", name="look", args={"n": n})

@@ -11,7 +11,7 @@ import pytest
 
 from leonidas_tools import Tool, ToolConfiguration, ToolSession
 from leonidas_tools.errors import ConfigurationError, SchemaError
-from leonidas_tools.live.tool_wishes import filler_for
+from leonidas_tools.live.tool_options import filler_for
 from leonidas_tools.settings.json_schema import settings_schema
 from leonidas_tools.settings.load import load
 from tests.policies.bench import Steps, quiet

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, tool
-from leonidas_tools.live.inbox import Inbox
-from leonidas_tools.live.outbox import Outbox
+from leonidas_tools.live.listener_queue import Outbox
+from leonidas_tools.live.model_input import Inbox
 from leonidas_tools.processors.mailbox import MOST_OF_EACH, MOST_REPLACEABLE, CoalescingQueue
 from leonidas_tools.processors.parts import progress_part
 from tests.promises.faults.play import call

@@ -10,20 +10,69 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.calls.call import same_arguments
-from leonidas_tools.live.live_call import LiveCall
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import AS_IT_IS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from leonidas_tools.results.texts import Wording
+
+
+@dataclass(kw_only=True, slots=True)
+class LiveCall:
+    """One call that the model has made.
+
+    Args:
+        id: What tools and listener know it by.
+        wire_id: What the server knows it by; `None` where it gave no id.
+        name: The function.
+        args: Its arguments.
+        connection: The connection that asked, or asked once more.
+        blocking: Whether the model waits for the answer.
+        turn: The user's turn in which it was made.
+        begun: Whether the server was given an interim answer.
+        answer: Its final answer, kept until the model surely has it.
+        delivered: The number of the message that carried the answer.
+        confirmed: Whether that message has surely arrived.
+        heard_before: How often the user had been heard when the answer was sent.
+        settled: Whether there is nothing more to do about it.
+        alone: Whether its answer is to go in a message of its own.
+        deliveries: How often the answer was sent.
+        refusals: How often it may have been the reason why the server has ended a connection.
+        replaced: Whether its answer was replaced, because it could not be sent.
+    """
+
+    id: str
+    wire_id: str | None
+    name: str
+    args: Mapping[str, Any]
+    connection: int
+    blocking: bool
+    turn: int
+    begun: bool = False
+    answer: ProcessorPart | None = None
+    delivered: int | None = None
+    confirmed: bool = False
+    heard_before: int = -1
+    settled: bool = False
+    alone: bool = False
+    deliveries: int = 0
+    refusals: int = 0
+    replaced: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Return whether its answer is still to come."""
+        return self.answer is None and not self.settled
+
 
 logger = visible_logger(__name__)
 
@@ -34,7 +83,7 @@ _MOST_DELIVERIES = 10
 _NO_CONNECTION = -1
 
 
-class CallBook:
+class CallTracker:
     """Notes what is asked and answered on each connection.
 
     Args:

@@ -20,7 +20,7 @@ _REMEMBERED_IDS = 4096
 _SILENT = types.FunctionResponseScheduling.SILENT
 
 
-class Inbox:
+class ModelInputQueue:
     """A queue that the model reads; answers overtake the input that waits.
 
     It ends when the input has ended, every call is answered, and the model has had the time to

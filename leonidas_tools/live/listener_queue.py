@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leonidas_tools.processors.mailbox import CoalescingQueue
 
 
-class Outbox:
+class ListenerQueue:
     """A queue with one reader, so that a slow player holds back nothing but itself.
 
     It is bounded only for the progress of calls.

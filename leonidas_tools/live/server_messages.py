@@ -28,7 +28,7 @@ class _Form(NamedTuple):
     id: str | None
 
 
-class Hearing:
+class ServerMessageHandler:
     """Takes in messages: the listener gets their parts, the state what they mean.
 
     Args:

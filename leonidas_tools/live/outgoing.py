@@ -16,7 +16,7 @@ from leonidas_tools.live.messages import (
     outcomes_message,
     tools_message,
 )
-from leonidas_tools.live.tool_wishes import wording_of
+from leonidas_tools.live.tool_options import wording_of
 from leonidas_tools.processors.parts import SCHEDULING
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
     from google.genai.live import AsyncSession
 
-    from leonidas_tools.live.live_call import LiveCall
+    from leonidas_tools.live.call_tracker import LiveCall
     from leonidas_tools.live.state import LiveState
 
 _TELL_AT_LATEST_SECONDS = 10.0
 _TRIAL_SECONDS = 5.0
 
 
-class Sending:
+class OutgoingScheduler:
     """Chooses the next message.
 
     Args:

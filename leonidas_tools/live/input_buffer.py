@@ -30,7 +30,7 @@ class _Input:
     is_repeated: bool = False
 
 
-class HeldInput:
+class InputBuffer:
     """The user's input on its way to the model.
 
     What waits while nobody takes it is bounded by how long its sound and video last: of those the
