@@ -61,7 +61,7 @@ docs: $(READY)  ## builds the documentation in build/docs
 picture: $(READY)  ## draws the rooms of the architecture from the code
 	$(BIN)/python -m tests.docs.rooms
 
-bench: $(READY)  ## what a call costs; writes the table of the README
+bench: $(READY)  ## what a call costs; writes the page Benchmarks
 	$(BIN)/python -m tests.benchmarks --write
 
 voice: $(VOICE_READY)  ## the test through real speech; downloads about 280 MB the first time

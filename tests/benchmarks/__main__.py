@@ -27,7 +27,7 @@ def main() -> int:
         Path(options.json).write_text(json.dumps(to_json(results), indent=1) + "\n")
     if options.write:
         _RESULTS.write_text(f"# What it costs\n\nWritten by `make bench`.\n\n{table}")
-        _write(ROOT / "README.md", in_short(results))
+        _write(ROOT / "docs" / "benchmarks.md", in_short(results))
     for failure in failures:
         print(failure, file=sys.stderr)
     missed = options.strict and not all(verdict.met for verdict in judge(results))
@@ -41,7 +41,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short pair each")
     parser.add_argument("--json", metavar="FILE", help="every figure of every pair")
     parser.add_argument(
-        "--write", action="store_true", help="write RESULTS.md, and README.md in short"
+        "--write", action="store_true", help="write RESULTS.md, and docs/benchmarks.md in short"
     )
     parser.add_argument("--strict", action="store_true", help="fail where a goal is missed")
     options = parser.parse_args()
@@ -74,13 +74,13 @@ def _run(
     return results, failures
 
 
-def _write(readme: Path, table: str) -> None:
-    text = readme.read_text()
+def _write(page: Path, table: str) -> None:
+    text = page.read_text()
     if _BEGIN not in text or _END not in text:
-        raise SystemExit(f"{readme.name} needs the lines {_BEGIN} and {_END}")
+        raise SystemExit(f"{page.name} needs the lines {_BEGIN} and {_END}")
     head, rest = text.split(_BEGIN, 1)
     tail = rest.split(_END, 1)[1]
-    readme.write_text(f"{head}{_BEGIN}\n{table}{_END}{tail}")
+    page.write_text(f"{head}{_BEGIN}\n{table}{_END}{tail}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the README says of an installation is so."""
+"""What the documentation says of an installation is so."""
 
 import re
 import subprocess
@@ -22,11 +22,9 @@ def test_neither_the_library_nor_the_simulator_loads_what_is_large():
     assert said.split() == []
 
 
-def test_the_readme_names_every_extra():
-    readme = (ROOT / "README.md").read_text()
-    named = re.findall(
-        r"^\| `([\w-]+)` \|", readme.partition("## Installation")[2].partition("\n## ")[0], re.M
-    )
+def test_the_page_names_every_extra():
+    page = (ROOT / "docs" / "installation.md").read_text()
+    named = re.findall(r"^\| `([\w-]+)` \|", page, re.M)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]

@@ -59,3 +59,27 @@ def test_the_examples_pass_a_strict_type_checker(tmp_path):
     command = [sys.executable, "-m", "mypy", "--strict", *map(str, sorted(tmp_path.glob("*.py")))]
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_first_example_of_the_readme_prints_what_it_says(tmp_path):
+    readme = (ROOT / "README.md").read_text()
+    program, printed = re.findall(r"^```(?:python|text)\n(.*?)^```", readme, re.M | re.S)[:2]
+    said = subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, text=True)
+    assert said == printed
+
+
+def test_the_figures_of_the_readme_are_those_that_were_measured():
+    """Else: take them from RESULTS.md, which `make bench` has written."""
+    readme = (ROOT / "README.md").read_text()
+    results = (ROOT / "tests" / "benchmarks" / "RESULTS.md").read_text()
+    tables = readme.split("## Five figures")[1].split("## What it is not")[0]
+    figures = re.findall(r"\| (\d[\d.]*) (?:µs|ms|s|x)(?= \|)", tables.replace(" |", " | |"))
+    assert len(figures) >= 20
+    assert [each for each in figures if each not in results] == []
+
+
+def test_a_page_of_the_repository_links_only_to_what_is_there():
+    for page in ROOT.glob("*.md"):
+        links = [part.split(")")[0] for part in page.read_text().split("](")[1:]]
+        files = [each.partition("#")[0] for each in links if "://" not in each]
+        assert [each for each in files if each and not (ROOT / each).exists()] == []

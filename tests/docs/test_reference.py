@@ -29,9 +29,9 @@ def test_every_policy_has_its_page():
     assert {_TOLD_ON.get(name, name) for name in modules} <= {page.stem for page in PAGES}
 
 
-def test_the_readme_links_to_every_page_and_to_no_other():
-    readme = (FOLDER.parents[1] / "README.md").read_text()
-    linked = re.findall(r"\]\(leonidas_tools/reference/(\w+)\.md\)", readme)
+def test_the_index_links_to_every_page_and_to_no_other():
+    index = (FOLDER.parents[1] / "docs" / "reference" / "index.md").read_text()
+    linked = re.findall(r"\]\((\w+)\.md\)", index)
     assert sorted(set(linked)) == [page.stem for page in PAGES]
 
 
