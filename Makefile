@@ -53,10 +53,11 @@ types: $(READY)  ## types, strictly: of the package, and of a program that uses 
 contracts: $(READY)  ## who may import whom
 	$(BIN)/lint-imports
 
-# Without --clean, which would delete .cache, where the tests keep what they download.
+# In a directory of its own, for Zensical caches beside its settings, where tests keep downloads.
 docs: $(READY)  ## builds the documentation in build/docs
-	rm -rf build/docs
-	$(BIN)/zensical build --strict
+	@rm -rf build/docs build/pages && mkdir -p build/pages && cp -RL docs zensical.toml build/pages
+	cd build/pages && $(CURDIR)/$(BIN)/zensical build --strict
+	@mv build/pages/build/docs build/docs && rm -rf build/pages
 
 picture: $(READY)  ## draws the rooms of the architecture from the code
 	$(BIN)/python -m tests.docs.rooms

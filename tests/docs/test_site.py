@@ -12,7 +12,7 @@ REFERENCE = ROOT / "leonidas_tools" / "reference"
 
 
 def test_the_site_is_built_without_a_warning(tmp_path):
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")  # as `make docs` does
     shutil.copy(ROOT / "zensical.toml", tmp_path)
     built = subprocess.run(
         [Path(sys.executable).with_name("zensical"), "build", "--strict"],
