@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
 from leonidas_tools.results.cutting import fits
-from leonidas_tools.results.plain import ForeignTypeError, NotPlainError, measured, plain
+from leonidas_tools.results.plain import (
+    MOST_ON_LOOP,
+    ForeignTypeError,
+    NotPlainError,
+    measured,
+    plain,
+)
 from leonidas_tools.results.texts import Said, join, say
 
 if TYPE_CHECKING:
     from leonidas_tools.redaction import Masking
 
-_LONG = 32_768
-"""How long JSON is in which to look for secrets takes a thread."""
 _LONGEST_TEXT = 4096
 _LONGEST_OPTIONS = 16_384
 _MOST_LISTED = 1024
@@ -44,20 +48,23 @@ def sendable(value: Any, max_bytes: int, *, tool: str, mask: Masking | None = No
 
 
 def measured_sendable(
-    value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None, foreign: bool = True
+    value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None, on_loop: bool = False
 ) -> tuple[ToolResult, int]:
     """Return a result as `sendable` does, and how long the JSON of its value is.
 
     Raises:
-        ForeignTypeError: The value runs code of its own when it is converted, and `foreign` is
-            false.
+        ForeignTypeError: The value runs code of its own when it is converted, and this is the
+            event loop.
+        TooLongError: To convert it would hold the event loop, and this is it.
     """
+    foreign = not on_loop
+    longest = MOST_ON_LOOP if on_loop else None
     is_own = issubclass(type(value), ToolResult)
     if is_own and not foreign and type(value) is not ToolResult:
         raise ForeignTypeError(f"a {type(value).__name__} may run code of its own")
     try:
         inner = value.result if is_own else value
-        body, cut, size = measured(inner, max_bytes, mask=mask, foreign=foreign)
+        body, cut, size = measured(inner, max_bytes, mask=mask, foreign=foreign, longest=longest)
     except ForeignTypeError:
         raise
     except NotPlainError as error:
@@ -116,7 +123,7 @@ def is_long(value: Any) -> bool:
         if value.media:
             return True
     try:
-        return not fits(parts, _LONG)
+        return not fits(parts, MOST_ON_LOOP)
     except NotPlainError:  # which may be long: how long, only its conversion tells
         return True
 

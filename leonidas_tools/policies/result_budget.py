@@ -10,6 +10,7 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.cutting import beginning, fitting, length, whole_items
+from leonidas_tools.results.plain import MOST_ON_LOOP
 from leonidas_tools.results.speakable import speakable
 from leonidas_tools.results.spill import Results
 from leonidas_tools.results.texts import join, say
@@ -28,8 +29,6 @@ logger = visible_logger(__name__)
 READ_RESULT = "read_result"
 """The tool by which the model reads more of a result."""
 _LONG_TEXT = 300
-_MOST_ON_LOOP = 32_768
-"""A longer result is masked and written down in a thread: a megabyte takes a second."""
 _KEEPS: dict[Overflow, Keep] = {
     Overflow.HEAD: "head",
     Overflow.TAIL: "tail",
@@ -70,13 +69,19 @@ class ResultBudget:
         if self.overflow is Overflow.SPILL:
             handle = await self._kept(call, body, size)
             if handle is not None:
-                return _spilled(result, handle, room)
-        cut = fitting(body, room, _KEEPS[self.overflow])
+                preview = await self._cut(body, size, max(room - len(handle) - 40, 40), "both")
+                return _spilled(result, handle, preview)
+        cut = await self._cut(body, size, room, _KEEPS[self.overflow])
         said = say("result_cut", tokens=self.max_bytes // 4)
         return replace(result, result=cut, message=join(result.message, said))
 
+    async def _cut(self, body: Any, size: int, room: int, keep: Keep) -> Any:
+        if size > MOST_ON_LOOP:
+            return await self.in_thread(fitting, body, room, keep)
+        return fitting(body, room, keep)
+
     async def _kept(self, call: ToolCall, body: Any, size: int) -> str | None:
-        if size > _MOST_ON_LOOP:
+        if size > MOST_ON_LOOP:
             content = await self.in_thread(_written, call, body)
         else:
             content = _written(call, body)
@@ -103,7 +108,7 @@ class ResultBudget:
             if name == "valid_options":
                 value = whole_items(value, room) or None
             else:
-                value = beginning(value, room)
+                value = beginning(str.__str__(value), room)
             kept[name] = value
             room -= 0 if value is None else length(value)
         return replace(result, **kept)
@@ -119,12 +124,12 @@ class ResultBudget:
 def _length_of_words(result: ToolResult) -> int:
     """Return how long what the model reads beside the value is."""
     options = None if result.valid_options is None else list(result.valid_options)
-    words = (result.message, result.retry_hint, options, result.speech)
-    return sum(length(each) for each in words if each is not None)
+    texts = (result.message, result.retry_hint, result.speech)
+    of_texts = sum(length(str.__str__(each)) for each in texts if each is not None)
+    return of_texts if options is None else of_texts + length(options)
 
 
-def _spilled(result: ToolResult, handle: str, room: int) -> ToolResult:
-    preview = fitting(result.result, max(room - len(handle) - 40, 40), "both")
+def _spilled(result: ToolResult, handle: str, preview: Any) -> ToolResult:
     said = say("result_part", reader=READ_RESULT)
     return replace(
         result,

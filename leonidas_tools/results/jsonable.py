@@ -32,6 +32,7 @@ MOST_BITS = 8192
 _TEXTS = (str, bytes, bytearray, memoryview)
 _LISTS = (Sequence, AbstractSet, Iterator, ValuesView)
 _DEEPEST = 64
+_ENDLESS = 1 << 62
 _BUILTIN_LISTS: Final = frozenset({list, tuple, set, frozenset, deque, range})
 _BUILTIN_LEAVES: Final = frozenset(
     {
@@ -85,17 +86,21 @@ class Conversion:
         room: How many items, and how many characters of text, are taken.
         foreign: Whether types are converted that run code of their own, such as `__str__`: that
             code may block, so it must not run on the event loop.
+        lists: How many lists and objects are made.
 
     Example:
         >>> Conversion(100).of({"sizes": {7}, 2: float("inf")})
         {'sizes': [7], '2': 'inf'}
     """
 
-    __slots__ = ("_foreign", "_left", "_unlisted")
+    __slots__ = ("_foreign", "_left", "_lists", "_unlisted", "is_short")
 
-    def __init__(self, room: int, *, foreign: bool = True) -> None:
+    def __init__(self, room: int, *, foreign: bool = True, lists: int = _ENDLESS) -> None:
         self._left = self._unlisted = room
+        self._lists = lists
         self._foreign = foreign
+        self.is_short = False
+        """Whether items were left out, since there were too many lists and objects."""
 
     def of(self, value: Any, depth: int = 0) -> Any:
         """Return the value as plain JSON.
@@ -146,8 +151,12 @@ class Conversion:
         return [self.of(item, depth) for item in self._taken(items)]
 
     def _taken(self, items: Iterable[Any]) -> Iterator[Any]:
+        self._lists -= 1
         for item in items:
             if self._left <= 0:
+                return
+            if self._lists <= 0:
+                self.is_short = True
                 return
             self._left -= 1
             yield item

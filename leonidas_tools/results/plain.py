@@ -12,8 +12,27 @@ from typing import Any, NamedTuple, TypeAlias
 from leonidas_tools.results.cutting import fitting, length, room_left
 from leonidas_tools.results.jsonable import Conversion, ForeignTypeError, NotPlainError
 
-__all__ = ["ForeignTypeError", "Measured", "NotPlainError", "measured", "plain", "snapshot"]
+__all__ = [
+    "MOST_ON_LOOP",
+    "ForeignTypeError",
+    "Measured",
+    "NotPlainError",
+    "TooLongError",
+    "measured",
+    "plain",
+    "snapshot",
+]
 
+MOST_ON_LOOP = 32_768
+"""How long JSON may be for its value to be looked through on the event loop.
+
+Values with shared parts and `range` objects are small, and their JSON is not. To find that one is
+longer takes less than 20 ms; to convert or cut it is left to a thread.
+"""
+_MOST_LISTS = 262_144
+"""How many lists and objects are copied: to drop a million holds the event loop for a second."""
+_MOST_LISTS_ON_LOOP = 4096
+_ROOM_OF_MANY = 2 * _MOST_LISTS
 _BRANCHES = frozenset({dict, list})
 _ENDLESS = 1 << 62
 _MARGIN = 65_536
@@ -21,6 +40,10 @@ _MARGIN = 65_536
 
 Mask: TypeAlias = Callable[[Any], Any]
 """Takes the secrets out of plain JSON."""
+
+
+class TooLongError(ValueError):
+    """Raised for a value whose JSON is longer than may be looked through here."""
 
 
 def plain(
@@ -61,29 +84,63 @@ class Measured(NamedTuple):
 
 
 def measured(
-    value: Any, max_bytes: int, *, mask: Mask | None = None, foreign: bool = True
+    value: Any,
+    max_bytes: int,
+    *,
+    mask: Mask | None = None,
+    foreign: bool = True,
+    longest: int | None = None,
 ) -> Measured:
-    """Return the value as `plain` does, with the length of its JSON."""
+    """Return the value as `plain` does, with the length of its JSON.
+
+    Raises:
+        TooLongError: It has to be cut, or its JSON is longer than `longest`: the work is bounded
+            by that, too. An ASCII text takes no work, however long it is.
+    """
     if mask is not None:
-        whole = measured(value, max_bytes + _MARGIN, foreign=foreign)
+        whole = measured(value, max_bytes + _MARGIN, foreign=foreign, longest=longest)
         shown = measured(mask(whole.value), max_bytes)
         return shown._replace(cut=shown.cut or whole.cut)
     if type(value) is str and len(value) < max_bytes and value.isascii():
         return Measured(value, False, len(value) + 2)
+    room = max_bytes if longest is None else min(max_bytes, longest)
+    short = False
     try:
-        left = room_left((value,), max_bytes)
+        left = room_left((value,), room)
     except NotPlainError:
-        value = Conversion(max_bytes, foreign=foreign).of(value)
-        left = room_left((value,), max_bytes)
+        lists = _MOST_LISTS if longest is None else _MOST_LISTS_ON_LOOP
+        conversion = Conversion(room, foreign=foreign, lists=lists)
+        value = conversion.of(value)
+        short = conversion.is_short
+        left = -1 if short and longest is not None else room_left((value,), room)
+    if room > _ROOM_OF_MANY and not short and _has_many_lists(value):
+        max_bytes, left = _ROOM_OF_MANY, -1
     if left >= 0:
-        return Measured(snapshot(value), False, max_bytes - left)
+        return Measured(snapshot(value), short, room - left)
+    if longest is not None:
+        raise TooLongError(f"the JSON of a {type(value).__name__} is longer than {room} bytes")
     fitted = fitting(value, max_bytes)
     try:
         size = length(fitted)
     except NotPlainError:  # only as much of each text was looked at as there was room for
         fitted = Conversion(_ENDLESS).of(fitted)
         size = length(fitted)
-    return Measured(snapshot(fitted), fitted is not value, size)
+    return Measured(snapshot(fitted), short or fitted is not value, size)
+
+
+def _has_many_lists(value: Any) -> bool:
+    """Tell whether a plain value has more lists and objects than are copied; shared ones count."""
+    waiting, seen = [value], 0
+    while waiting:
+        each = waiting.pop()
+        inner = each.values() if type(each) is dict else each if type(each) is list else ()
+        for item in inner:
+            if type(item) in _BRANCHES:
+                seen += 1
+                if seen > _MOST_LISTS:
+                    return True
+                waiting.append(item)
+    return False
 
 
 def snapshot(value: Any) -> Any:

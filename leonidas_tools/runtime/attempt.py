@@ -18,7 +18,7 @@ from leonidas_tools.calls.sendable import is_long, measured_sendable
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.redaction import KnownSecrets, Masking
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.plain import ForeignTypeError
+from leonidas_tools.results.plain import ForeignTypeError, TooLongError
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ class Attempt:
             return None
         try:
             result, size = measured_sendable(
-                value, self.max_bytes, tool=call.name, mask=mask, foreign=False
+                value, self.max_bytes, tool=call.name, mask=mask, on_loop=True
             )
-        except ForeignTypeError:  # what it runs may block or never end
+        except (ForeignTypeError, TooLongError):  # what the one runs may block or never end
             return None
         current().measured = (result.result, size)
         return result

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leonidas_tools.calls.call import ToolCall, ToolResult
 from leonidas_tools.calls.context import ToolContext, is_foreign
 from leonidas_tools.calls.invocation import current
+from leonidas_tools.calls.sendable import is_long
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.cutting import length
 from leonidas_tools.results.plain import NotPlainError, plain
@@ -140,7 +141,7 @@ class LastValue:
 
     __slots__ = ("last",)
     measures = False
-    """Whether it looks into the values, which may run code of their own."""
+    """Whether it looks into the values, which may take long or run code of their own."""
 
     def __init__(self) -> None:
         self.last: Any = None
@@ -217,7 +218,7 @@ def _streaming(
                         _tell(context, values.last)
                         await asyncio.sleep(0)  # it may never wait by itself
                 first = False
-                if values.measures and is_foreign(value):
+                if values.measures and is_long(value):
                     await workers.in_thread(values.take, value)
                 else:
                     values.take(value)
