@@ -219,3 +219,37 @@ async def test_a_lost_connection_is_raised_in_the_own_loop_only():
         with pytest.raises(errors.APIError):
             async with tools.attach(session, model=MODEL):
                 await _drain(session)
+
+
+async def test_a_tool_that_is_switched_off_is_declared_no_longer():
+    tools = AdvancedToolProcessor(tools=[add])
+    steps = [WaitForInput("text"), TurnComplete()]
+    async with (
+        played(steps) as gemini,
+        connected(gemini, tools) as session,
+        tools.attach(session, model=MODEL),
+    ):
+        assert "add" in gemini.declared()
+        tools.settings.update({"tools.add.enabled": False})
+        await gemini.until(lambda: bool(gemini.context_updates))
+        assert "add" not in gemini.declared()
+        await session.send_realtime_input(text="Thank you.")
+        await _drain(session)
+
+
+async def test_a_second_connection_can_go_on_with_the_conversation_of_the_first():
+    tools = AdvancedToolProcessor(tools=[add])
+    conversations = []
+    for _ in range(2):
+        steps = [Call.one("add", {"a": 1, "b": 2}), WaitForAnswers(), TurnComplete()]
+        async with (
+            played(steps) as gemini,
+            connected(gemini, tools) as session,
+            tools.attach(
+                session, model=MODEL, conversation=conversations[0] if conversations else None
+            ) as conversation,
+        ):
+            conversations.append(conversation)
+            await _drain(session)
+            assert [call.answered_once for call in gemini.calls] == [True]
+    assert conversations[0] is conversations[1]
