@@ -107,7 +107,8 @@ async def test_the_address_of_the_metadata_may_not_lead_inside(hostile, place):
 )
 @pytest.mark.parametrize("body", [endless, bomb, trickling, garbage])
 async def test_no_answer_to_a_login_is_read_without_end(hostile, monkeypatch, path, body):
-    monkeypatch.setattr(errands, "_ANSWER_SECONDS", 0.5)
+    if body is trickling:  # only time ends it; what has a size is given time on a busy machine
+        monkeypatch.setattr(errands, "_ANSWER_SECONDS", 1.0)
 
     def answer(request):
         response = body(request)

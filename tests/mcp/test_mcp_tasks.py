@@ -57,7 +57,7 @@ FAILURES = {
     "fail": ("failed", "mcp_error", "Out of ink."),
     "cancelled": ("unknown_outcome", "mcp_task_cancelled", "Out of paper"),
     "expire": ("unknown_outcome", "mcp_task_lost", "Task not found"),
-    "garbage": ("unknown_outcome", "mcp_malformed_answer", "does not allow"),
+    "garbage": ("unknown_outcome", "mcp_malformed_answer", "does not match its description"),
     "die_and_forget": ("unknown_outcome", "mcp_task_lost", "Task not found"),
     "expire_reading": ("unavailable", "mcp_task_lost", "Task not found"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import signal
@@ -358,8 +359,10 @@ async def test_sabotage_in_another_process_harms_its_own_call_only(
 
 def running_children() -> set[int]:
     """Return the processes that this one has started and that still run."""
-    started = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    found = [int(pid) for file in started for pid in file.read_text(encoding="utf-8").split()]
+    found: set[int] = set()
+    for file in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended since it was listed
+            found |= {int(pid) for pid in file.read_text(encoding="utf-8").split()}
     return {pid for pid in found if not is_zombie(pid)}
 
 
@@ -470,7 +473,10 @@ async def test_a_process_that_died_while_idle_is_replaced_unnoticed() -> None:
 
 
 def is_zombie(process: int) -> bool:
-    return ") Z " in Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    try:
+        return ") Z " in Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except OSError:  # it is gone altogether
+        return True
 
 
 async def test_the_start_of_a_process_is_not_the_time_of_the_tool() -> None:
