@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from leonidas_tools.calls.invocation import DEBUG_VARIABLE
 from leonidas_tools.cli import config, events, history, mcp, policy, run, tools
 from leonidas_tools.errors import ConfigurationError, LeonidasError
-from leonidas_tools.files.reading import read_file
+from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction.visible import indented, visible
 
 _USAGE = 2
@@ -53,8 +53,7 @@ def _load_environment(file: Path) -> None:
     except (FileNotFoundError, IsADirectoryError):
         return
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
-        raise ConfigurationError(message, file=file) from None
+        raise ConfigurationError(why_unreadable(error), file=file) from None
     except UnicodeDecodeError:
         message = "is not UTF-8 text: save it in that encoding"
         raise ConfigurationError(message, file=file) from None

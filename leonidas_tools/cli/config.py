@@ -1,4 +1,4 @@
-"""`leonidas config`: is the settings file right, and what may stand in it?"""
+"""`leonidas config`: check a settings file, or print the JSON Schema of settings files."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leonidas_tools.cli.places import DEFAULT_CONFIG_HELP, default_config, lines_of
+from leonidas_tools.cli.places import CONFIG_HELP, Config, default_config, is_typed, lines_of
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """Something that is wrong in a settings file, and where."""
+    """One problem in a settings file, and its place."""
 
     severity: str
     file: str
@@ -39,21 +39,30 @@ def commands() -> typer.Typer:
 
 
 def check(
+    context: typer.Context,
     file: Annotated[
         Path | None,
-        typer.Argument(envvar="LEONIDAS_CONFIG", help=f"The settings; {DEFAULT_CONFIG_HELP}"),
+        typer.Argument(metavar="FILE", help=CONFIG_HELP),
     ] = None,
+    config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
-    """Say all that is wrong in a settings file.
+    """Check a settings file: show each problem with its line and how to correct it.
 
-    Each finding has its line, and what to write instead where that is known; ends with 1 on errors.
-    MCP servers are not started: a name that only they could bring is a warning. What is said of
-    the tools of one server is checked against what it has listed last.
+    The exit code is 1 if there is an error; warnings alone leave it at 0.
+
+    MCP servers are not started, so a tool name that only a server could define is a warning. The
+    settings of a server's tools are checked against the tools it listed last.
+
+    Example: leonidas config check
+
+    Example: leonidas config check config/tools.yaml --json
     """
     from leonidas_tools.cli import terminal
 
-    path = file or default_config()
+    if file is not None and config is not None and is_typed(context, "config"):
+        raise typer.BadParameter(f"name the file once: {str(file)!r} or --config {str(config)!r}")
+    path = file or config or default_config()
     findings = list(_findings(path))
     errors = sum(found.severity == "error" for found in findings)
     if as_json:

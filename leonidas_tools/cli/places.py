@@ -1,6 +1,6 @@
-"""Where settings and scenarios are: in `./config`, else those that come with the package."""
+"""Find settings and scenarios: in `./config`, else those that come with the package."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -9,28 +9,63 @@ import typer
 
 from leonidas_tools.errors import ConfigurationError
 
-DEFAULT_CONFIG_HELP = "else ./config/tools.yaml, else the demo settings of the package."
+CONFIG_HELP = (
+    "The settings file. Default: config/tools.yaml in this folder, else the demo settings."
+)
 
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option(envvar="LEONIDAS_CONFIG", help=f"The settings; {DEFAULT_CONFIG_HELP}"),
+    typer.Option(metavar="FILE", envvar="LEONIDAS_CONFIG", help=CONFIG_HELP),
 ]
 """The option of every command that reads settings."""
 
+TOOLS = "`leonidas tools list` lists them"
+"""What to do after a wrong name of a tool."""
+
+OWN_CONFIG = Path("config/tools.yaml")
 _PACKAGE = Path(__file__).parents[1]
 
 
+def is_typed(context: typer.Context, option: str) -> bool:
+    """Return whether an option is on the command line, and not only in the environment."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def default_config() -> Path:
-    """Return the settings file that is used if none is named."""
-    return next(folder / "tools.yaml" for folder in _folders() if (folder / "tools.yaml").exists())
+    """Return the settings file to use if none is named; say so if it is that of the demo."""
+    from leonidas_tools.cli import terminal
+
+    if OWN_CONFIG.exists():
+        return OWN_CONFIG
+    message = f"No {OWN_CONFIG} in this folder: the demo settings are used (or name a file)"
+    terminal.say(message, err=True)
+    return _shipped() / "tools.yaml"
 
 
-def config_for(scenario: Path) -> Path:
-    """Return the settings to play a scenario with: its own, for one that ships."""
-    shipped = _shipped()
-    if shipped.resolve() in scenario.resolve().parents:
-        return shipped / "tools.yaml"
-    return default_config()
+def configs_for(scenarios: Collection[Path]) -> list[Path]:
+    """Return the settings to play each scenario with: a built-in one has built-in settings."""
+    shipped = _shipped().resolve()
+    built_in = {each for each in scenarios if shipped in each.resolve().parents}
+    own = default_config() if len(built_in) < len(set(scenarios)) else _shipped()
+    return [_shipped() / "tools.yaml" if each in built_in else own for each in scenarios]
+
+
+def no_such(kind: str, name: str, near: Collection[str], next_step: str) -> str:
+    """Return a message for a name that does not exist.
+
+    Args:
+        kind: What the name should be of, such as `tool`.
+        name: The wrong name.
+        near: The closest names, best first.
+        next_step: What to do, as a clause.
+
+    Example:
+        >>> no_such("tool", "rol_dice", ["roll_dice"], TOOLS)
+        "There is no tool 'rol_dice': did you mean 'roll_dice'? `leonidas tools list` lists them"
+    """
+    hint = f"did you mean {next(iter(near))!r}? " if near else ""
+    return f"There is no {kind} {name!r}: {hint}{next_step}"
 
 
 def lines_of(config: Path) -> Mapping[str, int]:
@@ -43,7 +78,7 @@ def lines_of(config: Path) -> Mapping[str, int]:
 
 
 def find_scenario(name: str) -> Path:
-    """The file of a scenario.
+    """Return the file of a scenario.
 
     Args:
         name: A path, or the name of a file in `config/scenarios` without its ending.
@@ -60,16 +95,19 @@ def find_scenario(name: str) -> Path:
             known.setdefault(file.stem, file)
     if name in known:
         return known[name]
+    if path.is_dir():
+        raise ConfigurationError(f"{name!r} is a directory: name a scenario file in it")
     close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(known))}"
-    raise ConfigurationError(f"There is no scenario {name!r}: give a file, or a name; {hint}")
+    next_step = f"name a YAML file, or one of {', '.join(sorted(known))}"
+    raise ConfigurationError(no_such("scenario", name, close, next_step))
 
 
 def _folders() -> list[Path]:
-    """The working directory's first, then the package's: a wheel's own, or the checkout's."""
-    return [Path("config"), _shipped()]
+    """Return the folders to look in, first that of the working directory."""
+    return [OWN_CONFIG.parent, _shipped()]
 
 
 def _shipped() -> Path:
+    """Return the folder that comes with the package: in the wheel, or in the checkout."""
     inside = _PACKAGE / "_defaults"
     return inside if inside.is_dir() else _PACKAGE.parent / "config"

@@ -9,9 +9,13 @@ import typer
 from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.cli.reference import reference
 from leonidas_tools.cli.typed_arguments import typed_arguments
+from leonidas_tools.errors import ConfigurationError, ToolValidationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.json_schema import ArgumentValidator
     from leonidas_tools.rules.engine import ToolRules
     from leonidas_tools.rules.rule import Rule
 
@@ -94,7 +98,7 @@ def explain(
 async def _explained(
     config: Path, name: str, given: dict[str, Any], mode: str | None, user: str | None
 ) -> dict[str, Any]:
-    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.starting import started, tool_named
     from leonidas_tools.json_schema import ArgumentValidator
     from leonidas_tools.rules.engine import Circumstances
     from leonidas_tools.rules.explain import explain as explained
@@ -102,11 +106,11 @@ async def _explained(
     from leonidas_tools.tools.metadata import as_enum
 
     async with started(config, needed=name) as tools:
+        parameters = tool_named(tools, name).metadata.parameters
         rules = _rules(tools, name)
         asked = tools.settings.current.policies.mode if mode is None else as_enum(Mode, mode)
-        validator = ArgumentValidator(tools.registry[name].metadata.parameters)
-        # As the rules will see them; what does not fit would never come so far.
-        arguments = validator(given) if given else given
+        # As the rules see them: arguments that do not fit never reach the rules.
+        arguments = _valid(name, ArgumentValidator(parameters), given) if given else given
         about = Circumstances(arguments=arguments, mode=asked, user=user)
         decide, candidates = explained(rules, about)
     return {
@@ -115,6 +119,14 @@ async def _explained(
         "decide": decide.value,
         "rules": [each.to_json() for each in candidates],
     }
+
+
+def _valid(name: str, validator: "ArgumentValidator", given: dict[str, Any]) -> "Mapping[str, Any]":
+    try:
+        return validator(given)
+    except ToolValidationError as error:
+        said = f"The arguments do not fit {name!r}: {error} See `leonidas tools show {name}`"
+        raise ConfigurationError(said) from None
 
 
 def _rules(tools: "AdvancedToolProcessor", name: str) -> "ToolRules":

@@ -11,7 +11,8 @@ import typer
 
 from leonidas_tools.cli import options
 from leonidas_tools.cli.generations import ALL, check_profile, model_of, scenarios_of
-from leonidas_tools.cli.places import Config, config_for, default_config, find_scenario
+from leonidas_tools.cli.places import Config, configs_for, default_config, find_scenario, is_typed
+from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leonidas_tools.cli.conversation import Company
@@ -44,6 +45,7 @@ class _Access:
 
 
 def run(  # noqa: PLR0913, PLR0917 - the options of a command
+    context: typer.Context,
     scenarios: options.Scenarios = None,
     config: Config = None,
     model: options.Model = None,
@@ -83,8 +85,10 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
             _talk(display, config or default_config(), access, model, profile, sound)
         )
     else:
+        if model is not None and is_typed(context, "model"):
+            raise typer.BadParameter(_no_model_for(model, bool(access)))
         names = scenarios or (scenarios_of(profile) if profile else DEMO)
-        files = [find_scenario(name) for name in names]
+        files = [_found(name, voice=voice) for name in names]
         played = _Played(
             files=files,
             config=config,
@@ -118,8 +122,27 @@ class _Played:
     has_access: bool
 
 
+def _found(name: str, *, voice: bool | None) -> Path:
+    try:
+        return find_scenario(name)
+    except ConfigurationError as error:
+        if voice is None:
+            raise
+        said = f"{error} (--voice and --no-voice take no value: {name!r} is read as a scenario)"
+        raise ConfigurationError(said) from None
+
+
+def _no_model_for(model: str, has_access: bool) -> str:
+    """Return why a model cannot be used in a simulation, and what to do."""
+    if has_access:
+        todo = "leave out SCENARIO, or leave out --model"
+    else:
+        todo = f"set {KEY_VARIABLES[0]}, or leave out --model"
+    return f"--model {model!r} is for a real session, but the simulator plays: {todo}"
+
+
 def _access() -> _Access:
-    """What the environment says about a real server."""
+    """Return how the environment says to reach a real server."""
     key = next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
     switches = (os.environ.get(name, "").lower() for name in VERTEX_VARIABLES)
     vertex = any(switch in ("true", "1") for switch in switches)
@@ -171,7 +194,7 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
 
     scenarios = [Scenario.load(file) for file in played.files]
     generations = [generation_for(scenario, played.profile) for scenario in scenarios]
-    configs = [played.config or config_for(file) for file in played.files]
+    configs = [played.config] * len(scenarios) if played.config else configs_for(played.files)
     reason = _why_simulated(played)
     typed = TypedLines()
     results: list[Summary] = []

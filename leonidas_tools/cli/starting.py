@@ -1,16 +1,19 @@
-"""The tools of a settings file, with their MCP servers started and somebody told of it."""
+"""Load the tools of a settings file, with their MCP servers started."""
 
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leonidas_tools.cli import terminal
+from leonidas_tools.cli.places import TOOLS, no_such
+from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.approvals.request import Channel
+    from leonidas_tools.tools.registry import AnyTool
 
 _START_SECONDS = 60.0
 
@@ -19,11 +22,11 @@ _START_SECONDS = 60.0
 async def started(
     config: Path, *, needed: str | None = None, approval: "Channel | None" = None
 ) -> "AsyncIterator[AdvancedToolProcessor]":
-    """The tools, ready to be called; a server that is down has been logged and is not waited for.
+    """Yield the tools, ready to be called; a server that cannot start is logged.
 
     Args:
         config: The settings file.
-        needed: The one tool that is needed: where it is there already, no server is waited for.
+        needed: The only tool that is needed; servers are not awaited if it is loaded already.
         approval: Asks a person; by default the model does.
 
     Raises:
@@ -41,3 +44,14 @@ async def started(
             with console.status(message):
                 await tools.ready(_START_SECONDS)
         yield tools
+
+
+def tool_named(tools: "AdvancedToolProcessor", name: str) -> "AnyTool":
+    """Return a tool.
+
+    Raises:
+        ConfigurationError: There is no such tool.
+    """
+    if name in tools.registry:
+        return tools.registry[name]
+    raise ConfigurationError(no_such("tool", name, tools.registry.suggestions(name), TOOLS))

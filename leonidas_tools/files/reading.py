@@ -30,6 +30,25 @@ _KINDS: Final = (
 )
 
 
+def why_unreadable(error: OSError) -> str:
+    """Return what is wrong with a file that cannot be read, and what to do about it.
+
+    Args:
+        error: What opening or reading the file raised.
+
+    Example:
+        >>> why_unreadable(FileNotFoundError())
+        'there is no such file: correct the path, or create it'
+    """
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "there is no such file: correct the path, or create it"
+    if isinstance(error, IsADirectoryError):
+        return "is a directory: name the file in it"
+    if isinstance(error, PermissionError):
+        return "cannot be read: allow it with `chmod u+r`, or run as the user who may read it"
+    return f"cannot be read: {error.strerror or error}; name another file"
+
+
 def open_file(path: Path) -> IO[bytes]:
     """Open a regular file for reading.
 

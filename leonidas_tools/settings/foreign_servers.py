@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.files.reading import read_file
+from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.settings.foreign_variables import Variables, variable_name
 
@@ -80,10 +80,11 @@ def read_foreign(path: Path) -> ForeignServers:
     try:
         data = json.loads(_without_comments(read_file(path).decode("utf-8-sig")))
     except OSError as error:
-        raise ConfigurationError(f"cannot be read: {error.strerror or error}", file=path) from None
+        raise ConfigurationError(why_unreadable(error), file=path) from None
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
-        raise ConfigurationError("is not JSON", file=path, line=line) from None
+        message = "is not JSON: correct it, or name the file that lists the MCP servers"
+        raise ConfigurationError(message, file=path, line=line) from None
     found = foreign_servers(data, _workspace(path))
     if not found.servers and not found.refused:
         raise ConfigurationError(

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.files.reading import read_file
+from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain, place
 from leonidas_tools.settings.models import Settings
@@ -68,14 +68,8 @@ def read_text(path: Path) -> str:
     """
     try:
         content = read_file(path)
-    except FileNotFoundError:
-        message = "there is no such file: correct the path, or create it"
-        raise ConfigurationError(message, file=path) from None
-    except IsADirectoryError:
-        raise ConfigurationError("is a directory: name the file in it", file=path) from None
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
-        raise ConfigurationError(message, file=path) from None
+        raise ConfigurationError(why_unreadable(error), file=path) from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -56,7 +56,8 @@ def update_file(
         else:
             _make(path, edited)
     except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
+        why = error.strerror or error
+        message = f"cannot be written ({why}): name a file in a folder you can write to"
         raise ConfigurationError(message, file=path) from None
 
 

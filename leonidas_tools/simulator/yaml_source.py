@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import yaml
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.files.reading import read_file
+from leonidas_tools.files.reading import read_file, why_unreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +39,11 @@ class YamlSource:
         """
         try:
             text = read_file(file).decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigurationError(f"The scenario cannot be read: {reason}", file=file) from None
+        except OSError as error:
+            raise ConfigurationError(why_unreadable(error), file=file) from None
+        except UnicodeDecodeError:
+            message = "is not UTF-8 text: save it in that encoding"
+            raise ConfigurationError(message, file=file) from None
         loader = yaml.SafeLoader(text)
         try:
             node = loader.get_single_node()

@@ -1,30 +1,38 @@
-"""`leonidas mcp add` and `remove`: servers into the settings file and out, its comments kept."""
+"""`leonidas mcp add` and `remove`: change the servers of a settings file and keep its comments."""
 
 import shlex
 from typing import Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.mcp.options import Name, file_to_change
+from leonidas_tools.cli.mcp.options import ChangedConfig, Name, file_to_change, no_such_server
 from leonidas_tools.cli.mcp.writing import secret_notes, write_servers, written_servers
-from leonidas_tools.cli.places import Config
 from leonidas_tools.errors import ConfigurationError
 
 Target = Annotated[
     list[str],
     typer.Argument(
-        metavar="URL | -- COMMAND [ARG]...", help="An address, or behind -- a command to start."
+        metavar="URL | -- COMMAND [ARG]...", help="A URL, or a command to start, after `--`."
     ),
 ]
 Header = Annotated[
-    list[str] | None, typer.Option("--header", "-H", help="'Name: value', sent with each request.")
+    list[str] | None,
+    typer.Option(
+        "--header", "-H", metavar="'NAME: VALUE'", help="An HTTP header for each request."
+    ),
 ]
 Variable = Annotated[
-    list[str] | None, typer.Option("--env", "-e", help="NAME=value, for the command.")
+    list[str] | None,
+    typer.Option(
+        "--env", "-e", metavar="NAME=VALUE", help="An environment variable of the command."
+    ),
 ]
-Transport = Annotated[str | None, typer.Option(help="http or sse; guessed from the address.")]
-Folder = Annotated[str | None, typer.Option("--cwd", help="The folder the command starts in.")]
-Login = Annotated[bool, typer.Option("--login", help="People log in to it with the browser.")]
+Transport = Annotated[str | None, typer.Option(help="http or sse. Default: by the URL.")]
+Folder = Annotated[
+    str | None,
+    typer.Option("--cwd", metavar="FOLDER", help="The working directory of the command."),
+]
+Login = Annotated[bool, typer.Option("--login", help="A person logs in with the browser.")]
 
 
 def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
@@ -35,13 +43,13 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
     transport: Transport = None,
     cwd: Folder = None,
     login: Login = False,
-    config: Config = None,
+    config: ChangedConfig = None,
 ) -> None:
-    """Add a server to the settings file.
+    """Add an MCP server to the settings file; create the file if it is missing.
 
-    leonidas mcp add time -- '${LEONIDAS_PYTHON}' -m mcp_server_time
+    Example: leonidas mcp add time -- '${LEONIDAS_PYTHON}' -m mcp_server_time
 
-    leonidas mcp add notes https://notes.example/mcp --header 'Authorization: Bearer ${TOKEN}'
+    Example: leonidas mcp add notes https://notes.example/mcp --header 'X-Key: ${KEY}'
     """
     from leonidas_tools.cli import terminal
 
@@ -59,39 +67,43 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
     for note in [*write_servers(file, {name: server}), *secret_notes(name, server)]:
         terminal.say(note, err=True)
     then = f"leonidas mcp {'login' if login else 'test'} {shlex.quote(name)}"
-    terminal.say(f"{file}: {name} was added; see whether it answers: {then}")
+    terminal.say(f"{file}: {name} was added; to test it: {then}")
 
 
-def remove(name: Name, config: Config = None) -> None:
-    """Remove a server from the settings file, and forget its tokens, its pins and its tools."""
+def remove(name: Name, config: ChangedConfig = None) -> None:
+    """Remove an MCP server from the settings file, with its tokens, pins and known tools.
+
+    Example: leonidas mcp remove time
+    """
     from leonidas_tools.cli import terminal
     from leonidas_tools.mcp.places import forget
     from leonidas_tools.settings.write import update_file
 
     file = file_to_change(config)
-    sections = written_servers(file).get(name)
-    if sections is None:
-        raise ConfigurationError(f"There is no MCP server {name!r}", file=file)
+    servers = written_servers(file)
+    if name not in servers:
+        raise ConfigurationError(no_such_server(name, servers), file=file)
+    sections = servers[name]
     update_file(file, {section: {name: None} for section in sections})
     forget(name)
     terminal.say(f"{file}: {name} was removed")
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that is a path: it would be part of the names of tools and files."""
+    """Refuse a name that is a path: names of tools and files are made of it."""
     if "/" in name or "\\" in name:
         said = "a name has no '/' and no '\\'; use letters, digits, '_', '-' and '.'"
-        raise ConfigurationError(f"{name!r} is no name for a server: {said}")
+        raise ConfigurationError(f"{name!r} cannot be the name of a server: {said}")
 
 
 def _server(target: list[str]) -> dict[str, Any]:
     command, *args = target
     if command.startswith(("http://", "https://")):
         if args:
-            raise typer.BadParameter(f"nothing goes behind an address: {' '.join(args)}")
+            raise typer.BadParameter(f"after a URL, remove {' '.join(args)!r}")
         return {"url": command}
     if "://" in command:
-        raise typer.BadParameter(f"an address begins with http:// or https://, not {command!r}")
+        raise typer.BadParameter(f"{command!r} is not a URL: begin it with http:// or https://")
     return {"command": command, "args": args} if args else {"command": command}
 
 
@@ -100,6 +112,6 @@ def _pairs(texts: list[str] | None, sign: str, form: str) -> dict[str, str]:
     for text in texts or []:
         key, found, value = text.partition(sign)
         if not found or not key.strip():
-            raise typer.BadParameter(f"{key!r} is not of the form {form}")
+            raise typer.BadParameter(f"{key!r} is incomplete: write {form}")
         pairs[key.strip()] = value.strip() if sign == ":" else value
     return pairs

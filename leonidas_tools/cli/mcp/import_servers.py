@@ -1,27 +1,29 @@
-"""`leonidas mcp import`: the servers of another program into the settings file."""
+"""`leonidas mcp import`: copy the servers of another program into the settings file."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from leonidas_tools.cli.mcp.options import file_to_change
+from leonidas_tools.cli.mcp.options import ChangedConfig, file_to_change
 from leonidas_tools.cli.mcp.writing import problem_of, write_servers, written_servers
-from leonidas_tools.cli.places import Config
 
 File = Annotated[
     Path,
     typer.Argument(
+        metavar="FILE",
         help="Such as claude_desktop_config.json, .vscode/mcp.json, .cursor/mcp.json or "
-        ".gemini/settings.json."
+        ".gemini/settings.json.",
     ),
 ]
 
 
-def import_servers(file: File, config: Config = None) -> None:
-    """Take over the MCP servers of another program; end with 1 if one could not be.
+def import_servers(file: File, config: ChangedConfig = None) -> None:
+    """Copy the MCP servers of another program into the settings file.
 
-    What could not be taken over is said, a line each.
+    A server that cannot be copied is named with the reason, and the exit code is then 1.
+
+    Example: leonidas mcp import .vscode/mcp.json
     """
     from leonidas_tools.cli import terminal
     from leonidas_tools.settings.foreign_servers import read_foreign
@@ -32,7 +34,7 @@ def import_servers(file: File, config: Config = None) -> None:
     refused = dict(found.refused)
     for name, server in found.servers.items():
         if name in known:
-            refused[name] = f"{settings} has a server of that name"
+            refused[name] = f"{settings} has a server of that name; remove or rename one"
         elif (problem := problem_of(name, server)) is not None:
             refused[name] = problem
     taken = {name: server for name, server in found.servers.items() if name not in refused}
@@ -42,6 +44,6 @@ def import_servers(file: File, config: Config = None) -> None:
     for name, why in refused.items():
         shown = name if name.isprintable() else repr(name)
         terminal.say(f"{shown}: left out: {why}", err=True)
-    terminal.say(f"{settings}: {', '.join(taken) or 'nothing'} taken over from {file}")
+    terminal.say(f"{settings}: {', '.join(taken) or 'nothing'} copied from {file}")
     if refused:
         raise typer.Exit(1)

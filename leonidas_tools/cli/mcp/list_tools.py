@@ -1,4 +1,4 @@
-"""`leonidas mcp tools`: what the servers bring."""
+"""`leonidas mcp tools`: list the tools of the MCP servers."""
 
 import asyncio
 import json
@@ -7,11 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from leonidas_tools.cli.mcp.options import no_such_server
 from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError
 
 _CHARACTERS_A_TOKEN = 4
-Server = Annotated[str | None, typer.Argument(help="The tools of this server; else of all.")]
+Server = Annotated[
+    str | None, typer.Argument(metavar="SERVER", help="Only the tools of this server.")
+]
 
 
 def list_tools(
@@ -19,9 +22,11 @@ def list_tools(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
-    """List the tools of MCP servers, with what each takes and what its declaration costs.
+    """List the tools of the MCP servers, with their parameters and what they cost in tokens.
 
     The tokens are an estimate: four characters each.
+
+    Example: leonidas mcp tools time
     """
     from leonidas_tools.cli import terminal
 
@@ -56,10 +61,10 @@ async def _tools(config: Path, only: str | None) -> list[dict[str, Any]]:
     async with started(config) as tools:
         servers = {server["name"]: server for server in tools.mcp_servers.status()}
         if only is not None and only not in servers:
-            known = ", ".join(servers) or "none"
-            raise ConfigurationError(
-                f"There is no MCP server {only!r} that is on; there are {known}"
-            )
+            if only in tools.settings.current.mcp_servers:
+                said = f"The MCP server {only!r} is disabled: set 'enabled: true' in the settings"
+                raise ConfigurationError(said)
+            raise ConfigurationError(no_such_server(only, servers))
         found = []
         for name, server in servers.items():
             for tool_name in server["tools"] if only in {None, name} else ():
@@ -77,6 +82,6 @@ def _shown(server: str, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(schema: dict[str, Any]) -> list[str]:
-    """The names of the parameters; those that can be left out have a question mark."""
+    """Return the names of the parameters; an optional one ends with a question mark."""
     required = schema.get("required", [])
     return [name if name in required else f"{name}?" for name in schema.get("properties", {})]

@@ -1,48 +1,73 @@
-"""What the commands about MCP servers have in common."""
+"""Share what the commands about MCP servers need: a name, its settings, and the file to change."""
 
+import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.places import OWN_CONFIG, default_config, no_such
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
 
-Name: TypeAlias = Annotated[str, typer.Argument(help="The server's name in the settings.")]
+Name: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of the server in the settings.")
+]
 
-_OWN = Path("config/tools.yaml")
+
+ChangedConfig: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="LEONIDAS_CONFIG",
+        help="The settings file to change. Default: config/tools.yaml in this folder.",
+    ),
+]
 
 
 def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
-    """The settings of one server.
+    """Return the settings of one server.
 
     Args:
         config: The settings file; the default one when left out.
         name: The server's name.
 
     Raises:
-        ConfigurationError: The settings are wrong, or hold no such server.
+        ConfigurationError: The settings are wrong, or have no such server.
     """
-    from leonidas_tools.settings.explain import closest
     from leonidas_tools.settings.load import load
 
     servers = load(config or default_config()).mcp_servers
     if name in servers:
         return servers[name]
+    raise ConfigurationError(no_such_server(name, servers))
+
+
+def no_such_server(name: str, servers: Collection[str]) -> str:
+    """Return a message for the name of a server that does not exist.
+
+    Args:
+        name: The wrong name.
+        servers: The servers that exist.
+    """
+    from leonidas_tools.settings.explain import closest
+
     near = closest(name, list(servers))
-    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(servers) or 'none'}"
-    raise ConfigurationError(f"There is no MCP server {name!r} in the settings; {hint}")
+    found = f"the settings have {', '.join(map(repr, servers))}" if servers else ""
+    add = f"the settings have none; `leonidas mcp add {shlex.quote(name)} …` adds it"
+    return no_such("MCP server", name, [near] if near else [], found or add)
 
 
 def file_to_change(config: Path | None) -> Path:
-    """The settings file that a command writes to, which may be missing.
+    """Return the settings file that a command writes to, which may be missing.
 
-    What came with the package is never written to.
+    The settings that come with the package are never changed.
 
     Args:
         config: The file; `config/tools.yaml` in the working directory when left out.
     """
-    return config or _OWN
+    return config or OWN_CONFIG

@@ -17,7 +17,7 @@ from leonidas_tools.cli.voice.interface import (
 )
 from leonidas_tools.cli.voice.jitter import JitterBuffer
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.files.reading import open_file
+from leonidas_tools.files.reading import open_file, why_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 class FileMicrophone:
-    """Says what a WAV file holds, once.
+    """Play the sound of a WAV file once, as a microphone hears it.
 
     Args:
         path: A file of 16-bit mono at 16 kHz.
 
     Raises:
-        ConfigurationError: There is no such file, or it holds something else.
+        ConfigurationError: The file cannot be read, or has another format.
     """
 
     def __init__(self, path: Path) -> None:
         self._sound = _read(path)
 
     async def __aenter__(self) -> Self:
-        """Opens nothing more."""
+        """Do nothing: the file is read already."""
         return self
 
     async def __aexit__(
@@ -48,10 +48,10 @@ class FileMicrophone:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes nothing."""
+        """Do nothing."""
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """What the file holds; the last frame is filled up with silence."""
+        """Yield the sound of the file; the last frame is padded with silence."""
         starts = range(0, len(self._sound), MICROPHONE_FRAME_BYTES)
         async with contextlib.aclosing(_ticks()) as ticks:
             for start in starts:
@@ -61,10 +61,10 @@ class FileMicrophone:
 
 
 class SilentMicrophone:
-    """Hears nothing, for as long as it is asked."""
+    """Hear silence without an end."""
 
     async def __aenter__(self) -> Self:
-        """Opens nothing."""
+        """Do nothing."""
         return self
 
     async def __aexit__(
@@ -73,20 +73,20 @@ class SilentMicrophone:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes nothing."""
+        """Do nothing."""
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Silence."""
+        """Yield silence."""
         async with contextlib.aclosing(_ticks()) as ticks:
             async for _ in ticks:
                 yield bytes(MICROPHONE_FRAME_BYTES)
 
 
 class FileSpeaker(JitterBuffer):
-    """Writes what the user would have heard, silence included, to a WAV file.
+    """Write all that the user would hear, silence included, to a WAV file.
 
     Args:
-        path: The file; one that is there is overwritten.
+        path: The file; an existing file is overwritten.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,7 +95,7 @@ class FileSpeaker(JitterBuffer):
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Opens the file.
+        """Open the file.
 
         Raises:
             ConfigurationError: It cannot be written.
@@ -103,7 +103,9 @@ class FileSpeaker(JitterBuffer):
         try:
             raw = self._stack.enter_context(self._path.open("wb"))
         except OSError as error:
-            raise ConfigurationError(f"{self._path}: {error.strerror}: name another file") from None
+            why = error.strerror or error
+            message = f"cannot be written ({why}): name a file in a folder you can write to"
+            raise ConfigurationError(message, file=self._path) from None
         file = self._stack.enter_context(wave.open(raw))  # noqa: SIM115 - the stack is one
         file.setnchannels(1)
         file.setsampwidth(BYTES_PER_SAMPLE)
@@ -119,7 +121,7 @@ class FileSpeaker(JitterBuffer):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends the file."""
+        """Close the file."""
         await self._stack.aclose()
 
     async def _play(self, file: wave.Wave_write) -> None:
@@ -129,7 +131,7 @@ class FileSpeaker(JitterBuffer):
 
 
 async def _ticks() -> AsyncGenerator[None]:
-    """Comes back every 20 ms; after a delay as often as it has missed."""
+    """Yield every 20 ms; after a delay, catch up."""
     loop = asyncio.get_running_loop()
     at = loop.time()
     while True:
@@ -144,15 +146,19 @@ def _read(path: Path) -> bytes:
             form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
             if form != (1, BYTES_PER_SAMPLE, MICROPHONE_HERTZ):
                 raise ConfigurationError(
-                    f"{path}: {_told(*form)}, where 16-bit mono at {MICROPHONE_HERTZ} Hz is needed:"
-                    " convert it"
+                    f"has {_told(*form)}, but 16-bit mono at {MICROPHONE_HERTZ} Hz is needed: "
+                    "convert it",
+                    file=path,
                 )
             frames: bytes = file.readframes(file.getnframes())
             return frames
     except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}: name a WAV file") from None
+        raise ConfigurationError(why_unreadable(error), file=path) from None
     except (wave.Error, EOFError) as error:
-        raise ConfigurationError(f"{path}: this is no WAV file of PCM: {error}") from None
+        message = (
+            f"is not a WAV file of PCM ({str(error) or 'it ends too soon'}): name another file"
+        )
+        raise ConfigurationError(message, file=path) from None
 
 
 def _told(channels: int, width: int, hertz: int) -> str:
