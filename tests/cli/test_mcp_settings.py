@@ -87,10 +87,13 @@ def test_the_python_that_runs_us_needs_no_variable(invoke, settings, monkeypatch
         (["add", "time", "http://host/mcp"], "There is an MCP server 'time' already"),
         (["add", "new", "http://"], "url must name a host"),
         (["remove", "tiem"], "There is no MCP server 'tiem'"),
-        (["login", "tiem"], "There is no MCP server 'tiem' in the settings; did you mean 'time'?"),
+        (
+            ["login", "tiem"],
+            "There is no MCP server 'tiem': did you mean 'time'? the settings have 'time'",
+        ),
         (["login", "time"], "The MCP server 'time' is a command: nobody logs in to it"),
-        (["test", "other"], "There is no MCP server 'other' in the settings; there are time"),
-        (["trust", "other"], "There is no MCP server 'other' in the settings; there are time"),
+        (["test", "other"], "There is no MCP server 'other': the settings have 'time'"),
+        (["trust", "other"], "There is no MCP server 'other': the settings have 'time'"),
     ],
 )
 def test_what_cannot_be_done_changes_nothing(run, settings, arguments, message):
@@ -125,7 +128,7 @@ def test_a_server_is_removed_with_all_that_was_kept_of_it(run, settings):
 
 def test_a_file_that_cannot_be_made_is_told(invoke, settings):
     inside = settings / "tools.yaml"
-    with pytest.raises(ConfigurationError, match=r"tools\.yaml: cannot be written: "):
+    with pytest.raises(ConfigurationError, match=r"tools\.yaml: cannot be written \("):
         invoke(mcp.commands(), "add", "new", "http://host/mcp", "--config", inside)
 
 
@@ -151,9 +154,9 @@ def test_the_servers_of_another_program_are_taken_over(run, settings, tmp_path):
         "off: `trust` is not taken over: say under `policies.rules` which calls need no approval",
         "set the environment variable NO_SUCH_KEY, or write it to .env: it is empty",
         ("odd: left out: ${command:pick} means nothing here: write what it stands for, or ${NAME}"),
-        f"time: left out: {settings} has a server of that name",
+        f"time: left out: {settings} has a server of that name; remove or rename one",
     ]
-    assert finished.stdout == f"{settings}: notes, off taken over from {theirs}\n"
+    assert finished.stdout == f"{settings}: notes, off copied from {theirs}\n"
     assert settings.read_text().startswith(OWN)
     written = yaml.safe_load(settings.read_text())["mcp_servers"]
     assert (written["notes"], written["off"]) == (

@@ -79,31 +79,37 @@ def test_any_other_name_is_kept_as_it_is_and_found_again(invoke, tmp_path, name)
 @pytest.mark.parametrize("name", ["bad/name", "../a", "@org/server", "/", "a\\b"])
 def test_a_name_with_a_slash_is_refused_with_the_rule(refused, name):
     told = refused("add", name, URL)
-    assert "is no name for a server" in told
+    assert "cannot be the name of a server" in told
     assert told.endswith("use letters, digits, '_', '-' and '.'")
 
 
 def test_the_command_that_is_told_can_be_typed(invoke, tmp_path):
     settings = tmp_path / "tools.yaml"
     added = invoke(mcp.commands(), "add", "my notes", URL, "--config", settings)
-    assert added.stdout.endswith("see whether it answers: leonidas mcp test 'my notes'\n")
+    assert added.stdout.endswith("to test it: leonidas mcp test 'my notes'\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["add", "x", ""], "mcp_servers.x.command: must not be empty"),
-        (["add", "x", "ftp://host"], "an address begins with http:// or https://"),
+        (["add", "x", "ftp://host"], "begin it with http:// or https://"),
         (["add", "x", "http://"], "mcp_servers.x: url must name a host"),
         (["add", "x", URL, "--transport", "odd"], "mcp_servers.x.transport: 'odd' is not one of"),
         (["add", "x", URL, "--env", "A=b"], "env does nothing with transport 'http'"),
         (["add", "x", "--login", "--", "run"], "auth does nothing with transport 'stdio'"),
         (["remove", "x"], "config/tools.yaml: There is no MCP server 'x'"),
         (["remove", ""], "There is no MCP server ''"),
-        (["import", "nowhere.json"], "nowhere.json: cannot be read: No such file or directory"),
-        (["import", "."], "cannot be read: Is a directory"),
+        (
+            ["import", "nowhere.json"],
+            "nowhere.json: there is no such file: correct the path, or create it",
+        ),
+        (["import", "."], ".: is a directory: name the file in it"),
         (["import", "/dev/null"], "cannot be read: it is a device"),
-        (["add", "x", URL, "--config", "/proc/none/x.yaml"], "cannot be written: No such file"),
+        (
+            ["add", "x", URL, "--config", "/proc/none/x.yaml"],
+            "cannot be written (No such file or directory): name a file in a folder",
+        ),
         (["add", "x", URL, "--config", "."], "is a directory: name the file in it"),
         (["remove", "x", "--config", "/proc/none/x.yaml"], "There is no MCP server 'x'"),
     ],

@@ -62,5 +62,5 @@ def test_a_tool_that_has_changed_is_marked_wherever_tools_are_listed(invoke, set
 
 
 def test_an_unknown_server_is_an_error_with_those_there_are(run):
-    with pytest.raises(ConfigurationError, match="'lief' that is on; there are life, listing"):
+    with pytest.raises(ConfigurationError, match="'lief': did you mean 'life'"):
         run("lief")

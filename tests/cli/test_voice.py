@@ -117,21 +117,30 @@ def test_a_real_session_hears_a_recording_and_ends_after_the_answer(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--microphone", "none.wav"], "none.wav: No such file or directory: name a WAV file"),
+        (
+            ["--microphone", "none.wav"],
+            "none.wav: there is no such file: correct the path, or create it",
+        ),
         (
             ["--microphone", "stereo.wav"],
             (
-                "stereo.wav: 16-bit with 2 channels at 44100 Hz, where 16-bit mono at 16000 Hz is "
-                "needed: convert it"
+                "stereo.wav: has 16-bit with 2 channels at 44100 Hz, but 16-bit mono at 16000 Hz "
+                "is needed: convert it"
             ),
         ),
         (
             ["--microphone", "tools.yaml"],
-            "tools.yaml: this is no WAV file of PCM: file does not start with RIFF id",
+            (
+                "tools.yaml: is not a WAV file of PCM (file does not start with RIFF id): "
+                "name another file"
+            ),
         ),
         (
             ["--speaker", "none/answer.wav"],
-            "none/answer.wav: No such file or directory: name another file",
+            (
+                "none/answer.wav: cannot be written (No such file or directory): "
+                "name a file in a folder you can write to"
+            ),
         ),
     ],
 )
