@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from leonidas_tools.errors import ConfigurationError, StaleVersionError, StoreError
-from leonidas_tools.mcp_server.guard import Guard
+from leonidas_tools.mcp_server.guard import AccessGuard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,7 @@ def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp
     endpoint = _Preferences(preferences)
     # A path, since servers take `%2F` for a slash before anything here sees it.
     route = Route("/preferences/{user:path}", endpoint.answer, methods=["GET", "PUT", "PATCH"])
-    return Guard(_Spoken(Router([route], redirect_slashes=False)), access)
+    return AccessGuard(_Spoken(Router([route], redirect_slashes=False)), access)
 
 
 class _Preferences:

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import token_file
-from leonidas_tools.mcp.auth.errands import Errands
 from leonidas_tools.mcp.auth.failures import LoginError
+from leonidas_tools.mcp.auth.request_bounds import OAuthRequestBounds
 from leonidas_tools.mcp.transport.http import HTTPServer
-from leonidas_tools.mcp.transport.reasons import placed, reason_of
-from leonidas_tools.mcp.transport.redaction import Redaction
+from leonidas_tools.mcp.transport.reasons import reason_of, with_place
+from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.mcp.transport.tls import tls_context
 from leonidas_tools.mcp.transport.wire_logs import discreet_logs
 
@@ -45,7 +45,7 @@ async def log_in(
         ConfigurationError: The server has no `auth`, cannot be reached, or refused the login.
     """
     auth = _auth_of(name, settings)
-    redact = Redaction(settings)
+    redact = ServerRedaction(settings)
     asked: list[str] = []
 
     async def open_once(url: str) -> None:
@@ -64,7 +64,7 @@ async def log_in(
                     with contextlib.suppress(ValidationError):  # a wrong listing needs a login, too
                         await client.list_tools()
     except Exception as error:  # noqa: BLE001 - whatever it is, there is no login, and it is said why
-        what = placed(redact(reason_of(error)), settings.url)
+        what = with_place(redact(reason_of(error)), settings.url)
         raise ConfigurationError(f"No login to the MCP server {name!r}: {what}") from None
     if asked:
         return "logged in"
@@ -97,7 +97,7 @@ async def log_out(name: str, settings: MCPServerSettings) -> bool:
     # They are gone from here in any case; elsewhere, that they expire has to do.
     with contextlib.suppress(httpx2.HTTPError, LoginError, TimeoutError):
         url = str(metadata.revocation_endpoint)
-        await Errands(str(settings.url), auth.issuer).check(url)
+        await OAuthRequestBounds(str(settings.url), auth.issuer).check(url)
         context = await tls_context(settings)
         async with (
             asyncio.timeout(_GOODBYE_SECONDS),

@@ -1,20 +1,20 @@
-"""One MCP server, and the one task that owns its connection."""
+"""One MCP server: its state, its tools, its calls, and the task that keeps it connected."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.mcp.calls.call_terms import call_of
 from leonidas_tools.mcp.calls.errors import server_down
 from leonidas_tools.mcp.calls.results import to_result
-from leonidas_tools.mcp.connection.reconnect import delay_seconds
-from leonidas_tools.mcp.connection.sending import send
-from leonidas_tools.mcp.features import Asks
-from leonidas_tools.mcp.listing.definitions import AnyTool, Definitions
-from leonidas_tools.mcp.loading import load
-from leonidas_tools.mcp.server_state import ServerState
+from leonidas_tools.mcp.calls.server_call import call_of
+from leonidas_tools.mcp.connection.reconnect import keep_connected, send
+from leonidas_tools.mcp.features import ClientFeatures
+from leonidas_tools.mcp.listing.definitions import AnyTool, DefinitionReader
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolResult
     from leonidas_tools.calls.context import ToolContext
     from leonidas_tools.errors import RetryableError
-    from leonidas_tools.mcp.connection.connection import Connection
+    from leonidas_tools.mcp.connection.connection import MCPConnection
     from leonidas_tools.mcp.listing.listing import Listing
     from leonidas_tools.settings.models import MCPServerSettings
     from leonidas_tools.tools.tool import ToolEffect
@@ -31,21 +31,23 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _CONNECTION = "leonidas_tools.mcp.connection.connection"
-_STEADY_SECONDS = 30.0
-"""A connection that held this long was good: the next reconnection does not wait long."""
+
+
+class ServerState(StrEnum):
+    """The state of a server."""
+
+    STARTING = "starting"
+    STANDBY = "standby"
+    READY = "ready"
+    DOWN = "down"
+    STOPPED = "stopped"
 
 
 class MCPServer:
     """One MCP server: connects in the background, reconnects when it is lost, runs calls.
 
-    One that starts lazily connects with the first call. If its tools are not known from an earlier
-    session, it connects before that to list them, and stands by.
-
-    Args:
-        name: The server's name.
-        settings: How to reach it.
-        on_tools: Called with its tools each time they have been listed.
-        asks: Answers what the server asks.
+    A server with `start: lazy` connects with its first call. If no earlier session has kept its
+    tools, it connects once before that, lists them, and stands by.
     """
 
     def __init__(
@@ -53,27 +55,27 @@ class MCPServer:
         name: str,
         settings: MCPServerSettings,
         on_tools: Callable[[list[AnyTool]], None],
-        asks: Asks | None = None,
+        features: ClientFeatures | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
         self.state = ServerState.STOPPED
         self.last_error: str | None = None
-        """Why the server was last found down, in a sentence."""
+        """Why the server was last down, in a sentence."""
         self._reason = "it has not been started"
         self._on_tools = on_tools
-        self._asks = (asks or Asks()).of(name, settings)
-        self.definitions = Definitions(name, settings, self._call)
+        self._requests = (features or ClientFeatures()).of(name, settings)
+        self.definitions = DefinitionReader(name, settings, self._call)
         self._listed: Listing | None = None
         self._publishing = asyncio.Lock()
         self._wanted = asyncio.Event()
-        self._connection: Connection | None = None
+        self._connection: MCPConnection | None = None
         self._owner: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._calls = 0
 
     def start(self) -> None:
-        """Connects in the background; does nothing if that has begun."""
+        """Connect in the background, unless that was started before."""
         if self._owner is not None:
             return
         self._changed = asyncio.Event()
@@ -85,56 +87,65 @@ class MCPServer:
         self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.name}")
 
     def stop(self, *, drain: bool = False) -> Coroutine[Any, Any, None]:
-        """Disconnects, and ends a server over stdio with every process it has started.
+        """Stop at once, and return the disconnecting, to be awaited.
 
-        It is stopped, and can be started again, at once; its end is to be awaited.
-
-        Args:
-            drain: Whether calls under way may end first; none begins, and no person is asked more.
+        The process of a server over stdio is ended with all its child processes. With `drain` the
+        running calls may finish first; no other call begins, and no question is asked.
         """
         owner, self._owner = self._owner, None
         if owner is not None:
             self._reason = "it was stopped"
             self.state = ServerState.STOPPED
-            self._tell()
-            self._asks.calls.close()
+            self._notify()
+            self._requests.calls.close()
         return self._end(owner, drain=drain)
 
     async def wait_for(self, *states: ServerState) -> ServerState:
-        """Waits until the server is in one of these states."""
+        """Wait until the server is in one of these states."""
         while self.state not in states:
             await self._changed.wait()
         return self.state
 
-    def apply(self, settings: MCPServerSettings) -> None:
-        """Applies settings that mean the same server: what is used of it, where it may work.
+    async def wait_until_tried(self) -> None:
+        """Wait until connecting has succeeded or failed."""
+        while self.is_starting:
+            await self._changed.wait()
 
-        Args:
-            settings: The settings.
-        """
-        self._asks.apply(settings)
+    @property
+    def is_starting(self) -> bool:
+        """Whether connecting has neither succeeded nor failed."""
+        return self.state is ServerState.STARTING
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether calls are accepted: connected, or about to connect with the next call."""
+        return self.state in {ServerState.READY, ServerState.STANDBY}
+
+    def apply(self, settings: MCPServerSettings) -> None:
+        """Apply settings that need no other connection."""
+        self._requests.apply(settings)
         self.settings = self.definitions.settings = settings
         if self._connection is not None:
             self._connection.relist(settings)
 
     @property
     def is_stale(self) -> bool:
-        """Whether settings, or what a person trusts, are others than when the tools were read."""
+        """Whether settings or trusted definitions have changed since the tools were read."""
         return self.definitions.are_stale
 
     async def reread(self) -> None:
-        """Reads the tools anew, from the server if it is connected."""
+        """Read the tools again, from the server if it is connected."""
         if self._connection is not None:
             self._connection.relist()
         elif self._listed is not None:
             await self._publish(None)
 
     def unavailable(self) -> RetryableError:
-        """Return what a call is told while the server is not connected."""
+        """Return the error of a call while the server is not connected."""
         return server_down(self.name, self._reason)
 
     def status(self) -> dict[str, Any]:
-        """How the server does, as plain JSON."""
+        """Return the status as plain JSON."""
         status = {
             "name": self.name,
             "transport": self.settings.transport,
@@ -147,30 +158,19 @@ class MCPServer:
         return status if self.last_error is None else {**status, "last_error": self.last_error}
 
     async def _own(self) -> None:
-        """Keeps the server connected until cancelled."""
+        """Keep the server connected until cancelled."""
         try:
-            await load(_CONNECTION)
+            await _import(_CONNECTION)
         except ImportError as error:
             self._went_down(f"the package {error.name!r} is not installed", "")
             return
-        loop = asyncio.get_running_loop()
-        attempt = 0
-        # A cancellation can get lost where a connection breaks at the same moment: its own error
-        # takes the place. So that the owner ends, it looks whether it still is the owner.
-        while True:
-            await self._stand_by()
-            begun = loop.time()
-            await self._serve()
-            if self._owner is not asyncio.current_task():
-                return
-            if self.state is ServerState.STANDBY:
-                continue
-            attempt = 0 if loop.time() - begun > _STEADY_SECONDS else attempt
-            await asyncio.sleep(delay_seconds(attempt))
-            attempt += 1
+        me = asyncio.current_task()
+        await keep_connected(
+            until_needed=self._stand_by, serve=self._serve, is_wanted=lambda: self._owner is me
+        )
 
     async def _stand_by(self) -> None:
-        """Waits until the server is needed: for a call, or for its tools."""
+        """Wait until a call needs the server, or its tools are not known."""
         from leonidas_tools.mcp.listing.listing import KeptListing
 
         if self._wanted.is_set():
@@ -184,38 +184,40 @@ class MCPServer:
         await self._wanted.wait()
         self._set(ServerState.STARTING)
 
-    async def _serve(self) -> None:
-        """Connects, and serves calls until the connection ends."""
-        from leonidas_tools.mcp.connection.connection import Connection
+    async def _serve(self) -> bool:
+        """Connect, and serve calls until the connection ends; return whether it failed."""
+        from leonidas_tools.mcp.connection.connection import MCPConnection
 
-        connection = Connection(self.name, self.settings, self._asks)
+        connection = MCPConnection(self.name, self.settings, self._requests)
         error: BaseException | None = None
         try:
-            async with asyncio.timeout(connection.limit_seconds) as guard, connection:
+            async with asyncio.timeout(connection.limit_seconds) as limit, connection:
                 try:
                     await self._list(connection)
                 finally:
-                    if not guard.expired():
-                        guard.reschedule(None)
+                    if not limit.expired():
+                        limit.reschedule(None)
                 if not self._wanted.is_set():
                     self._set(ServerState.STANDBY)
-                    return
+                    return False
                 self._connection = connection
                 self._set(ServerState.READY)
-                while await connection.news():
+                while await connection.wait_for_change():
                     await self._list_again(connection)
-                # Said before the connection is closed, which may take a while.
-                self._went_down(connection.why(None), connection.last_words)
-                return
-        except Exception as caught:  # noqa: BLE001 - whatever it is, the server is down for it
+                # Before the connection is closed, which may take a while.
+                self._went_down(connection.why(None), connection.last_output)
+                return True
+        except Exception as caught:  # noqa: BLE001 - any error means that the server is down
             error = caught
         finally:
-            if self._connection is connection:  # it may be started again before it has ended
+            if self._connection is connection:  # another one may have been opened meanwhile
                 self._connection = None
-        logger.debug("MCP server %r: %s", self.name, type(error).__name__)  # texts tell addresses
-        self._went_down(connection.why(error), connection.last_words)
+        # Only the type: the text may contain addresses.
+        logger.debug("MCP server %r: %s", self.name, type(error).__name__)
+        self._went_down(connection.why(error), connection.last_output)
+        return True
 
-    async def _list(self, connection: Connection) -> None:
+    async def _list(self, connection: MCPConnection) -> None:
         from leonidas_tools.mcp.listing.listing import KeptListing
 
         listing = await connection.tools()
@@ -224,26 +226,26 @@ class MCPServer:
             await asyncio.to_thread(KeptListing(self.name, self.settings).keep, listing)
         await self._publish(listing)
 
-    async def _list_again(self, connection: Connection) -> None:
+    async def _list_again(self, connection: MCPConnection) -> None:
         try:
             async with asyncio.timeout(connection.limit_seconds):
                 await self._list(connection)
         except TimeoutError:
             if not self._calls:
                 raise
-            connection.relist()  # many a server answers nothing beside a call, which has its time
+            connection.relist()  # many servers answer nothing during a call: it has its own limit
 
     async def _publish(self, listing: Listing | None) -> None:
-        """Tells of the tools in a listing; of those in the last one for `None`."""
+        """Publish the tools of a listing; of the last one for `None`."""
         async with self._publishing:
             self._listed = listing = listing or self._listed
             self._on_tools([] if listing is None else await self.definitions.read(listing))
 
-    async def _connected(self) -> Connection:
-        """The open connection, which the first call of a lazy server opens.
+    async def _connected(self) -> MCPConnection:
+        """Return the open connection, which the first call of a lazy server opens.
 
         Raises:
-            RetryableError: There is none.
+            RetryableError: The server is not connected.
         """
         self._wanted.set()
         if self._is_lazy and self.state in {ServerState.STANDBY, ServerState.STARTING}:
@@ -255,25 +257,25 @@ class MCPServer:
     async def _call(
         self, tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
     ) -> ToolResult:
-        paused = self._asks.calls.paused(context)
+        paused = self._requests.calls.paused(context)
         if paused is not None:
             return to_result(await paused.go_on(context))
         connection = await self._connected()
         self.definitions.check_trust(tool)
         call = call_of(tool, arguments, context, effect)
         self._calls += 1
-        sending = partial(send, call, connection, self._following)
-        under_way = self._asks.calls.begin(context, sending)
-        under_way.on_end(self._ended)
-        return to_result(await under_way.go_on(context))
+        sending = partial(send, call, connection, self._next_connection)
+        ongoing = self._requests.calls.begin(context, sending)
+        ongoing.on_end(self._call_ended)
+        return to_result(await ongoing.go_on(context))
 
-    async def _following(self) -> Connection | None:
+    async def _next_connection(self) -> MCPConnection | None:
         await self.wait_for(ServerState.READY, ServerState.STOPPED)
         return self._connection
 
-    def _ended(self) -> None:
+    def _call_ended(self) -> None:
         self._calls -= 1
-        self._tell()
+        self._notify()
 
     async def _end(self, owner: asyncio.Task[None] | None, *, drain: bool) -> None:
         while drain and self._calls:
@@ -286,8 +288,8 @@ class MCPServer:
     def _is_lazy(self) -> bool:
         return self.settings.start == "lazy"
 
-    def _went_down(self, reason: str, last_words: str) -> None:
-        self.last_error = f"The MCP server {self.name!r} is down: {reason}{last_words}"
+    def _went_down(self, reason: str, last_output: str) -> None:
+        self.last_error = f"The MCP server {self.name!r} is down: {reason}{last_output}"
         self._reason = reason
         if self.state is not ServerState.DOWN:
             logger.warning("%s", self.last_error)
@@ -295,11 +297,25 @@ class MCPServer:
 
     def _set(self, state: ServerState) -> None:
         if self.state is ServerState.STOPPED and state is not ServerState.STARTING:
-            return  # the last words of a connection that is being closed
+            return  # a connection that is being closed reports its end
         self.state = state
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        """Wakes whoever waits for the server to change."""
+    def _notify(self) -> None:
+        """Wake all that wait for a change of state."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+async def _import(module: str) -> None:
+    """Import a module in a thread, since the client library takes half a second.
+
+    Raises:
+        ImportError: The module, or one that it needs, is missing.
+    """
+    # Even if it seems loaded: while another server imports it, its lock would block the loop.
+    worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-import")
+    try:
+        await asyncio.get_running_loop().run_in_executor(worker, importlib.import_module, module)
+    finally:
+        worker.shutdown(wait=False)

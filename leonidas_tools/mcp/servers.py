@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.errors import ToolError
-    from leonidas_tools.mcp.features import Asks
+    from leonidas_tools.mcp.features import ClientFeatures
     from leonidas_tools.mcp.listing.definitions import AnyTool
     from leonidas_tools.mcp.server import MCPServer
     from leonidas_tools.settings.models import MCPServerSettings
@@ -49,7 +49,7 @@ class MCPServers:
         self,
         registry: ToolRegistry,
         servers: Mapping[str, MCPServerSettings],
-        asks: Asks | None = None,
+        asks: ClientFeatures | None = None,
         tell: Callable[..., None] | None = None,
     ) -> None:
         self.registry = registry
@@ -126,15 +126,12 @@ class MCPServers:
         Args:
             timeout_seconds: How long to wait at most.
         """
-        from leonidas_tools.mcp.server_state import ServerState
-
-        good = (ServerState.READY, ServerState.STANDBY)
         servers = list(self._servers.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 for server in servers:
-                    await server.wait_for(*good, ServerState.DOWN, ServerState.STOPPED)
-        return all(server.state in good for server in servers)
+                    await server.wait_until_tried()
+        return all(server.is_usable for server in servers)
 
     def status(self) -> list[dict[str, Any]]:
         """How each server does, as plain JSON: `name`, `state`, `tools`, `last_error`, …."""
@@ -179,14 +176,12 @@ class MCPServers:
 
     def _not_yet(self, name: str) -> ToolError | None:
         """Return why a tool is not there yet that a server may list once it is connected."""
-        from leonidas_tools.mcp.server_state import ServerState
-
         servers = [(self._servers[each], self._tools[each]) for each in self._order]
         for server, tools in servers:
             if tools.expects(name):
                 return server.unavailable()
         for server, tools in servers:
-            if server.state is ServerState.STARTING and tools.may_bring(name):
+            if server.is_starting and tools.may_bring(name):
                 return server.unavailable()
         return None
 

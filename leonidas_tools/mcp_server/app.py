@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.responses import PlainTextResponse
 
-from leonidas_tools.mcp_server.guard import Guard, HTTPAccess
+from leonidas_tools.mcp_server.guard import AccessGuard, HTTPAccess
 from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.mcp_server.session_limit import SessionLimit
 
@@ -45,7 +45,7 @@ class MCPApp:
         self._most_sessions = most_sessions
         self._most_body_bytes = most_body_bytes
         self._idle_seconds = idle_seconds
-        self._guard: Guard | None = None
+        self._guard: AccessGuard | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -59,7 +59,7 @@ class MCPApp:
             await stack.enter_async_context(self.server)
             await stack.enter_async_context(sessions.run())
             limited = SessionLimit(sessions.handle_request, self._most_sessions)
-            self._guard = Guard(limited, self._access)
+            self._guard = AccessGuard(limited, self._access)
             self._stack = stack.pop_all()
         return self
 

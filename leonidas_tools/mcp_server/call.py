@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MOST_PROGRESS = 32
 
 
-class Call:
+class ServedCall:
     """A call under way.
 
     A request waits for it; in the newer protocol that may be a second one, which brings what the

@@ -92,7 +92,7 @@ class HTTPAccess:
         return origin in named or origin in {f"http://{host}", f"https://{host}"}
 
 
-class Guard:
+class AccessGuard:
     """An ASGI app before another: refuses who may not speak to it, and does not wait for ever.
 
     Args:
@@ -102,7 +102,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: HTTPAccess) -> None:
         self._access = access
-        self._app: ASGIApp = _Token(app, access)
+        self._app: ASGIApp = _TokenCheck(app, access)
         if access.origins:
             from starlette.middleware.cors import CORSMiddleware
 
@@ -118,13 +118,13 @@ class Guard:
         """Answers one request."""
         refusal = self._access.refusal(Headers(scope=scope))
         if refusal is None:
-            await self._app(scope, _Patience(receive).receive, send)
+            await self._app(scope, _BodyTimeout(receive).receive, send)
             return
         status, why = refusal
         await PlainTextResponse(why, status)(scope, receive, send)
 
 
-class _Token:
+class _TokenCheck:
     def __init__(self, app: ASGIApp, access: HTTPAccess) -> None:
         self._app = app
         self._access = access
@@ -141,7 +141,7 @@ class _Token:
         await refusal(scope, receive, send)
 
 
-class _Patience:
+class _BodyTimeout:
     """The body of a request, which has to come within its time."""
 
     def __init__(self, receive: Receive) -> None:

@@ -20,9 +20,9 @@ from leonidas_tools.approvals.request import ApprovalRequest, Decision
 from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.mcp_server.answers import to_answer
-from leonidas_tools.mcp_server.asking import ANSWER, can_be_asked, decision_of, elicitation
-from leonidas_tools.mcp_server.call import Call
-from leonidas_tools.mcp_server.offers import Offers
+from leonidas_tools.mcp_server.approval_form import ANSWER, can_be_asked, decision_of, elicitation
+from leonidas_tools.mcp_server.call import ServedCall
+from leonidas_tools.mcp_server.offered_tools import OfferedTools
 from leonidas_tools.mcp_server.sessions import Context, Sessions
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
@@ -54,10 +54,10 @@ class ToolServer:
         self, tools: AdvancedToolProcessor, patterns: Sequence[str] = (), most_sessions: int = 256
     ) -> None:
         self._tools = tools
-        self._offers = Offers(tools, patterns)
+        self._offered = OfferedTools(tools, patterns)
         self._sessions = Sessions(self._ask, self._tell, most_sessions)
-        self._calls: dict[str, Call] = {}
-        self._waiting: dict[str, Call] = {}
+        self._calls: dict[str, ServedCall] = {}
+        self._waiting: dict[str, ServedCall] = {}
         self._running: set[str] = set()
         self._idle = asyncio.Event()
         self._bus = InMemorySubscriptionBus()
@@ -68,7 +68,7 @@ class ToolServer:
             "leonidas-tools",
             version=_version(),
             title="Leonidas Tools",
-            get_tool_input_schema=self._offers.schema,
+            get_tool_input_schema=self._offered.schema,
             on_list_tools=self._list,
             on_call_tool=self._call,
             on_subscriptions_listen=ListenHandler(self._bus),
@@ -79,7 +79,7 @@ class ToolServer:
             await stack.enter_async_context(self._tools)
             stack.push_async_callback(self._stop)
             stack.callback(self._tools.monitor.subscribe(self._hear))
-            stack.callback(self._offers.on_change(self._tell))
+            stack.callback(self._offered.on_change(self._tell))
             self._stack = stack.pop_all()
         return self
 
@@ -105,7 +105,7 @@ class ToolServer:
         if not self._ready:  # tools of MCP servers that are just starting are worth a moment
             await self._tools.ready(_READY_SECONDS)
             self._ready = True
-        return mcp_types.ListToolsResult(tools=self._offers.listed(session))
+        return mcp_types.ListToolsResult(tools=self._offered.listed(session))
 
     async def _call(
         self, context: Context, params: mcp_types.CallToolRequestParams
@@ -121,16 +121,16 @@ class ToolServer:
         self._calls.pop(call.id, None)
         return to_answer(step)
 
-    def _begun(self, context: Context, params: mcp_types.CallToolRequestParams) -> Call:
+    def _begun(self, context: Context, params: mcp_types.CallToolRequestParams) -> ServedCall:
         session, arguments = self._sessions.of(context), params.arguments or {}
-        call = Call(context, params.name, arguments, session)
-        if self._offers.find(params.name) is None:
+        call = ServedCall(context, params.name, arguments, session)
+        if self._offered.find(params.name) is None:
             raise self._unknown(call)
         self._calls[call.id] = call
         call.start(self._tools.execute(params.name, arguments, session=session, call_id=call.id))
         return call
 
-    def _unknown(self, call: Call) -> MCPError:
+    def _unknown(self, call: ServedCall) -> MCPError:
         """Counts the call like any other, and says what there is instead."""
         told = ToolCall(
             name=call.name,
@@ -140,7 +140,7 @@ class ToolServer:
             number=next(call.session.numbers),
         )
         self._tools.executor.settle_unknown(told)
-        like = closest(call.name, (tool.name for tool in self._offers.listed()), limit=1)
+        like = closest(call.name, (tool.name for tool in self._offered.listed()), limit=1)
         hint = f"; did you mean {like[0]!r}?" if like else ""
         return MCPError(
             mcp_types.INVALID_PARAMS, f"Unknown tool: {call.name[:_LONGEST_NAME]!r}{hint}"
@@ -162,7 +162,7 @@ class ToolServer:
         return decision_of(answer)
 
     def _input_required(
-        self, call: Call, request: ApprovalRequest
+        self, call: ServedCall, request: ApprovalRequest
     ) -> mcp_types.InputRequiredResult:
         """Has the client ask; the call waits until it comes back, or the question is closed."""
         state = secrets.token_urlsafe(16)
@@ -175,7 +175,9 @@ class ToolServer:
             input_requests={ANSWER: elicitation(request)}, request_state=state
         )
 
-    def _resumed(self, context: Context, params: mcp_types.CallToolRequestParams) -> Call | None:
+    def _resumed(
+        self, context: Context, params: mcp_types.CallToolRequestParams
+    ) -> ServedCall | None:
         """The call that a client comes back to with an answer."""
         call = self._waiting.get(params.request_state or "")
         if call is None:

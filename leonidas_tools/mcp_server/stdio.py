@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    Inbox: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
-    Outbox: TypeAlias = MemoryObjectSendStream[SessionMessage]
+    MessageSource: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+    MessageSink: TypeAlias = MemoryObjectSendStream[SessionMessage]
 
 logger = visible_logger(__name__)
 
@@ -84,7 +84,7 @@ def claimed_pipes() -> Iterator[Pipes]:
 
 
 @asynccontextmanager
-async def streams(pipes: Pipes) -> AsyncIterator[tuple[Inbox, Outbox]]:
+async def streams(pipes: Pipes) -> AsyncIterator[tuple[MessageSource, MessageSink]]:
     """The messages of two pipes.
 
     Both are used in threads of their own, which nothing waits for: a pipe may be silent, or full,
@@ -107,7 +107,7 @@ async def streams(pipes: Pipes) -> AsyncIterator[tuple[Inbox, Outbox]]:
 
 
 async def _read(
-    pipe: int, received: MemoryObjectSendStream[SessionMessage | Exception], refusals: Outbox
+    pipe: int, received: MemoryObjectSendStream[SessionMessage | Exception], refusals: MessageSink
 ) -> None:
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()

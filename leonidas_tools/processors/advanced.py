@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.errors import ToolboxError
-    from leonidas_tools.mcp.features import Asks
+    from leonidas_tools.mcp.features import ClientFeatures
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.models import Settings
@@ -116,7 +116,7 @@ class AdvancedToolProcessor(Stage):
         categories: Iterable[CategoryProcessor] = (),
         policies: Sequence[Policy] = (),
         approval: Channel | None = None,
-        asks: Asks | None = None,
+        asks: ClientFeatures | None = None,
         json_requests: bool = False,
     ) -> None:
         self.settings = config if isinstance(config, WatchedSettings) else WatchedSettings(config)

@@ -7,7 +7,7 @@ import yaml
 
 from leonidas_tools.cli import mcp
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.data_files import data_file
 
 OWN = """\
 version: 1  # the format

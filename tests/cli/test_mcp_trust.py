@@ -10,15 +10,15 @@ import pytest
 
 from leonidas_tools.cli import mcp
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.places import data_file
-from leonidas_tools.mcp.trust.pins import Described, Pins, identity_of
+from leonidas_tools.mcp.data_files import data_file
+from leonidas_tools.mcp.trust.pins import Pins, ToolDefinition, identity_of
 from leonidas_tools.settings.models import MCPServerSettings
 
 SECONDS = 60
 
 
 def said(name, description):
-    return Described(name=name, description=description, input_schema={}, effect="once")
+    return ToolDefinition(name=name, description=description, input_schema={}, effect="once")
 
 
 def listed(*tools):

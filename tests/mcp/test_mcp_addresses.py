@@ -2,8 +2,8 @@
 
 import pytest
 
-from leonidas_tools.mcp.transport.reasons import placed
-from leonidas_tools.mcp.transport.redaction import Redaction
+from leonidas_tools.mcp.transport.reasons import with_place
+from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import MCPServerSettings
 from leonidas_tools.settings.shown import shown
@@ -26,10 +26,10 @@ def test_a_secret_in_an_address_is_shown_nowhere(pattern, secret):
     told = str(shown(load({"mcp_servers": {"x": {"url": url}}})))
     assert secret not in told
     assert "mcp.example" in told
-    reason = placed("it does not answer", url)
+    reason = with_place("it does not answer", url)
     assert secret not in reason
     assert "mcp.example" in reason
-    assert secret not in Redaction(settings)(f"404 for {url}: no {secret}")
+    assert secret not in ServerRedaction(settings)(f"404 for {url}: no {secret}")
 
 
 @pytest.mark.parametrize("url", ["https://host/mcp", "http://host:80/api/v1/mcp/", "http://h/sse"])

@@ -15,8 +15,8 @@ from mcp.shared.auth import OAuthToken
 
 from leonidas_tools.errors import ConfigurationError, RetryableError
 from leonidas_tools.mcp.auth import client_auth, token_file
+from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.mcp.login import log_in, log_out
-from leonidas_tools.mcp.places import data_file
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.logins import ACCOUNT, Guarded, browse
 

@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import errands, token_file
-from leonidas_tools.mcp.auth.errands import Errands
 from leonidas_tools.mcp.auth.failures import LoginError
+from leonidas_tools.mcp.auth.request_bounds import OAuthRequestBounds
 from leonidas_tools.mcp.login import log_in
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.hostile_login import Hostile, bomb, endless, garbage, trickling
@@ -191,6 +191,6 @@ PUBLIC, OWN = "https://93.184.216.34/mcp", "http://127.0.0.1:8000/mcp"
     ],
 )
 async def test_a_login_leads_to_nothing_closer_than_the_server(server, issuer, url, may):
-    errand = Errands(server, issuer)
+    errand = OAuthRequestBounds(server, issuer)
     with contextlib.nullcontext() if may else pytest.raises(LoginError, match="login leads to"):
         await errand.check(url)

@@ -6,7 +6,7 @@ import pytest
 from mcp_types import LATEST_PROTOCOL_VERSION
 
 from leonidas_tools.errors import RetryableError
-from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.mcp.server import ServerState
 from tests.mcp.conftest import script
 from tests.mcp.forking import forked

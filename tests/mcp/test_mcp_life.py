@@ -9,7 +9,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.errors import ToolError
-from leonidas_tools.mcp.connection.health import Health
+from leonidas_tools.mcp.connection.health import HealthCheck
 from leonidas_tools.mcp.connection.reconnect import delay_seconds
 from leonidas_tools.mcp.transport.watchdog import Watchdog
 from tests.mcp.conftest import MARK, SCRIPTS, marked, script
@@ -103,8 +103,8 @@ async def test_any_sound_of_a_server_says_that_it_lives():
         asked.set()
         await asyncio.Event().wait()
 
-    health = Health(ask, every_seconds=0.01, limit_seconds=0.1)
-    watching = asyncio.create_task(health.silence())
+    health = HealthCheck(ask, every_seconds=0.01, limit_seconds=0.1)
+    watching = asyncio.create_task(health.wait_until_lost())
     for _ in range(3):
         asked.clear()
         await asked.wait()
@@ -119,9 +119,9 @@ async def test_a_call_excuses_silence_until_it_ends():
     async def ask():
         asked.set()
 
-    health = Health(ask, every_seconds=0.01, limit_seconds=0.01)
+    health = HealthCheck(ask, every_seconds=0.01, limit_seconds=0.01)
     with health.call(30):
-        watching = asyncio.create_task(health.silence())
+        watching = asyncio.create_task(health.wait_until_lost())
         await asked.wait()
         await asyncio.wait({watching}, timeout=0.2)
         assert not watching.done()
@@ -133,10 +133,10 @@ async def test_a_call_excuses_silence_no_longer_than_it_may_take():
     async def ask():
         pass
 
-    health = Health(ask, every_seconds=0.01, limit_seconds=0.01)
+    health = HealthCheck(ask, every_seconds=0.01, limit_seconds=0.01)
     with health.call(0.05):
         async with asyncio.timeout(20):
-            await health.silence()
+            await health.wait_until_lost()
 
 
 async def test_a_call_that_is_given_up_makes_us_ask_at_once():
@@ -145,8 +145,8 @@ async def test_a_call_that_is_given_up_makes_us_ask_at_once():
     async def ask():
         asked.set()
 
-    health = Health(ask, every_seconds=None, limit_seconds=20)
-    watching = asyncio.create_task(health.silence())
+    health = HealthCheck(ask, every_seconds=None, limit_seconds=20)
+    watching = asyncio.create_task(health.wait_until_lost())
     call = asyncio.create_task(_for_ever(health))
     await asyncio.sleep(0)
     call.cancel()

@@ -11,7 +11,7 @@ from google.genai import types
 
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.mcp.features import Asks, SamplingAnswer
+from leonidas_tools.mcp.features import ClientFeatures, SamplingAnswer
 from leonidas_tools.mcp.features.sampling import GeminiSampling
 from tests.mcp.asked import SAMPLING, Model, Person, answering, call, said
 from tests.mcp.forking import forked
@@ -23,7 +23,7 @@ async def test_a_server_may_ask_a_model_if_a_person_agrees(chain):
     person, asked = answering(Decision.approve())
     model = Model()
     settings = forked("asking.py", sampling=SAMPLING)
-    tools = await chain(settings, approval=person, asks=Asks(sampling=model))
+    tools = await chain(settings, approval=person, asks=ClientFeatures(sampling=model))
     result = await call(tools, "write", topic="roses")
     assert json.loads(json.dumps(result.result)) in (
         {"text": "Roses are red.", "model": "rhymer-1", "why": "maxTokens"},
@@ -46,7 +46,7 @@ async def test_a_no_reaches_no_model_and_always_is_not_asked_again(chain):
     person, asked = answering(Decision.deny(), Decision.always())
     model = Model()
     settings = forked("asking.py", sampling=SAMPLING)
-    tools = await chain(settings, approval=person, asks=Asks(sampling=model))
+    tools = await chain(settings, approval=person, asks=ClientFeatures(sampling=model))
     refused = await call(tools, "write", topic="x")
     assert (refused.status, model.asked) == ("failed", [])
     assert "the user does not allow it" in refused.message
@@ -58,7 +58,9 @@ async def test_a_rule_can_allow_it_and_there_is_a_most_of_it(chain, caplog):
     rules = [{"name": "poems", "tools": "lab__sampling", "decide": "allow"}]
     model = Model()
     settings = forked("asking.py", sampling={**SAMPLING, "calls_per_minute": 2})
-    tools = await chain(settings, asks=Asks(sampling=model), config={"policies": {"rules": rules}})
+    tools = await chain(
+        settings, asks=ClientFeatures(sampling=model), config={"policies": {"rules": rules}}
+    )
     statuses = [(await call(tools, "write", topic=topic)).status for topic in "abc"]
     assert (statuses, len(model.asked)) == (["ok", "ok", "failed"], 2)
     assert "more than 2 times a minute" in caplog.text
@@ -71,7 +73,7 @@ async def test_a_rule_says_what_silence_means_for_what_it_asks(chain):
         tools = await chain(
             forked("asking.py", sampling=SAMPLING),
             approval=Person(),
-            asks=Asks(sampling=model),
+            asks=ClientFeatures(sampling=model),
             config={"policies": {"rules": rules}},
         )
         statuses.append((await call(tools, "write", topic="x")).status)

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from leonidas_tools.cli.app import program
-from leonidas_tools.mcp.places import data_file
-from leonidas_tools.mcp.trust.pins import Described, Pins, PinsError, identity_of
+from leonidas_tools.mcp.data_files import data_file
+from leonidas_tools.mcp.trust.pins import Pins, PinsError, ToolDefinition, identity_of
 from leonidas_tools.redaction.visible import revealed, without_unseen
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.bench import described
@@ -23,7 +23,7 @@ BAD = described("send", EVIL)
 
 def said(name="send", description="Sends mail.", effect="once", **schema):
     schema = {"type": "object", **schema}
-    return Described(name=name, description=description, input_schema=schema, effect=effect)
+    return ToolDefinition(name=name, description=description, input_schema=schema, effect=effect)
 
 
 def trust(bench, tmp_path, *arguments):
@@ -116,10 +116,10 @@ def test_processes_that_pin_at_once_lose_nothing_of_each_other(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("""
 import sys
-from leonidas_tools.mcp.trust.pins import Described, Pins
+from leonidas_tools.mcp.trust.pins import ToolDefinition, Pins
 for n in range(20):
     name = f"{sys.argv[1]}_{n}"
-    tool = Described(name=name, description="", input_schema={}, effect="once")
+    tool = ToolDefinition(name=name, description="", input_schema={}, effect="once")
     Pins("mail", "one").check({name: tool})
 """)
     running = [subprocess.Popen(fork_command(program, each)) for each in "abc"]

@@ -60,7 +60,7 @@ REPLIES = [
     (
         http("403 Forbidden"),
         "HTTP 403 Forbidden",
-        "whoever this token or address is of may not use it",
+        "this token or client address is not allowed",
     ),
     (http("404 Not Found"), "HTTP 404 Not Found", PATH),
     (http("405 Method Not Allowed"), "HTTP 405 Method Not Allowed", PATH),

@@ -12,8 +12,8 @@ from mcp.shared.auth import OAuthToken
 
 from leonidas_tools.files.private import PrivateFile
 from leonidas_tools.mcp.auth import client_auth, renewing, token_file
+from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.mcp.login import log_in
-from leonidas_tools.mcp.places import data_file
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.forking import fork_command
 from tests.mcp.logins import Guarded, browse

@@ -76,7 +76,7 @@ def remove(name: Name, config: ChangedConfig = None) -> None:
     Example: leonidas mcp remove time
     """
     from leonidas_tools.cli import terminal
-    from leonidas_tools.mcp.places import forget
+    from leonidas_tools.mcp.data_files import forget
     from leonidas_tools.settings.write import update_file
 
     file = file_to_change(config)

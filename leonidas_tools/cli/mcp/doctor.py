@@ -12,7 +12,7 @@ from leonidas_tools.cli.places import Config
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leonidas_tools.mcp.doctor.finding import Finding
+    from leonidas_tools.mcp.doctor.check_result import CheckResult
     from leonidas_tools.settings.models import MCPServerSettings
 
 _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "failed": ("failed", "red")}
@@ -30,7 +30,7 @@ def examine_server(
     from leonidas_tools.cli import terminal
 
     settings = server_settings(config, name)
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     report = findings.append if as_json else _show
     works = asyncio.run(_works(name, settings, report, call=call))
     if as_json:
@@ -45,7 +45,7 @@ def examine_server(
 async def _works(
     name: str,
     settings: "MCPServerSettings",
-    report: "Callable[[Finding], None]",
+    report: "Callable[[CheckResult], None]",
     *,
     call: bool,
 ) -> bool:
@@ -54,7 +54,7 @@ async def _works(
     return await examine(name, settings, report, call=call)
 
 
-def _show(finding: "Finding") -> None:
+def _show(finding: "CheckResult") -> None:
     from rich.text import Text
 
     from leonidas_tools.cli import terminal

@@ -12,9 +12,9 @@ from leonidas_tools.cli.places import Config
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leonidas_tools.mcp.trust.pins import Described, Pin, Pins
+    from leonidas_tools.mcp.trust.pins import Pin, Pins, ToolDefinition
 
-    _Waiting: TypeAlias = dict[str, tuple[Pin, Described]]
+    _Waiting: TypeAlias = dict[str, tuple[Pin, ToolDefinition]]
 
 Tools = Annotated[
     list[str] | None, typer.Argument(help="Its tools, by the names it gives them; else all.")
@@ -101,7 +101,7 @@ def _show(server: str, waiting: "_Waiting", *, as_json: bool, asks: bool) -> Non
         terminal.say(f"no tool of {server!r} is waiting to be trusted")
 
 
-def _told(name: str, pin: "Pin", said: "Described") -> dict[str, object]:
+def _told(name: str, pin: "Pin", said: "ToolDefinition") -> dict[str, object]:
     from leonidas_tools.mcp.trust.quarantine import diff_of, fields_of
 
     return {

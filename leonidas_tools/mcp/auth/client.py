@@ -14,7 +14,7 @@ from pydantic import AnyUrl
 
 from leonidas_tools.mcp.auth.callback import Callback
 from leonidas_tools.mcp.auth.failures import LoginError, LoginNeededError
-from leonidas_tools.mcp.auth.renewing import Renewing
+from leonidas_tools.mcp.auth.renewing import RenewingProvider
 from leonidas_tools.mcp.auth.tokens import TokenFile
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def client_auth(
         return None
     file = token_file(name, settings, on_secret)
     if auth.grant == "client_credentials":
-        return Account(str(settings.url), auth, file)
-    return Login(name, str(settings.url), auth, file, open_page)
+        return ClientCredentialsAuth(str(settings.url), auth, file)
+    return LoginAuth(name, str(settings.url), auth, file, open_page)
 
 
 def token_file(
@@ -74,7 +74,7 @@ def token_file(
     return TokenFile(name, str(settings.url), client, on_secret)
 
 
-class Account(Renewing, ClientCredentialsOAuthProvider):
+class ClientCredentialsAuth(RenewingProvider, ClientCredentialsOAuthProvider):
     """Gets tokens by an account of our own.
 
     Args:
@@ -100,7 +100,7 @@ class Account(Renewing, ClientCredentialsOAuthProvider):
         self.configure(file, auth.scopes, auth.issuer)
 
 
-class Login(Renewing, OAuthClientProvider):
+class LoginAuth(RenewingProvider, OAuthClientProvider):
     """Gets tokens by the login of a person, and renews them without.
 
     Args:
@@ -154,7 +154,7 @@ class Login(Renewing, OAuthClientProvider):
         assert self._callback is not None
         assert self._open_page is not None
         _check_pkce(self.context.oauth_metadata)
-        await self._errands.check(url)
+        await self._bounds.check(url)
         self._callback.expect(url)
         await self._open_page(url)
 

@@ -11,8 +11,8 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.utils import extract_field_from_www_auth
 from mcp.shared.auth import OAuthClientMetadata
 
-from leonidas_tools.mcp.auth.errands import Errands
 from leonidas_tools.mcp.auth.failures import LoginError, refusal
+from leonidas_tools.mcp.auth.request_bounds import OAuthRequestBounds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -38,7 +38,7 @@ class _FixedScopes(OAuthClientMetadata):
             super().__setattr__(name, value)
 
 
-class Renewing(OAuthClientProvider):
+class RenewingProvider(OAuthClientProvider):
     """Renews tokens before it asks for a login, also those of an earlier process.
 
     The library holds its lock from a request's first byte to the head of its answer: one slow call
@@ -54,7 +54,7 @@ class Renewing(OAuthClientProvider):
             issuer: The login server of the settings.
         """
         self._file = file
-        self._errands = Errands(self.context.server_url, issuer)
+        self._bounds = OAuthRequestBounds(self.context.server_url, issuer)
         self._renewal = asyncio.Lock()
         if scopes:
             asked = self.context.client_metadata.model_dump() | {"scope": " ".join(scopes)}
@@ -67,7 +67,7 @@ class Renewing(OAuthClientProvider):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Makes the requests of a login, each of which is bounded."""
-        return self._errands.bounded(super().async_auth_flow(request), request)
+        return self._bounds.bounded(super().async_auth_flow(request), request)
 
     async def _auth_flow(
         self, request: httpx2.Request

@@ -16,7 +16,7 @@ from mcp.shared.auth import (
 from pydantic import BaseModel, ValidationError
 
 from leonidas_tools.files.private import PrivateFile
-from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.data_files import data_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import FiniteFloat, ValidationError
 
 from leonidas_tools.mcp.calls import errors
-from leonidas_tools.mcp.features.calls import runs_as
+from leonidas_tools.mcp.features.ongoing_calls import runs_as
 from leonidas_tools.mcp.transport.http_client import NOT_SENT, SESSION_GONE
 from leonidas_tools.mcp.transport.unreadable import UNREADABLE
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from mcp.client.client import Client
 
-    from leonidas_tools.mcp.calls.call_terms import ServerCall
-    from leonidas_tools.mcp.features.calls import OnProgress
+    from leonidas_tools.mcp.calls.server_call import ServerCall
+    from leonidas_tools.mcp.features.ongoing_calls import OnProgress
 
 _POLL_SECONDS = 0.5
 _LEAST_POLL_SECONDS = 0.05

@@ -1,116 +1,132 @@
-"""One open connection to an MCP server: its tools, their calls, and why it ended."""
+"""One open connection to an MCP server: its tools, its calls, and the reason it ended."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
+import itertools
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import mcp_types
+from mcp.client import InputRequiredRoundsExceededError
 from mcp.client.client import Client
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.calls.calling import Calling
+from leonidas_tools.errors import ConfigurationError, ToolError
+from leonidas_tools.mcp.calls import errors
 from leonidas_tools.mcp.calls.tool_task import TaskReports, ToolTask, called_as_tasks
-from leonidas_tools.mcp.connection.changes import keep_subscribed
-from leonidas_tools.mcp.connection.health import Health
-from leonidas_tools.mcp.connection.identity import client_info
-from leonidas_tools.mcp.connection.news import News
-from leonidas_tools.mcp.features import Asks
-from leonidas_tools.mcp.features.offers import Offers
+from leonidas_tools.mcp.connection.health import HealthCheck
+from leonidas_tools.mcp.connection.reconnect import delay_seconds
+from leonidas_tools.mcp.features import ClientFeatures
+from leonidas_tools.mcp.features.resource_tools import ResourceTools
 from leonidas_tools.mcp.listing.listing import Listing, list_tools
 from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
-from leonidas_tools.mcp.transport.mending import Mending
-from leonidas_tools.mcp.transport.reasons import placed, reason_of, telling
-from leonidas_tools.mcp.transport.redaction import Redaction
-from leonidas_tools.mcp.transport.transports import transport_to
+from leonidas_tools.mcp.transport.http import HTTPServer
+from leonidas_tools.mcp.transport.http_client import NOT_SENT, SESSION_GONE
+from leonidas_tools.mcp.transport.lenient import LenientTransport
+from leonidas_tools.mcp.transport.reasons import reason_of, root_error, with_place
+from leonidas_tools.mcp.transport.redaction import ServerRedaction
+from leonidas_tools.mcp.transport.stdio import StdioServer
 from leonidas_tools.mcp.transport.unreadable import TOO_LONG, UNREADABLE
 from leonidas_tools.mcp.transport.wire_logs import discreet_logs
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
-    from leonidas_tools.mcp.calls.call_terms import ServerCall
-    from leonidas_tools.mcp.features import ServerAsks
-    from leonidas_tools.mcp.features.calls import OnProgress
-    from leonidas_tools.mcp.transport.stdio import StdioServer
+    from leonidas_tools.mcp.calls.server_call import ServerCall
+    from leonidas_tools.mcp.features import ServerRequestHandler
+    from leonidas_tools.mcp.features.ongoing_calls import OnProgress
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = visible_logger(__name__)
 
-_LEAVE_SECONDS = 1.0
+_CLOSE_SECONDS = 1.0
 _ANSWER_SECONDS = 30.0
+_COALESCE_SECONDS = 0.25
 
 
-class Connection:
-    """A connection to one server, open inside `async with`, in one task from start to end.
+class ChangeSignal:
+    """A signal that the server's tools should be listed again; signals close together count as one.
 
-    Args:
-        name: The server's name.
-        settings: How to reach it.
-        asks: Answers what the server asks; by default as the settings say.
+    The first one counts at once. Those of the next quarter of a second wait until it is over, so a
+    server that announces change upon change is listed four times a second at most.
     """
 
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._next_at = 0.0
+
+    def set(self) -> None:
+        """Send the signal."""
+        self._event.set()
+
+    async def wait(self, is_urgent: Callable[[], bool]) -> None:
+        """Wait for the signal, and for signals close to it unless `is_urgent`."""
+        now = asyncio.get_running_loop().time
+        await self._event.wait()
+        while not is_urgent() and (left := self._next_at - now()) > 0:
+            self._event.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._event.wait()
+        self._event.clear()
+        self._next_at = now() + _COALESCE_SECONDS
+
+
+class MCPConnection:
+    """A connection to one server, open inside `async with`, in one task from start to end."""
+
     def __init__(
-        self, name: str, settings: MCPServerSettings, asks: ServerAsks | None = None
+        self, name: str, settings: MCPServerSettings, requests: ServerRequestHandler | None = None
     ) -> None:
         self.lost: str | None = None
-        """Why the server is gone, once it is."""
+        """Why the connection was lost, once it was."""
         self.limit_seconds = settings.timeout or _ANSWER_SECONDS
-        """How long the server may take to answer what is no call."""
+        """How long the server may take to answer any request but a call."""
         self._name = name
         self._settings = settings
-        self._asks = asks or Asks().of(name, settings)
-        self._offers = Offers(name, settings)
-        self._redact = Redaction(settings)
+        self._requests = requests or ClientFeatures().of(name, settings)
+        self._resource_tools = ResourceTools(name, settings)
+        self._redact = ServerRedaction(settings)
         self._stack = AsyncExitStack()
         self._outputs = OutputSchemas()
-        self._mending = Mending(self._outputs)
+        self._lenient = LenientTransport(self._outputs)
         self._reports = TaskReports()
         self._as_tasks: frozenset[str] = frozenset()
         self._stdio: StdioServer | None
         self._closed = False
         self._connect_seconds: float | None = None
-        self._health = Health(
+        self._health = HealthCheck(
             self.ping, every_seconds=settings.ping_every or None, limit_seconds=self.limit_seconds
         )
         self._client: Client = self._new_client()
-        self._news = News()
-        self._calling = Calling(
-            name=name,
-            client=self._client,
-            health=self._health,
-            offers=self._offers,
-            outputs=self._outputs,
-            redact=self._redact,
-            reports=self._reports,
-            gone=lambda: self._gone,
-            lose=self.lose,
-            doubt=self._doubt,
-            by_request=self._stdio is None,
-        )
-        self._watching: set[asyncio.Task[None]] = set()
+        self._changes = ChangeSignal()
+        self._calls: set[asyncio.Future[None]] = set()
+        """The running calls; each sets its future when it ends."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._asks.check()
-        begun = asyncio.get_running_loop().time()
+        self._requests.check()
+        started = asyncio.get_running_loop().time()
         self._stack.enter_context(discreet_logs(self._redact))
         try:
             await self._stack.enter_async_context(self._client)
         except BaseException:
             await self._stack.aclose()
             raise
-        self._connect_seconds = asyncio.get_running_loop().time() - begun
-        self._watching.add(asyncio.create_task(self._asks.opened(self._client)))
+        self._connect_seconds = asyncio.get_running_loop().time() - started
+        self._tasks.add(asyncio.create_task(self._requests.opened(self._client)))
         if self._announces_changes() and self._is_modern():
-            self._watching.add(asyncio.create_task(keep_subscribed(self._client, self._doubt)))
-        self._watching.add(asyncio.create_task(self._watch()))
+            self._tasks.add(asyncio.create_task(self._keep_subscribed()))
+        self._tasks.add(asyncio.create_task(self._watch_health()))
         return self
 
     async def __aexit__(
@@ -120,55 +136,47 @@ class Connection:
         traceback: TracebackType | None,
     ) -> bool:
         self._closed = True
-        self._asks.closed()
-        ending: set[asyncio.Future[None]] = {*self._calling.under_way, *self._watching}
-        for task in self._watching:
+        self._requests.closed()
+        ending: set[asyncio.Future[None]] = {*self._calls, *self._tasks}
+        for task in self._tasks:
             task.cancel()
-        # First, and whatever happens: a client left open would cancel this task for ever. Only its
+        # First, and in every case: a client left open would cancel this task forever. Only its
         # own cancel scopes know whether a cancellation is theirs.
         swallowed = await self._stack.__aexit__(kind, error, traceback)
         if ending:
-            await asyncio.wait(ending, timeout=_LEAVE_SECONDS)
+            await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
         return bool(swallowed)
 
-    def lose(self, what: str) -> None:
-        """Notes that the server is gone."""
+    def lose(self, reason: str) -> None:
+        """Record that the connection is lost."""
         if self.lost is None:
-            self.lost = what
-        self._news.set()
+            self.lost = reason
+        self._changes.set()
 
-    async def news(self) -> bool:
-        """Waits until the tools should be listed again: `False` says that the server is gone."""
-        await self._news.wait(lambda: self.lost is not None)
+    async def wait_for_change(self) -> bool:
+        """Wait until the tools should be listed again; return `False` if the connection is lost."""
+        await self._changes.wait(lambda: self.lost is not None)
         return self.lost is None
 
     def relist(self, settings: MCPServerSettings | None = None) -> None:
-        """Has `news` say that the tools should be listed again.
-
-        Args:
-            settings: Other settings, which need no other connection.
-        """
+        """Have the tools listed again, by other settings of the same server if given."""
         if settings is not None:
-            self._offers.settings = settings
-        self._news.set()
+            self._resource_tools.settings = settings
+        self._changes.set()
 
     async def tools(self) -> Listing:
-        """The server's tools, from all pages, and those for what else it offers.
+        """Return the tools of all pages, and those for resources and prompts.
 
         Raises:
             ConfigurationError: The pages never end.
         """
-        listing = await list_tools(self._client, self._mending, self._outputs)
+        listing = await list_tools(self._client, self._lenient, self._outputs)
         self._as_tasks = called_as_tasks(listing.tools, self._client.server_capabilities)
-        offered = self._offers.tools(self._client.server_capabilities)
+        offered = self._resource_tools.tools(self._client.server_capabilities)
         return replace(listing, tools=[*listing.tools, *offered])
 
     def task_for(self, call: ServerCall) -> ToolTask | None:
-        """A call as a task that has not begun, if it can be made only so.
-
-        Args:
-            call: What is called.
-        """
+        """Return a new task for a call that the server accepts only as a task."""
         if call.tool not in self._as_tasks:
             return None
         return ToolTask(self._name, call, self._redact)
@@ -176,72 +184,101 @@ class Connection:
     async def call(
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None = None
     ) -> mcp_types.CallToolResult:
-        """Calls a tool; being cancelled cancels the call at the server, which may take seconds.
+        """Call a tool, or resume its `task`, which another connection may have started.
 
-        Args:
-            call: What is called.
-            on_progress: Awaited with each report.
-            task: The call as a task, which may have begun over another connection.
+        Cancelling this cancels the call at the server, which may take seconds.
 
         Raises:
-            RetryableError: The server is gone and nothing happened.
-            ToolError: The server is gone, and something may have happened; or it refused.
+            RetryableError: The call did not reach the server.
+            ToolError: The server refused the call, or was lost during it.
         """
-        return await self._calling.call(call, on_progress, task or self.task_for(call))
+        task = task or self.task_for(call)
+        unusable = self._unusable
+        if unusable is not None:
+            raise self._not_reached(unusable, call, task)
+        ended = asyncio.get_running_loop().create_future()
+        self._calls.add(ended)
+        try:
+            with self._health.call(call.seconds):
+                return await self._answer(call, on_progress, task)
+        except MCPError as error:
+            raise self._tool_error(error, call, task) from error
+        except InputRequiredRoundsExceededError as error:
+            rounds = error.max_rounds
+            raise errors.asks_without_end(self._name, call.tool, rounds, once=call.once) from error
+        except (RuntimeError, ValueError) as error:
+            logger.warning("MCP server %r: the answer of %r is malformed", self._name, call.tool)
+            raise errors.malformed_answer(self._name, call.tool, once=call.once) from error
+        finally:
+            self._calls.discard(ended)
+            ended.set_result(None)
 
     def why(self, error: BaseException | None) -> str:
-        """Why the connection could not be opened or has ended, in a few words without secrets."""
-        error = telling(error)
+        """Return why the connection failed or ended, without secrets."""
+        error = root_error(error)
         if isinstance(error, ConfigurationError):
             return self._redact(error.message)
-        return placed(self._redact(self.lost or _reason(error)), self._settings.url)
+        return with_place(self._redact(self.lost or _reason(error)), self._settings.url)
 
     @property
     def status(self) -> dict[str, Any]:
-        """What can be said of an open connection, as plain JSON."""
-        pid = None if self._stdio is None else self._stdio.pid
-        said = {
-            "pid": pid,
+        """The status of an open connection as plain JSON."""
+        status = {
+            "pid": None if self._stdio is None else self._stdio.pid,
             "protocol_version": self._client.protocol_version,
             "connect_seconds": self._connect_seconds,
             "last_ping_seconds": self._health.last_ping_seconds,
         }
-        return {key: value for key, value in said.items() if value is not None}
+        return {key: value for key, value in status.items() if value is not None}
 
     @property
-    def last_words(self) -> str:
-        """What a server over stdio has said that explains its end; not for the model."""
+    def last_output(self) -> str:
+        """The output of a server over stdio that explains its end; not for the model."""
         if self._stdio is None:
             return ""
         garbage, lines = self._stdio.garbage, self._stdio.last_lines
         printed = f"; it printed {garbage!r}, which is no MCP message" if garbage else ""
         return printed + (f"; it last wrote: {' / '.join(lines)}" if lines else "")
 
+    async def ping(self) -> None:
+        """Send the cheapest request; the newer protocol has no ping."""
+        session = self._client.session
+        with contextlib.suppress(MCPError, ValidationError):
+            if self._is_modern():
+                await session.send_discover(self._client.protocol_version)
+            else:
+                await session.send_ping()
+
     def _new_client(self) -> Client:
-        transport, self._stdio = transport_to(
-            self._name,
-            self._settings,
-            self._redact,
-            on_bytes=self._health.heard,
-            on_lost=self.lose,
-            on_doubt=self._doubt,
-        )
         return Client(
-            self._mending.of(transport),
-            client_info=client_info(),
+            self._lenient.of(self._transport()),
+            client_info=_client_info(),
             message_handler=self._on_message,
             cache=None,
-            **self._asks.client_options(),
+            **self._requests.client_options(),
         )
 
-    def _doubt(self, what: str) -> None:
-        """A request has failed: listing the tools will show whether the server is gone."""
-        logger.debug("MCP server %r: %s", self._name, what)
-        self._news.set()
+    def _transport(self) -> Any:
+        name, settings, heard = self._name, self._settings, self._health.heard
+        self._stdio = None
+        if settings.command is not None:
+            self._stdio = StdioServer(
+                name, settings, self._redact, on_lost=self.lose, on_bytes=heard
+            )
+            return self._stdio.streams()
+        on_failure = self.lose if settings.transport == "sse" else self._suspect
+        return HTTPServer(
+            name, settings, on_failure, on_bytes=heard, on_secret=self._redact.learn
+        ).streams()
+
+    def _suspect(self, failure: str) -> None:
+        """List the tools after a failed request: that shows whether the server is still there."""
+        logger.debug("MCP server %r: %s", self._name, failure)
+        self._changes.set()
 
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
-            self._news.set()
+            self._changes.set()
         await self._reports.heard(message)
 
     def _announces_changes(self) -> bool:
@@ -251,25 +288,72 @@ class Connection:
     def _is_modern(self) -> bool:
         return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def _watch(self) -> None:
-        await self._health.silence()
+    async def _keep_subscribed(self) -> None:
+        """Keep the stream open on which newer servers announce changes of their tools.
+
+        The client hands the notifications to `_on_message`, like those of older servers.
+        """
+        for attempt in itertools.count():
+            try:
+                async with self._client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        pass
+            except SubscriptionLost:
+                pass
+            except MCPError as error:
+                if error.code == mcp_types.METHOD_NOT_FOUND:
+                    return
+            self._suspect("the stream of changes has ended")  # and may have missed some
+            await asyncio.sleep(delay_seconds(attempt))
+
+    async def _watch_health(self) -> None:
+        await self._health.wait_until_lost()
         self.lose(f"no answer to a ping within {self.limit_seconds:g} s")
 
-    async def ping(self) -> None:
-        """Asks for what costs least to answer; newer servers know no ping."""
-        session = self._client.session
-        with contextlib.suppress(MCPError, ValidationError):
-            if self._is_modern():
-                await session.send_discover(self._client.protocol_version)
-            else:
-                await session.send_ping()
-
     @property
-    def _gone(self) -> str | None:
-        """Why no call can be made, if none can."""
+    def _unusable(self) -> str | None:
+        """Why no call can be made; `None` if calls can be made."""
         if self.lost is not None:
             return self._redact(self.lost)
         return "the connection was closed" if self._closed else None
+
+    async def _answer(
+        self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None
+    ) -> mcp_types.CallToolResult:
+        if task is not None:
+            answer = await task.run(self._client, self._reports, on_progress)
+        elif request := self._resource_tools.request(self._client, call.tool, call.arguments):
+            return await request
+        else:
+            answer = await self._client.call_tool(
+                call.tool, dict(call.arguments), progress_callback=on_progress
+            )
+        self._outputs.check(call.tool, answer)
+        return answer
+
+    def _tool_error(self, error: MCPError, call: ServerCall, task: ToolTask | None) -> ToolError:
+        if error.code == TOO_LONG:
+            return errors.too_long_answer(self._name, call.tool, error.message)
+        if error.code in UNREADABLE:
+            return errors.malformed_answer(self._name, call.tool, once=call.once)
+        if error.code == SESSION_GONE:
+            self.lose(error.message)
+        if error.code in {NOT_SENT, SESSION_GONE}:
+            return self._not_reached(error.message, call, task)
+        # Over HTTP one request may be cut off while the others go on.
+        cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED
+        unusable = self._unusable
+        if unusable is None and not cut_off:
+            return ToolError(self._redact(error.message), reason_code="mcp_error")
+        self._suspect(error.message)
+        reason = unusable or self._redact(error.message)
+        return errors.server_lost(self._name, reason, once=call.once)
+
+    def _not_reached(self, reason: str, call: ServerCall, task: ToolTask | None) -> ToolError:
+        """Return the error of a request that did not reach the server."""
+        if task is not None and task.id is not None:  # the task itself was started before
+            return errors.server_lost(self._name, reason, once=call.once)
+        return errors.server_down(self._name, reason)
 
 
 def _reason(error: BaseException | None) -> str:
@@ -277,3 +361,11 @@ def _reason(error: BaseException | None) -> str:
         what = error.message if error.code == TOO_LONG else "what is no message"
         return f"it answered with {what}"
     return reason_of(error)
+
+
+def _client_info() -> mcp_types.Implementation:
+    try:
+        version = importlib.metadata.version("leonidas-tools")
+    except importlib.metadata.PackageNotFoundError:
+        version = "0"
+    return mcp_types.Implementation(name="leonidas-tools", version=version)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
 
-class Health:
+class HealthCheck:
     """Listens to a server, and asks one that says nothing whether it is there.
 
     Whatever comes from it says that it lives: an answer, a report, a line of its log. After
@@ -73,7 +73,7 @@ class Health:
             if self._in_doubt or self._asking:  # else no moment that is waited for has moved
                 self._news.set()
 
-    async def silence(self) -> None:
+    async def wait_until_lost(self) -> None:
         """Waits until the server is gone."""
         while True:
             await self._reached(self._ask_at)

@@ -1,18 +1,93 @@
-"""How long to wait before trying again."""
+"""Reconnect to a server: when, how often, and how its tasks go on over the new connection."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
+from typing import TYPE_CHECKING
+
+from leonidas_tools.errors import ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_types import CallToolResult
+
+    from leonidas_tools.mcp.calls.server_call import ServerCall
+    from leonidas_tools.mcp.connection.connection import MCPConnection
+    from leonidas_tools.mcp.features.ongoing_calls import OnProgress
 
 _FIRST_SECONDS = 0.5
 _LONGEST_SECONDS = 30.0
+_STEADY_SECONDS = 30.0
+"""A connection that lasted this long was good: the delays start again at the shortest."""
+_MOST_ATTEMPTS = 10
 
 
 def delay_seconds(attempt: int) -> float:
-    """A wait that doubles with each attempt, is bounded, and never in step with others.
-
-    Args:
-        attempt: How often it has been tried, counted from 0.
-    """
+    """Return the delay before an attempt, counted from 0: it doubles, is bounded, and random."""
     longest: float = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2 ** min(attempt, 10))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+
+
+async def keep_connected(
+    *,
+    until_needed: Callable[[], Awaitable[None]],
+    serve: Callable[[], Awaitable[bool]],
+    is_wanted: Callable[[], bool],
+) -> None:
+    """Connect, and connect again after a delay, until the server `is_wanted` no more.
+
+    Args:
+        until_needed: Waits until a connection is needed.
+        serve: Connects, and returns when the connection has ended: `True` if it failed.
+        is_wanted: Whether to go on. A cancellation can get lost when a connection breaks at the
+            same moment, since the connection's error takes its place.
+    """
+    now = asyncio.get_running_loop().time
+    attempt = 0
+    while True:
+        await until_needed()
+        started = now()
+        failed = await serve()
+        if not is_wanted():
+            return
+        if failed:
+            attempt = 0 if now() - started > _STEADY_SECONDS else attempt
+            await asyncio.sleep(delay_seconds(attempt))
+            attempt += 1
+
+
+async def send(
+    call: ServerCall,
+    connection: MCPConnection,
+    next_connection: Callable[[], Awaitable[MCPConnection | None]],
+    on_progress: OnProgress,
+) -> CallToolResult:
+    """Send a call; a task that outlives its connection goes on over the next one.
+
+    No task is started twice, whatever its effect.
+
+    Raises:
+        RetryableError: The call did not reach the server.
+        ToolError: The server refused the call, or was lost during it.
+    """
+    task = connection.task_for(call)
+    attempt = 0
+    while True:
+        try:
+            return await connection.call(call, on_progress, task)
+        except ToolError as error:
+            if task is None or task.id is None or error.reason_code != "mcp_server_lost":
+                raise
+            lost = error
+        opened = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(call.seconds):
+                await asyncio.sleep(delay_seconds(attempt))
+                opened = await next_connection()
+        attempt += 1
+        if opened is None or attempt > _MOST_ATTEMPTS:
+            raise lost
+        connection = opened

@@ -13,7 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.doctor.finding import Finding
+from leonidas_tools.mcp.doctor.check_result import CheckResult
 from leonidas_tools.mcp.transport.reasons import why
 from leonidas_tools.mcp.transport.tls import tls_context, tls_reason
 from leonidas_tools.redaction.addresses import shown_place
@@ -37,7 +37,7 @@ _HELLO = {
 }
 
 
-async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[Finding]:
+async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
     """Looks up the host, connects, and speaks TLS; stops at the first that fails.
 
     Args:
@@ -48,7 +48,7 @@ async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[Finding]:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     proxy = getproxies().get(parts.scheme)
     if proxy and not proxy_bypass(host):
-        yield Finding(
+        yield CheckResult(
             step="proxy", outcome="ok", message=f"{shown_place(proxy)}, as the system says"
         )
         return
@@ -82,7 +82,7 @@ async def elsewhere(settings: MCPServerSettings) -> str | None:
     return None
 
 
-async def _name(host: str, port: int) -> Finding:
+async def _name(host: str, port: int) -> CheckResult:
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(_SECONDS):
@@ -90,39 +90,39 @@ async def _name(host: str, port: int) -> Finding:
                 host, port, type=socket.SOCK_STREAM
             )
     except (OSError, TimeoutError):
-        return Finding(
+        return CheckResult(
             step="name",
             outcome="failed",
             message=f"{host!r} is not known",
             hint="correct the host of the url; or see to the network, a VPN perhaps",
         )
     addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in found))
-    return Finding(
+    return CheckResult(
         step="name", outcome="ok", message=addresses, seconds=time.perf_counter() - begun
     )
 
 
-async def _port(host: str, port: int) -> Finding:
+async def _port(host: str, port: int) -> CheckResult:
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return Finding(
+        return CheckResult(
             step="connection",
             outcome="failed",
             message=f"nothing answers on port {port} within {_SECONDS:g} s",
             hint="a firewall may be in between",
         )
     except OSError as error:
-        return Finding(
+        return CheckResult(
             step="connection",
             outcome="failed",
             message=f"port {port}: {why(error)}",
             hint="start the server, or correct the port of the url",
         )
     writer.close()
-    return Finding(
+    return CheckResult(
         step="connection",
         outcome="ok",
         message=f"port {port} answers",
@@ -130,23 +130,23 @@ async def _port(host: str, port: int) -> Finding:
     )
 
 
-async def _tls(settings: MCPServerSettings, host: str, port: int) -> Finding:
+async def _tls(settings: MCPServerSettings, host: str, port: int) -> CheckResult:
     begun = time.perf_counter()
     try:
         context = await tls_context(settings)
         async with asyncio.timeout(_SECONDS):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except ConfigurationError as error:
-        return Finding(step="TLS", outcome="failed", message=error.message)
+        return CheckResult(step="TLS", outcome="failed", message=error.message)
     except ssl.SSLError as error:
         message, _, hint = tls_reason(error).partition("; ")
-        return Finding(step="TLS", outcome="failed", message=message, hint=hint or None)
+        return CheckResult(step="TLS", outcome="failed", message=message, hint=hint or None)
     except (OSError, TimeoutError) as error:
-        return Finding(step="TLS", outcome="failed", message=why(error))
+        return CheckResult(step="TLS", outcome="failed", message=why(error))
     certificate = writer.get_extra_info("peercert") or {}
     writer.close()
     until = certificate.get("notAfter")
-    return Finding(
+    return CheckResult(
         step="TLS",
         outcome="ok",
         message="the certificate is trusted" + (f", and good until {until}" if until else ""),

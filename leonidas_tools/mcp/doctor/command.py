@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leonidas_tools.mcp.doctor.finding import Finding
+from leonidas_tools.mcp.doctor.check_result import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ _INSTALL = {
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".jar")
 
 
-def before_start(settings: MCPServerSettings) -> Iterator[Finding]:
+def before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
     """Looks at the directory, the command, its arguments and its variables.
 
     Args:
@@ -40,7 +40,7 @@ def before_start(settings: MCPServerSettings) -> Iterator[Finding]:
     """
     cwd = settings.cwd
     if cwd is not None and not Path(cwd).is_dir():
-        yield Finding(
+        yield CheckResult(
             step="directory",
             outcome="failed",
             message=f"{cwd!r} is not there" if not Path(cwd).exists() else f"{cwd!r} is a file",
@@ -52,15 +52,15 @@ def before_start(settings: MCPServerSettings) -> Iterator[Finding]:
     yield from _variables(settings)
 
 
-def _command(settings: MCPServerSettings) -> Finding:
+def _command(settings: MCPServerSettings) -> CheckResult:
     command = str(settings.command)
     path = settings.env.get("PATH", os.environ.get("PATH", os.defpath))
     found = shutil.which(command, path=path)
     if found is not None:
-        return Finding(step="command", outcome="ok", message=f"{command} is {found}")
+        return CheckResult(step="command", outcome="ok", message=f"{command} is {found}")
     if os.sep in command:
         exists = Path(command).exists()
-        return Finding(
+        return CheckResult(
             step="command",
             outcome="failed",
             message=f"{command!r} " + ("cannot be executed" if exists else "is not there"),
@@ -72,13 +72,13 @@ def _command(settings: MCPServerSettings) -> Finding:
         hint = "a command is one word: put the others under `args`"
     else:
         hint = _INSTALL.get(name, "install it, or write its whole path")
-    return Finding(step="command", outcome="failed", message=missing, hint=hint)
+    return CheckResult(step="command", outcome="failed", message=missing, hint=hint)
 
 
-def _arguments(settings: MCPServerSettings) -> Iterator[Finding]:
+def _arguments(settings: MCPServerSettings) -> Iterator[CheckResult]:
     name = Path(str(settings.command)).name.lower()
     if name == "npx" and not {"-y", "--yes"} & set(settings.args):
-        yield Finding(
+        yield CheckResult(
             step="arguments",
             outcome="note",
             message="npx asks before it installs a package, and nobody is there to answer",
@@ -89,7 +89,7 @@ def _arguments(settings: MCPServerSettings) -> Iterator[Finding]:
         place = Path(settings.cwd or ".") / script
         if name.startswith(("python", "node", "bash", "sh")) and not place.exists():
             where = Path(settings.cwd or ".").resolve()
-            yield Finding(
+            yield CheckResult(
                 step="arguments",
                 outcome="failed",
                 message=f"there is no file {script!r} in {where}",
@@ -97,10 +97,10 @@ def _arguments(settings: MCPServerSettings) -> Iterator[Finding]:
             )
 
 
-def _variables(settings: MCPServerSettings) -> Iterator[Finding]:
+def _variables(settings: MCPServerSettings) -> Iterator[CheckResult]:
     empty = sorted(name for name, value in settings.env.items() if not value.strip())
     if empty:
-        yield Finding(
+        yield CheckResult(
             step="environment",
             outcome="note",
             message=f"{', '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty",

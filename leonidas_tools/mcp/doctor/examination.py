@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from leonidas_tools.errors import ToolError
-from leonidas_tools.mcp.calls.call_terms import ServerCall
-from leonidas_tools.mcp.connection.connection import Connection
+from leonidas_tools.mcp.calls.server_call import ServerCall
+from leonidas_tools.mcp.connection.connection import MCPConnection
 from leonidas_tools.mcp.doctor.address import elsewhere, on_the_way
+from leonidas_tools.mcp.doctor.check_result import CheckResult
 from leonidas_tools.mcp.doctor.command import before_start
-from leonidas_tools.mcp.doctor.finding import Finding
 from leonidas_tools.mcp.doctor.hints import hint_for
-from leonidas_tools.mcp.listing.definitions import Definitions, described
-from leonidas_tools.mcp.transport.reasons import placed
+from leonidas_tools.mcp.listing.definitions import DefinitionReader, described
+from leonidas_tools.mcp.transport.reasons import with_place
 from leonidas_tools.mcp.trust.pins import Pins, PinsError, identity_of
 from leonidas_tools.mcp.trust.quarantine import fields_of
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 _ELSEWHERE = ("HTTP 404", "HTTP 405", "HTTP 400", "a web page", "does not follow the protocol")
 
 
-Report: TypeAlias = "Callable[[Finding], None]"
+OnResult: TypeAlias = "Callable[[CheckResult], None]"
 
 
 async def examine(
-    name: str, settings: MCPServerSettings, report: Report, *, call: bool = True
+    name: str, settings: MCPServerSettings, report: OnResult, *, call: bool = True
 ) -> bool:
     """Looks at all that a server needs, in the order it is needed; ends with what fails.
 
@@ -52,7 +52,7 @@ async def examine(
     """
     if not settings.enabled:
         report(
-            Finding(
+            CheckResult(
                 step="settings",
                 outcome="note",
                 message="it is switched off",
@@ -63,10 +63,10 @@ async def examine(
         report(finding)
         if finding.outcome == "failed":
             return False
-    return await _Patient(name, settings, report).works(call=call)
+    return await _Examination(name, settings, report).works(call=call)
 
 
-async def _before(settings: MCPServerSettings) -> AsyncIterator[Finding]:
+async def _before(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
     if settings.command is None:
         async for finding in on_the_way(settings):
             yield finding
@@ -75,14 +75,14 @@ async def _before(settings: MCPServerSettings) -> AsyncIterator[Finding]:
             yield finding
 
 
-class _Patient:
+class _Examination:
     """A server that is connected to, once."""
 
-    def __init__(self, name: str, settings: MCPServerSettings, report: Report) -> None:
+    def __init__(self, name: str, settings: MCPServerSettings, report: OnResult) -> None:
         self._name = name
         self._settings = settings
         self._report = report
-        self._connection = Connection(name, settings)
+        self._connection = MCPConnection(name, settings)
         self._step = "start" if settings.command is not None else "protocol"
 
     async def works(self, *, call: bool) -> bool:
@@ -105,16 +105,16 @@ class _Patient:
                 return answered.outcome != "failed"
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what is to be told
             # That it ended when it was given up is no reason.
-            late = placed("no answer in time", self._settings.url) if guard.expired() else None
+            late = with_place("no answer in time", self._settings.url) if guard.expired() else None
             reason = late or connection.why(error)
         self._report(await self._failed(reason))
         return False
 
-    def _connected(self) -> Finding:
+    def _connected(self) -> CheckResult:
         status = self._connection.status
         version = status["protocol_version"]
         era = "without sessions" if version in MODERN_PROTOCOL_VERSIONS else "with a session"
-        return Finding(
+        return CheckResult(
             step=self._step,
             outcome="ok",
             message=f"it speaks MCP {version}, {era}",
@@ -125,11 +125,11 @@ class _Patient:
         """Tells which tools are run, and returns those; `None` where pins keep all from it."""
         # To look at what a server lists is not to use it: nothing is trusted by that.
         unpinned = self._settings.model_copy(update={"pin": "off"})
-        warnings = _Warnings()
+        warnings = _WarningCollector()
         logger = logging.getLogger("leonidas_tools.mcp")
         logger.addHandler(warnings)
         try:
-            usable = await Definitions(self._name, unpinned, _never_called).read(listed)
+            usable = await DefinitionReader(self._name, unpinned, _never_called).read(listed)
         finally:
             logger.removeHandler(warnings)
         names = {tool.origin.tool for tool in usable if tool.origin is not None}
@@ -139,12 +139,12 @@ class _Patient:
         shown = ", ".join(tool.name for tool in runs)
         message = f"{len(runs)} can be used: {shown}" if runs else "none can be used"
         message = message if listed.tools else "it has none"
-        self._report(Finding(step="tools", outcome="ok" if runs else "note", message=message))
+        self._report(CheckResult(step="tools", outcome="ok" if runs else "note", message=message))
         for text in warnings.texts:
-            self._report(Finding(step="tools", outcome="note", message=text))
+            self._report(CheckResult(step="tools", outcome="note", message=text))
         for name, change in changes.items():
             self._report(
-                Finding(
+                CheckResult(
                     step="tools",
                     outcome="note" if runs else "failed",
                     message=f"{name!r} {change}, and is not run",
@@ -168,17 +168,17 @@ class _Patient:
             if pin.waiting is not None
         }
 
-    async def _ping(self) -> Finding:
+    async def _ping(self) -> CheckResult:
         begun = time.perf_counter()
         await self._connection.ping()
-        return Finding(
+        return CheckResult(
             step="ping", outcome="ok", message="it answers", seconds=time.perf_counter() - begun
         )
 
-    async def _called(self, tools: list[mcp_types.Tool]) -> Finding:
+    async def _called(self, tools: list[mcp_types.Tool]) -> CheckResult:
         tool = next((each for each in tools if _is_harmless(each)), None)
         if tool is None:
-            return Finding(
+            return CheckResult(
                 step="call",
                 outcome="ok",
                 message="none was made: no tool says that it only reads, and needs no arguments",
@@ -190,23 +190,27 @@ class _Patient:
                 call = ServerCall(tool=tool.name, arguments={}, once=False, seconds=seconds)
                 answer = await self._connection.call(call, _no_progress)
         except ToolError as error:
-            return Finding(step="call", outcome="failed", message=f"{tool.name}: {error.message}")
+            return CheckResult(
+                step="call", outcome="failed", message=f"{tool.name}: {error.message}"
+            )
         except TimeoutError:
             message = f"{tool.name} gave no answer within {seconds:g} s"
-            return Finding(step="call", outcome="note", message=message)
+            return CheckResult(step="call", outcome="note", message=message)
         refused = " with a refusal" if answer.is_error else ""
-        return Finding(
+        return CheckResult(
             step="call",
             outcome="note" if answer.is_error else "ok",
             message=f"{tool.name} answers{refused}",
             seconds=time.perf_counter() - begun,
         )
 
-    async def _failed(self, reason: str) -> Finding:
-        words = self._connection.last_words
+    async def _failed(self, reason: str) -> CheckResult:
+        output = self._connection.last_output
         if self._settings.command is not None:
-            hint = hint_for(self._settings, words, reason)
-            return Finding(step=self._step, outcome="failed", message=reason + words, hint=hint)
+            hint = hint_for(self._settings, output, reason)
+            return CheckResult(
+                step=self._step, outcome="failed", message=reason + output, hint=hint
+            )
         message, _, hint = reason.partition("; ")
         if any(text in reason for text in _ELSEWHERE):
             other = await elsewhere(self._settings)
@@ -214,10 +218,10 @@ class _Patient:
                 hint = f"an MCP server answers at {other}: set that url"
         if "needs a login" in message:
             message, _, hint = message.partition(": ")
-        return Finding(step=self._step, outcome="failed", message=message, hint=hint or None)
+        return CheckResult(step=self._step, outcome="failed", message=message, hint=hint or None)
 
 
-class _Warnings(logging.Handler):
+class _WarningCollector(logging.Handler):
     """Keeps what is warned of."""
 
     def __init__(self) -> None:

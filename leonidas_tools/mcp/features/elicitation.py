@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
     from leonidas_tools.approvals.request import Decision
-    from leonidas_tools.mcp.features.calls import Calls
+    from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
 
 logger = visible_logger(__name__)
 
@@ -47,7 +47,7 @@ class Elicitation:
         calls: Its calls under way.
     """
 
-    def __init__(self, server: str, calls: Calls) -> None:
+    def __init__(self, server: str, calls: OngoingCalls) -> None:
         self._server = server
         self._calls = calls
         self._rate = Rate(_MOST_PER_MINUTE)

@@ -12,7 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from leonidas_tools.mcp.features.rate import Rate
-from leonidas_tools.mcp.transport.redaction import Redaction
+from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.redaction import redact
 from leonidas_tools.redaction.visible import visible, visible_logger
 
@@ -67,7 +67,7 @@ class ServerLog:
 
     def __init__(self, server: str, settings: MCPServerSettings) -> None:
         self._server = server
-        self._redact = Redaction(settings)
+        self._redact = ServerRedaction(settings)
         self._logger = visible_logger(f"{_NAME}.{visible(server)}")
         self._least = _LEVELS.get(settings.log_level, logging.WARNING)
         self._rate = Rate(_MOST_PER_MINUTE)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
     from mcp_types import RequestParamsMeta
 
-    from leonidas_tools.mcp.features.calls import Calls
+    from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
     from leonidas_tools.mcp.features.sampling import SamplingModel
     from leonidas_tools.settings.mcp_settings import SamplingSettings
 
@@ -64,7 +64,7 @@ class SamplingRequests:
         identity: str,
         settings: SamplingSettings,
         model: SamplingModel,
-        calls: Calls,
+        calls: OngoingCalls,
     ) -> None:
         self._server = server
         # An "always" is for this server, not for another one of its name.

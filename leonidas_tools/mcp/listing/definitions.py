@@ -13,11 +13,11 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ConfigurationError, SchemaError, ToolDeniedError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.listing.fixed_arguments import fix
-from leonidas_tools.mcp.listing.listed_names import ListedNames
 from leonidas_tools.mcp.listing.selection import check_server, is_used
+from leonidas_tools.mcp.listing.tool_names import ListedNames
 from leonidas_tools.mcp.listing.visible_schema import visible_schema
-from leonidas_tools.mcp.trust.pins import Described, Pin, Pins, PinsError, identity_of
-from leonidas_tools.mcp.trust.quarantine import Report
+from leonidas_tools.mcp.trust.pins import Pin, Pins, PinsError, ToolDefinition, identity_of
+from leonidas_tools.mcp.trust.quarantine import ListingReport
 from leonidas_tools.redaction.visible import visible_logger, without_unseen
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.finding import Finding
@@ -43,7 +43,7 @@ _Made: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None, bool]
 """What a tool is made of: while it is the same, so is the tool."""
 
 
-class Definitions:
+class DefinitionReader:
     """The tools of one server; one whose definition is the same stays the same `Tool`.
 
     Args:
@@ -54,7 +54,7 @@ class Definitions:
 
     def __init__(self, server: str, settings: MCPServerSettings, call: CallTool) -> None:
         self.settings = settings
-        self.report = Report()
+        self.report = ListingReport()
         """What a person should know of the last listing."""
         self._server = server
         self._call = call
@@ -115,9 +115,9 @@ class Definitions:
 
     async def _pinned(
         self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
-    ) -> tuple[Mapping[str, Pin] | None, Report]:
+    ) -> tuple[Mapping[str, Pin] | None, ListingReport]:
         """The pins of the tools; none where nothing is pinned, `None` where they are not known."""
-        report = Report(denies=settings.pin == "quarantine")
+        report = ListingReport(denies=settings.pin == "quarantine")
 
         def look() -> tuple[dict[str, Pin], list[str]]:
             self._names.keep(listed)
@@ -146,7 +146,7 @@ class Definitions:
         settings: MCPServerSettings,
         used: Mapping[str, mcp_types.Tool],
         pins: Mapping[str, Pin] | None,
-        report: Report,
+        report: ListingReport,
     ) -> list[AnyTool]:
         known: dict[str, tuple[_Made, AnyTool | None]] = {}
         for name, definition in used.items() if pins is not None else ():
@@ -164,7 +164,7 @@ class Definitions:
         self._known = known
         return [tool for _, tool in known.values() if tool is not None]
 
-    def _made(self, made: _Made, report: Report) -> AnyTool | None:
+    def _made(self, made: _Made, report: ListingReport) -> AnyTool | None:
         definition, fixed, changed, denies = made
         said = described(definition)
         if changed is not None and denies:
@@ -186,7 +186,7 @@ class Definitions:
 
     def _tool(
         self,
-        described: Described,
+        described: ToolDefinition,
         parameters: Mapping[str, Any],
         fixed: Mapping[str, Any],
         *,
@@ -247,13 +247,13 @@ def _used(
     return dict(itertools.islice(used.items(), most)), [said]
 
 
-def described(definition: mcp_types.Tool) -> Described:
+def described(definition: mcp_types.Tool) -> ToolDefinition:
     """What a server says of a tool, as it is pinned.
 
     Args:
         definition: The tool as it is listed.
     """
-    return Described(
+    return ToolDefinition(
         name=definition.name,
         description=definition.description or definition.title or "",
         input_schema=definition.input_schema,

@@ -40,7 +40,7 @@ def fix(
         ({'type': 'object', 'properties': {'path': {'type': 'string'}}, 'required': ['path']}, \
 {'depth': 2})
     """
-    fixing = _Fixing(parameters, fixed)
+    fixing = _ArgumentFixer(parameters, fixed)
     schema = fixing.rest(parameters)
     unknown = [name for name in fixed if name not in fixing.known]
     if unknown:
@@ -55,7 +55,7 @@ def fix(
     return without_unused_definitions(schema), fixing.values
 
 
-class _Fixing:
+class _ArgumentFixer:
     def __init__(self, document: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
         self._beside = {key: document[key] for key in _BESIDE if key in document}
         self._document = document

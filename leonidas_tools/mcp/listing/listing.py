@@ -11,14 +11,14 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.private import PrivateFile
-from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
 
     from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
-    from leonidas_tools.mcp.transport.mending import Mending
+    from leonidas_tools.mcp.transport.lenient import LenientTransport
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = visible_logger(__name__)
@@ -42,12 +42,12 @@ class Listing:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-async def list_tools(client: Client, mending: Mending, outputs: OutputSchemas) -> Listing:
+async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputSchemas) -> Listing:
     """A server's tools, from all pages; one that cannot be read keeps no other away.
 
     Args:
         client: Is connected to it.
-        mending: Looks at what it answers.
+        lenient: Its transport.
         outputs: Have the schemas of answers, which the client is not told of.
 
     Raises:
@@ -55,17 +55,17 @@ async def list_tools(client: Client, mending: Mending, outputs: OutputSchemas) -
     """
     if client.server_capabilities.tools is None:
         return Listing(tools=[])
-    mending.refused = {}
+    lenient.refused = {}
     tools: list[mcp_types.Tool] = []
     cursor: str | None = None
     seen: set[str] = set()
     while True:
-        page = await _page(client, cursor, mending)
+        page = await _page(client, cursor, lenient)
         tools.extend(outputs.given_back(page.tools))
         cursor = page.next_cursor
         if cursor is None:
             outputs.keep_only(tool.name for tool in tools)
-            return Listing(tools=tools, refused=mending.refused)
+            return Listing(tools=tools, refused=lenient.refused)
         if cursor in seen:
             raise ConfigurationError(f"lists its tools without end: page {cursor!r} came twice")
         if len(seen) >= _MOST_PAGES or len(tools) > _MOST_TOOLS:
@@ -73,13 +73,15 @@ async def list_tools(client: Client, mending: Mending, outputs: OutputSchemas) -
         seen.add(cursor)
 
 
-async def _page(client: Client, cursor: str | None, mending: Mending) -> mcp_types.ListToolsResult:
+async def _page(
+    client: Client, cursor: str | None, lenient: LenientTransport
+) -> mcp_types.ListToolsResult:
     try:
         return await client.list_tools(cursor=cursor)
     except ValidationError:
-        if mending.by_tool:
+        if lenient.checks_by_tool:
             raise
-        mending.mend_by_tool(client.protocol_version)
+        lenient.check_by_tool(client.protocol_version)
         return await client.list_tools(cursor=cursor)
 
 

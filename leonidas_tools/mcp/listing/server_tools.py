@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from leonidas_tools.mcp.listing.listed_names import ListedNames
 from leonidas_tools.mcp.listing.selection import is_used
-from leonidas_tools.mcp.listing.tool_names import name_for, wished_name
+from leonidas_tools.mcp.listing.tool_names import ListedNames, name_for, wished_name
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:

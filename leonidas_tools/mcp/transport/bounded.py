@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from leonidas_tools.mcp.transport.lines import Lines
+from leonidas_tools.mcp.transport.lines import LineSplitter
 from leonidas_tools.mcp.transport.unreadable import TOO_LONG, is_asked, stand_in
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _DATA = b"data:"
 _ENCODED = ("content-encoding", "content-length", "transfer-encoding")
 
 
-class Bounds:
+class ResponseBounds:
     """Bounds what a server answers.
 
     Args:
@@ -72,13 +72,13 @@ class Bounds:
 class _Events(httpx2.AsyncByteStream):
     """An event stream line by line."""
 
-    def __init__(self, response: httpx2.Response, bounds: Bounds) -> None:
+    def __init__(self, response: httpx2.Response, bounds: ResponseBounds) -> None:
         self._response = response
         self._bounds = bounds
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         whole: list[bytes] = []
-        lines = Lines(
+        lines = LineSplitter(
             self._bounds.longest + len(_DATA) + 1,
             whole.append,
             lambda beginning, end: whole.append(self._bounds.event_line(beginning, end)),

@@ -10,7 +10,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from leonidas_tools.mcp.auth import client_auth
-from leonidas_tools.mcp.transport.bounded import Bounds
+from leonidas_tools.mcp.transport.bounded import ResponseBounds
 from leonidas_tools.mcp.transport.http_client import CONNECT_SECONDS, ReportingClient
 from leonidas_tools.mcp.transport.tls import tls_context
 
@@ -56,7 +56,7 @@ class HTTPServer:
         longest = settings.max_message_bytes
         if settings.transport == "sse":
             longest = min(longest, _LONGEST_SSE)
-        self._bounds = Bounds(longest, on_bytes=on_bytes, on_stray=on_failure)
+        self._bounds = ResponseBounds(longest, on_bytes=on_bytes, on_stray=on_failure)
         self._auth = client_auth(name, settings, open_page=open_page, on_secret=on_secret)
 
     @asynccontextmanager

@@ -18,7 +18,7 @@ from leonidas_tools.redaction.addresses import shown_place
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leonidas_tools.mcp.transport.bounded import Bounds
+    from leonidas_tools.mcp.transport.bounded import ResponseBounds
 
 NOT_SENT = 41_000
 """The code of an answer made here: the request never left, or was refused before it was read."""
@@ -48,7 +48,7 @@ class ReportingClient(httpx2.AsyncClient):
     """
 
     def __init__(
-        self, *, on_failure: Callable[[str], None], bounds: Bounds, **options: Any
+        self, *, on_failure: Callable[[str], None], bounds: ResponseBounds, **options: Any
     ) -> None:
         super().__init__(**options)
         self._on_failure = on_failure

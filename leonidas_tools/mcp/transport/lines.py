@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _KEPT_BYTES = 512
 
 
-class Lines:
+class LineSplitter:
     r"""Cuts a stream of bytes into lines.
 
     Args:
@@ -19,7 +19,7 @@ class Lines:
         on_long: Called with the beginning and the end of a line that was passed over.
 
     Example:
-        >>> lines = Lines(5, print, lambda beginning, end: print("too long:", beginning, end))
+        >>> lines = LineSplitter(5, print, lambda start, end: print("too long:", start, end))
         >>> lines.feed(b"one\ntwo")
         b'one'
         >>> lines.feed(b" and more\nthree\n")

@@ -9,7 +9,7 @@ import signal
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leonidas_tools.mcp.transport.lines import Lines
+from leonidas_tools.mcp.transport.lines import LineSplitter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.01
 _MOST_UNREAD = 256
 
 
-class Listener(Protocol):
+class ProcessListener(Protocol):
     """Who hears what a server says."""
 
     def on_bytes(self) -> None:
@@ -55,12 +55,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         longest_line: How many bytes a line of standard output may have.
     """
 
-    def __init__(self, listener: Listener, longest_line: int) -> None:
+    def __init__(self, listener: ProcessListener, longest_line: int) -> None:
         self.last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         """What the server last wrote to standard error."""
         self._lines = {
-            _STDOUT: Lines(longest_line, listener.on_line, listener.on_long_line),
-            _STDERR: Lines(_LONGEST_STDERR_LINE, self._keep, lambda start, _: self._keep(start)),
+            _STDOUT: LineSplitter(longest_line, listener.on_line, listener.on_long_line),
+            _STDERR: LineSplitter(
+                _LONGEST_STDERR_LINE, self._keep, lambda start, _: self._keep(start)
+            ),
         }
         self._listener = listener
         self._ended = False
@@ -76,7 +78,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(
-        cls, listener: Listener, longest_line: int, command: Sequence[str], **options: Any
+        cls, listener: ProcessListener, longest_line: int, command: Sequence[str], **options: Any
     ) -> ServerProcess:
         """Starts a command in a process group of its own.
 

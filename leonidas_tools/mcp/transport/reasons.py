@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PATH_HINT = "is the path of the url right, such as /mcp, or /sse for transport 'sse'?"
 _HINTS = {
     401: "it wants a token (`headers`) or a login (`auth`)",
-    403: "whoever this token or address is of may not use it",
+    403: "this token or client address is not allowed",
     404: PATH_HINT,
     405: PATH_HINT,
     407: "the proxy wants a login",
@@ -43,7 +43,7 @@ def reason_of(error: BaseException | None) -> str:
         >>> reason_of(ExceptionGroup("both", [TimeoutError()]))
         'no answer in time'
     """
-    match telling(error):
+    match root_error(error):
         case None:
             return "the connection was closed"
         case TimeoutError():
@@ -56,11 +56,11 @@ def reason_of(error: BaseException | None) -> str:
             return "it does not follow the protocol"
 
 
-def telling(error: BaseException | None) -> BaseException | None:
+def root_error(error: BaseException | None) -> BaseException | None:
     """The error, or of a group the first that says what has happened, whichever came first.
 
     Example:
-        >>> telling(ExceptionGroup("both", [ValueError(), TimeoutError()]))
+        >>> root_error(ExceptionGroup("both", [ValueError(), TimeoutError()]))
         TimeoutError()
     """
     leaves = list(_leaves(error))
@@ -106,7 +106,7 @@ def _of_system(error: OSError) -> str:
     return os.strerror(error.errno or 0).lower()
 
 
-def placed(what: str, url: str | None) -> str:
+def with_place(what: str, url: str | None) -> str:
     """A reason with the place it is about, before what to do about it.
 
     Args:
@@ -114,7 +114,7 @@ def placed(what: str, url: str | None) -> str:
         url: The server's address.
 
     Example:
-        >>> placed("HTTP 404 Not Found; is the path right?", "http://host/")
+        >>> with_place("HTTP 404 Not Found; is the path right?", "http://host/")
         'HTTP 404 Not Found at http://host/; is the path right?'
     """
     if url is None or "`leonidas " in what:  # a command to run says all
@@ -129,7 +129,7 @@ def status_text(response: httpx2.Response) -> str:
     Example:
         >>> request = httpx2.Request("POST", "http://host/mcp")
         >>> status_text(httpx2.Response(403, request=request))
-        'HTTP 403 Forbidden; whoever this token or address is of may not use it'
+        'HTTP 403 Forbidden; this token or client address is not allowed'
     """
     status = f"HTTP {response.status_code} {response.reason_phrase}".strip()
     if response.next_request is not None:
@@ -144,7 +144,7 @@ def status_text(response: httpx2.Response) -> str:
 
 def _os_error(error: BaseException | None) -> OSError | None:
     """The operating system's error behind an error, if there is one."""
-    while (error := telling(error)) is not None:
+    while (error := root_error(error)) is not None:
         if isinstance(error, OSError) and error.errno is not None:
             return error
         error = error.__cause__ or error.__context__

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
 
 
-class Redaction:
+class ServerRedaction:
     """Masks a server's environment, headers and credentials in a text, and what looks so.
 
     Args:
@@ -18,7 +18,7 @@ class Redaction:
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
-        >>> redact = Redaction(MCPServerSettings(url="http://host/mcp?key=s3cret"))
+        >>> redact = ServerRedaction(MCPServerSettings(url="http://host/mcp?key=s3cret"))
         >>> redact("401 for http://host/mcp?key=s3cret")
         '401 for http://host/mcp?key=***'
     """

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from leonidas_tools.errors import LeonidasError
 from leonidas_tools.files.private import PrivateFile
-from leonidas_tools.mcp.places import data_file
+from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class PinsError(LeonidasError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Described:
+class ToolDefinition:
     """What a server says of a tool that a model or a policy acts on.
 
     Args:
@@ -55,7 +55,7 @@ class Described:
         canonical = json.dumps(_in_order(self.to_json()), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    def changed_from(self, other: Described) -> list[str]:
+    def changed_from(self, other: ToolDefinition) -> list[str]:
         """The names of the fields that are not the same."""
         before, now = _in_order(other.to_json()), _in_order(self.to_json())
         return [field for field in now if now[field] != before[field]]
@@ -79,10 +79,10 @@ class Pin:
         waiting: What it says by now, where that is something else.
     """
 
-    trusted: Described
-    waiting: Described | None = None
+    trusted: ToolDefinition
+    waiting: ToolDefinition | None = None
 
-    def seen(self, now: Described) -> Pin:
+    def seen(self, now: ToolDefinition) -> Pin:
         """The pin once the server has said this."""
         if now.fingerprint == self.trusted.fingerprint:
             return Pin(trusted=self.trusted)
@@ -121,7 +121,7 @@ class Pins:
 
     Example:
         >>> pins = Pins("notes", "an example")
-        >>> said = Described(name="add", description="Adds.", input_schema={}, effect="once")
+        >>> said = ToolDefinition(name="add", description="Adds.", input_schema={}, effect="once")
         >>> pins.check({"add": said}), pins.check({"add": said})[0]["add"].waiting
         (({'add': Pin(trusted=Described(name='add', description='Adds.', input_schema={}, \
 effect='once'), waiting=None)}, ['add']), None)
@@ -139,7 +139,7 @@ effect='once'), waiting=None)}, ['add']), None)
         """Whether the file is another one than when it was last looked into."""
         return self._file.stamp != self._seen
 
-    def check(self, listed: Mapping[str, Described]) -> tuple[dict[str, Pin], list[str]]:
+    def check(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
         """The pins of these tools, and which of them are new; what is new is kept. It blocks.
 
         Args:
@@ -196,7 +196,7 @@ effect='once'), waiting=None)}, ['add']), None)
         """
         return self._read().get(self._identity, {})
 
-    def _checked(self, listed: Mapping[str, Described]) -> tuple[dict[str, Pin], list[str]]:
+    def _checked(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
         every = self._read()
         before = every.get(self._identity, {})
         pins, new = self._merged(listed, before)
@@ -206,7 +206,7 @@ effect='once'), waiting=None)}, ['add']), None)
         return pins, new
 
     def _merged(
-        self, listed: Mapping[str, Described], kept: Mapping[str, Pin]
+        self, listed: Mapping[str, ToolDefinition], kept: Mapping[str, Pin]
     ) -> tuple[dict[str, Pin], list[str]]:
         """What is kept goes before what is remembered: a person may have trusted something."""
         known = {**self._known, **kept}
@@ -263,8 +263,8 @@ def _is_as_shown(pin: Pin, fingerprint: str | None) -> bool:
     return pin.waiting is None and pin.trusted.fingerprint == fingerprint
 
 
-def _described(said: Mapping[str, Any]) -> Described:
-    described = Described(
+def _described(said: Mapping[str, Any]) -> ToolDefinition:
+    described = ToolDefinition(
         name=said["name"],
         description=said["description"],
         input_schema=said["input_schema"],

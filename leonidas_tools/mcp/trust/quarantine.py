@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.redaction.visible import revealed, visible_logger
 
 if TYPE_CHECKING:
-    from leonidas_tools.mcp.trust.pins import Described, Pin
+    from leonidas_tools.mcp.trust.pins import Pin, ToolDefinition
     from leonidas_tools.settings.finding import Finding
 
 logger = visible_logger(__name__)
 
 
 @dataclass(kw_only=True, slots=True)
-class Report:
+class ListingReport:
     """What was found in one listing.
 
     Args:
@@ -47,7 +47,7 @@ class Report:
         """The tools that are not run."""
         return [*(self.changed if self.denies else ()), *self.unknown]
 
-    def after(self, before: Report) -> None:
+    def after(self, before: ListingReport) -> None:
         """Notes what has changed since the listing before.
 
         Args:
@@ -55,7 +55,7 @@ class Report:
         """
         self.news = [name for name, pin in self.changed.items() if before.changed.get(name) != pin]
 
-    def remember(self, before: Report, tool: str, key: str) -> None:
+    def remember(self, before: ListingReport, tool: str, key: str) -> None:
         """Says again why a tool that is as it was cannot be used.
 
         Args:
@@ -67,7 +67,7 @@ class Report:
             self.left_out[tool] = before.left_out[tool]
         self.findings += [finding for finding in before.findings if finding.key == key]
 
-    def tell(self, server: str, before: Report) -> None:
+    def tell(self, server: str, before: ListingReport) -> None:
         """Logs what was not known before.
 
         Args:
@@ -126,7 +126,7 @@ def diff_of(pin: Pin) -> str:
     return "\n".join(difflib.unified_diff(before, now, "trusted", "now", lineterm="", n=1))
 
 
-def _lines(described: Described) -> list[str]:
+def _lines(described: ToolDefinition) -> list[str]:
     schema = json.dumps(described.input_schema, indent=1, sort_keys=True, ensure_ascii=False)
     text = f"{described.description}\neffect: {described.effect}\ninput schema: {schema}"
     return revealed(text).splitlines()

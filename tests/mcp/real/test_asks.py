@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from leonidas_tools.approvals.request import Decision
-from leonidas_tools.mcp.features import Asks
+from leonidas_tools.mcp.features import ClientFeatures
 from tests.mcp.asked import SAMPLING, Model, answering, call
 from tests.mcp.real.everything import everything
 
@@ -66,7 +66,7 @@ async def test_they_are_no_tools_where_they_are_not_wanted(chain, server):
 async def test_the_server_that_clients_are_tested_with_is_answered(chain, server):
     person, asked = answering(Decision.fill({"name": "Ana"}), Decision.approve())
     settings = {**server, "sampling": SAMPLING}
-    tools = await chain(settings, approval=person, asks=Asks(sampling=Model()))
+    tools = await chain(settings, approval=person, asks=ClientFeatures(sampling=Model()))
     elicited = await call(tools, "trigger-elicitation-request")
     assert "- Name: Ana" in elicited.result
     sampled = await call(tools, "trigger-sampling-request", prompt="Hi", maxTokens=5)

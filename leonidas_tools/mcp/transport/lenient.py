@@ -30,7 +30,7 @@ _AROUND = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What some protocol wants of a listing beside its tools."""
 
 
-class Mending:
+class LenientTransport:
     """Looks at the answers of a server before the client library does.
 
     The library checks every answer against the protocol first, and gives nothing of one that does
@@ -61,11 +61,11 @@ class Mending:
             yield _Read(read, self), _Write(write, self)
 
     @property
-    def by_tool(self) -> bool:
+    def checks_by_tool(self) -> bool:
         """Whether listings are mended tool by tool; whole ones are not looked into."""
         return self._version is not None
 
-    def mend_by_tool(self, version: str) -> None:
+    def check_by_tool(self, version: str) -> None:
         """Has tools taken out of listings that are not as the protocol has it.
 
         Args:
@@ -165,16 +165,18 @@ def _reason(error: ValidationError) -> str:
 class _Read:
     """A stream of what the server says, mended."""
 
-    def __init__(self, stream: ReadStream[SessionMessage | Exception], mending: Mending) -> None:
+    def __init__(
+        self, stream: ReadStream[SessionMessage | Exception], lenient: LenientTransport
+    ) -> None:
         self._stream = stream
-        self._mending = mending
+        self._lenient = lenient
 
     @property
     def last_context(self) -> Any:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return await self._mending.mended(await self._stream.receive())
+        return await self._lenient.mended(await self._stream.receive())
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -183,7 +185,7 @@ class _Read:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return await self._mending.mended(await self._stream.__anext__())
+        return await self._lenient.mended(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -196,12 +198,12 @@ class _Read:
 class _Write:
     """A stream of what the server is asked, of which note is taken."""
 
-    def __init__(self, stream: WriteStream[SessionMessage], mending: Mending) -> None:
+    def __init__(self, stream: WriteStream[SessionMessage], lenient: LenientTransport) -> None:
         self._stream = stream
-        self._mending = mending
+        self._lenient = lenient
 
     async def send(self, item: SessionMessage, /) -> None:
-        self._mending.sent(item)
+        self._lenient.sent(item)
         await self._stream.send(item)
 
     async def aclose(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.calls.context import ToolContext
 
-_current: ContextVar[CallUnderWay] = ContextVar("leonidas_tools_mcp_call")
+_current: ContextVar[OngoingCall] = ContextVar("leonidas_tools_mcp_call")
 
 
 _RELATED_TASK = "io.modelcontextprotocol/related-task"
@@ -45,7 +45,7 @@ class OnProgress(Protocol):
         """Takes it; what a task says of its state has no number."""
 
 
-class CallUnderWay:
+class OngoingCall:
     """A request to a server on behalf of a call, from when it is sent until it is answered.
 
     Where the server asks something meanwhile, the call pauses: it ends with `CallPausedError`, and
@@ -183,37 +183,37 @@ class CallUnderWay:
         self._news.set()
 
 
-class Calls:
+class OngoingCalls:
     """The calls of one server that are under way."""
 
     def __init__(self) -> None:
-        self._under_way: list[CallUnderWay] = []
+        self._under_way: list[OngoingCall] = []
 
     def begin(
         self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]
-    ) -> CallUnderWay:
+    ) -> OngoingCall:
         """Sends a request.
 
         Args:
             context: The context of the call it is for.
             send: Sends it and waits for the answer.
         """
-        call = CallUnderWay(context, send)
+        call = OngoingCall(context, send)
         self._under_way.append(call)
         call.on_end(lambda: self._under_way.remove(call))
         return call
 
-    def paused(self, context: ToolContext) -> CallUnderWay | None:
+    def paused(self, context: ToolContext) -> OngoingCall | None:
         """The request that goes on in this call, if one does."""
         paused = context.session.get(PausedCalls).take(context.call.number)
-        return paused if isinstance(paused, CallUnderWay) else None
+        return paused if isinstance(paused, OngoingCall) else None
 
     def close(self) -> None:
         """Takes back what is asked: the connection is gone, and no answer would arrive."""
         for call in tuple(self._under_way):
             call.take_back()
 
-    def asking(self, meta: RequestParamsMeta | None) -> CallUnderWay | None:
+    def asking(self, meta: RequestParamsMeta | None) -> OngoingCall | None:
         """The call that what the server asks now is about.
 
         Where neither the protocol tells nor the server, it is about the only conversation that

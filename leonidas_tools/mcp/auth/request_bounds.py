@@ -32,7 +32,7 @@ class _Reach(enum.IntEnum):
     """Where clouds keep the credentials of a machine."""
 
 
-class Errands:
+class OAuthRequestBounds:
     """Bounds the requests that a server's metadata lead to.
 
     The metadata are the server's word: it could have us send requests to what only this machine

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.mcp.features.calls import Calls
+from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
 from leonidas_tools.mcp.features.sampling import GeminiSampling, SamplingModel
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asks:
+class ClientFeatures:
     """Answers what servers ask, as far as their settings allow it.
 
     Args:
@@ -25,17 +25,17 @@ class Asks:
 
     sampling: SamplingModel | None = None
 
-    def of(self, name: str, settings: MCPServerSettings) -> ServerAsks:
+    def of(self, name: str, settings: MCPServerSettings) -> ServerRequestHandler:
         """What answers one server.
 
         Args:
             name: The server's name.
             settings: What it may ask.
         """
-        return ServerAsks(name, settings, self.sampling or GeminiSampling())
+        return ServerRequestHandler(name, settings, self.sampling or GeminiSampling())
 
 
-class ServerAsks:
+class ServerRequestHandler:
     """Answers what one server asks.
 
     Args:
@@ -45,7 +45,7 @@ class ServerAsks:
     """
 
     def __init__(self, name: str, settings: MCPServerSettings, sampling: SamplingModel) -> None:
-        self.calls = Calls()
+        self.calls = OngoingCalls()
         """Its calls under way."""
         self._settings = settings
         self._client: Client | None = None
@@ -89,9 +89,9 @@ class ServerAsks:
 
         before, self._settings = self._settings, settings
         if before.roots != settings.roots and self._client is not None:
-            telling = asyncio.create_task(tell_change(self._client, settings.roots))
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
+            root_error = asyncio.create_task(tell_change(self._client, settings.roots))
+            self._telling.add(root_error)
+            root_error.add_done_callback(self._telling.discard)
 
     def client_options(self) -> dict[str, Any]:
         """The options of an MCP client that answer the server; what it may not is not declared."""

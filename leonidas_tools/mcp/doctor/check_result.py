@@ -7,7 +7,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class CheckResult:
     """What a step has shown.
 
     Args:

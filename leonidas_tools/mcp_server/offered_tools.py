@@ -27,7 +27,7 @@ logger = visible_logger(__name__)
 _OF_THE_AGENT = frozenset({ToolCategory.ACTION, ToolCategory.SPEECH})
 
 
-class Offers:
+class OfferedTools:
     """The tools that an MCP client may see and call.
 
     Built-in tools that act on the voice agent itself (`think`, `set_speech_rate`) are offered only
@@ -99,9 +99,9 @@ class _Subscription:
     """Tells one listener, on its event loop, that what is offered has become different."""
 
     def __init__(
-        self, offers: Offers, tools: AdvancedToolProcessor, listener: Callable[[], None]
+        self, offers: OfferedTools, tools: AdvancedToolProcessor, listener: Callable[[], None]
     ) -> None:
-        self._offers = offers
+        self._offered = offers
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._told = offers.listed()
@@ -127,6 +127,6 @@ class _Subscription:
         self._stirred = False
         if not self._sources:
             return
-        told, self._told = self._told, self._offers.listed()
+        told, self._told = self._told, self._offered.listed()
         if told != self._told:
             self._listener()

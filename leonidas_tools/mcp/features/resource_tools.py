@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SEPARATOR = "__"
 
 
-class Offers:
+class ResourceTools:
     """Tools that list and read the resources of a server, and its prompts, where that is wanted.
 
     They are listed beside its own tools, with its name before theirs.
