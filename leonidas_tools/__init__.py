@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from leonidas_tools.processors.monitoring import MonitoringProcessor
     from leonidas_tools.processors.registry import ToolRegistryProcessor
     from leonidas_tools.processors.requests import tool_request
+    from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.settings.models import Settings, ToolConfiguration
     from leonidas_tools.tools.registry import ToolRegistry
 else:  # hidden from the type checker, for which it would stand for every wrong name as well
@@ -77,6 +78,7 @@ _LOADED_WHEN_NAMED = {
     "ToolConfiguration": "leonidas_tools.settings.models",
     "ToolRegistry": "leonidas_tools.tools.registry",
     "ToolRegistryProcessor": "leonidas_tools.processors.registry",
+    "ToolRuntime": "leonidas_tools.runtime.runtime",
     "Transcript": "leonidas_tools.approvals.transcript",
     "tool_request": "leonidas_tools.processors.requests",
 }
@@ -115,6 +117,7 @@ __all__ = [
     "ToolRegistry",
     "ToolRegistryProcessor",
     "ToolResult",
+    "ToolRuntime",
     "ToolSession",
     "ToolStatus",
     "Transcript",

@@ -111,15 +111,15 @@ def _findings(path: Path) -> Iterator[Found]:
 
 def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
     """What is well-formed, and does nothing for the tools there are."""
-    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools import ToolRuntime
     from leonidas_tools.mcp.listing.selection import check_server
     from leonidas_tools.mcp.listing.tool_names import ListedNames
-    from leonidas_tools.processors.toolboxes import Toolboxes
+    from leonidas_tools.runtime.toolboxes import Toolboxes
     from leonidas_tools.settings.check import check_against, undescribed
     from leonidas_tools.settings.watch import WatchedSettings
 
     lines = lines_of(path)
-    registry = AdvancedToolProcessor().registry
+    registry = ToolRuntime().registry
     for problem in Toolboxes(registry, WatchedSettings(path)).load(settings.toolboxes):
         key = f"toolboxes.{settings.toolboxes.index(problem.name)}"
         yield Found(

@@ -17,8 +17,6 @@ from leonidas_tools.calls.call import (
     comparable,
     repeated,
 )
-from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.processors.parts import call_id
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools.metadata import ToolEffect
@@ -186,16 +184,6 @@ class Intake:
         if self._executor is not None:
             max_bytes = self._executor.settings.policies.max_argument_bytes
         return {} if are_too_large(arguments, max_bytes) else arguments
-
-
-def read_arguments(
-    arguments: Mapping[str, Any] | str | None,
-) -> tuple[Mapping[str, Any], ToolResult | None]:
-    """Return arguments of any accepted form as a mapping, or the result that refuses them."""
-    try:
-        return parse_arguments(arguments), None
-    except ToolValidationError as error:
-        return {}, ToolResult.from_error(error)
 
 
 def _is_once(tool: AnyTool, settings: ToolConfiguration | None) -> bool:

@@ -1,1 +1,1 @@
-"""Runs calls: executor, compiler and attempts. It knows no framework."""
+"""Run calls: `runtime` is what everything stands on, `executor` what every call goes through."""

@@ -97,7 +97,7 @@ async def test_what_a_user_prefers_holds_for_no_other_user_and_for_no_session_wi
         told = {}
         for each in ("local", "", "ana", None):
             session = ToolSession(user=each)
-            tools._keeping.begin(session)
+            tools.runtime.begin(session)
             told[each] = (await tools.execute("touch", session=session)).status
         assert told == {each: "denied" if each == user else "ok" for each in told}
         await tools.store.preferences.write(user, {"mode": "ask"})

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, ToolContext, tool
-from leonidas_tools.live.listener_queue import Outbox
-from leonidas_tools.live.model_input import Inbox
+from leonidas_tools.live.listener_queue import ListenerQueue
+from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.processors.mailbox import MOST_OF_EACH, MOST_REPLACEABLE, CoalescingQueue
 from leonidas_tools.processors.parts import progress_part
 from tests.promises.faults.play import call
@@ -178,7 +178,7 @@ async def progress_parts(told_times):
 
 
 async def test_a_listener_who_does_not_read_finds_the_newest_progress_and_all_the_speech():
-    outbox = Outbox()
+    outbox = ListenerQueue()
     speech = [ProcessorPart(b"\0", mimetype="audio/pcm") for _ in range(100)]
     for told, spoken in zip(await progress_parts(100), speech, strict=True):
         outbox.put(told)
@@ -192,7 +192,7 @@ async def test_a_listener_who_does_not_read_finds_the_newest_progress_and_all_th
 
 
 async def test_a_model_that_does_not_read_is_given_the_newest_interim_answers_and_the_last():
-    inbox = Inbox(0.0)
+    inbox = ModelInputQueue(0.0)
     inbox.asked("1")
     for told in await progress_parts(100):
         interim = progress_part(told.event)

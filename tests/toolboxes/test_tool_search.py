@@ -223,7 +223,7 @@ def test_the_latest_words_count_and_the_choice_changes_only_with_them() -> None:
     tools = showing(*many(), TRAVEL, RADIO, most=1)
     session = saying("A flight.", *["nothing of use"] * 100, "Some music.")
     assert names(tools, session) == ["playMusic", "find_tools"]
-    assert tools._declared.made(session) is tools._declared.made(session)
+    assert tools.runtime.declared(session) is tools.runtime.declared(session)
     session.get(Transcript).user_said("and " * 200)
     assert names(tools, session) == ["tool_0", "find_tools"]
 

@@ -15,14 +15,11 @@ if TYPE_CHECKING:
     from leonidas_tools.store import Store
 
 
-class Keeping:
-    """Holds the store of a chain, or nothing where nothing is to be kept.
-
-    Args:
-        settings: What is to be kept, and where; what they become later is not followed.
+class StoreBinding:
+    """Connect a runtime to its store, or to none; later changes of the settings have no effect.
 
     Raises:
-        ConfigurationError: The address of the store is none, or its driver is not installed.
+        ConfigurationError: The store's address is invalid, or its driver is not installed.
     """
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -30,7 +27,7 @@ class Keeping:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """What the store puts around calls."""
+        """Return the policies that the store puts around calls."""
         return () if self.store is None else self.store.policies
 
     def error(self) -> str | None:
@@ -41,17 +38,13 @@ class Keeping:
         return status.error or status.lost
 
     def begin(self, session: ToolSession | None) -> None:
-        """Reads what is kept of a conversation that begins, ahead of its first call."""
+        """Start to read what is stored of a session, ahead of its first call."""
         if self.store is not None and session is not None:
             self.store.begin(session)
 
     @asynccontextmanager
-    async def held(self, monitor: Monitor) -> AsyncIterator[None]:
-        """Opens the store and has it hear of every call; a store that fails stops no call.
-
-        Args:
-            monitor: Hears of all that happens.
-        """
+    async def opened(self, monitor: Monitor) -> AsyncIterator[None]:
+        """Open the store and pass it the monitor's events; a store that fails stops no call."""
         if self.store is None:
             yield
             return

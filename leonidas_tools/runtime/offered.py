@@ -1,0 +1,267 @@
+"""The tools that are offered to a model in a session, and the news when they have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.redaction import described, without_presets
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.rules.engine import RuleBook
+from leonidas_tools.rules.subject import subject_of
+from leonidas_tools.settings.effective import either, refused
+from leonidas_tools.tools.preferred import PreferredTools
+from leonidas_tools.tools.relevance import Relevance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from leonidas_tools.calls.call import ToolSession
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.watch import WatchedSettings
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.tools.tool import ToolBehavior
+
+logger = visible_logger(__name__)
+
+_MOST_CHARACTERS = 600
+"""How much of what the user has said lately the choice of tools goes by."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declaration:
+    """A tool as it is declared to a model, in no vendor's form.
+
+    Args:
+        tool: The tool; another one that is declared alike makes no difference.
+        name: Its legal name.
+        description: The configured description, else its own.
+        parameters: Its JSON Schema, without the defaults of secrets.
+        behavior: The configured behavior, else its own.
+    """
+
+    tool: AnyTool = field(compare=False)
+    name: str
+    description: str
+    parameters: Any
+    behavior: ToolBehavior | None
+
+
+class OfferedTools:
+    """Choose the tools of a registry that are offered to a model under the settings.
+
+    `update` registers and unregisters on-demand tools; it is called before the registry is read.
+
+    Example:
+        >>> from leonidas_tools.tools.registry import ToolRegistry
+        >>> from leonidas_tools.settings.watch import WatchedSettings
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> offered = OfferedTools(ToolRegistry([add]), WatchedSettings(), update=lambda: None)
+        >>> [declaration.name for declaration in offered.declarations()]
+        ['add']
+    """
+
+    def __init__(
+        self, registry: ToolRegistry, settings: WatchedSettings, *, update: Callable[[], None]
+    ) -> None:
+        self.registry = registry
+        self.settings = settings
+        self._update = update
+        self._schemas: WeakKeyDictionary[AnyTool, Any] = WeakKeyDictionary()
+        self._relevance: tuple[tuple[int, Settings], Relevance] | None = None
+        self._made: tuple[Declaration, ...] = ()
+        self._made_of: tuple[int, Settings] | None = None
+        self._made_for: WeakKeyDictionary[ToolSession, tuple[object, tuple[Declaration, ...]]] = (
+            WeakKeyDictionary()
+        )
+
+    def tools(self, session: ToolSession | None = None) -> list[AnyTool]:
+        """Return the tools that a session is shown: not switched off, not denied in every case."""
+        self._update()
+        settings = self.settings.current
+        policy = None if session is None else session.find(SessionPolicy)
+        usual, of_session = settings.policies.mode, () if policy is None else policy.rules
+        mode = usual if policy is None else policy.mode_or(usual)
+        rules = RuleBook([*settings.policies.all_rules(), *of_session])
+        on = [t for t in self.registry if refused(t, settings.for_tool(t.name, t.origin)) is None]
+        if not rules.may_deny(mode):
+            return self._shown(on, session)
+        subjects = [subject_of(t.metadata, settings.for_tool(t.name, t.origin)) for t in on]
+        allowed = [
+            tool
+            for tool, subject in zip(on, subjects, strict=True)
+            if not rules.for_tool(subject).always_denies(mode)
+        ]
+        return self._shown(allowed, session)
+
+    def declarations(self, session: ToolSession | None = None) -> tuple[Declaration, ...]:
+        """Return the declarations; the identical tuple while nothing in it changes."""
+        self._update()
+        settings = self.settings.current
+        if session is None:
+            return self._made_for_all()
+        policy, usual = session.find(SessionPolicy), settings.policies.mode
+        mode = usual if policy is None else policy.mode_or(usual)
+        rules = () if policy is None else tuple(map(id, policy.rules))
+        reasons = self._reasons(session)
+        if not rules and mode is usual and reasons is None:
+            return self._made_for_all()
+        key = (self.registry.generation, settings, mode, rules, reasons)
+        made = self._made_for.get(session)
+        if made is None or made[0] != key:
+            own = self._declare(self.tools(session), settings)
+            if made is not None and made[1] == own:
+                own = made[1]
+            made = self._made_for[session] = (key, own)
+        return made[1]
+
+    def on_change(
+        self, listener: Callable[[], None], session: ToolSession | None = None
+    ) -> Callable[[], None]:
+        """Call back on the running event loop each time the declarations have changed.
+
+        The listener is called once for all changes of one turn of the loop, in whatever thread they
+        were made; what it raises is logged. Return a function that ends the subscription.
+
+        Raises:
+            RuntimeError: No event loop is running.
+        """
+        return _Subscription(self, listener, session).end
+
+    def _made_for_all(self) -> tuple[Declaration, ...]:
+        # Read first: what changes while they are made counts as changed afterwards.
+        made_of = (self.registry.generation, self.settings.current)
+        if made_of != self._made_of:
+            made = self._declare(self.tools(), self.settings.current)
+            if made != self._made:
+                self._made = made
+            self._made_of = made_of
+        return self._made
+
+    def _declare(self, tools: Sequence[AnyTool], settings: Settings) -> tuple[Declaration, ...]:
+        return tuple(self._declared(tool, settings) for tool in tools)
+
+    def _declared(self, tool: AnyTool, settings: Settings) -> Declaration:
+        if tool not in self._schemas:
+            self._schemas[tool] = without_presets(tool.declared_parameters[0])
+        own, configured = tool.metadata, settings.for_tool(tool.name, tool.origin)
+        return Declaration(
+            tool=tool,
+            name=self.registry.declared_name(own.name),
+            description=configured.description or own.description,
+            parameters=self._schemas[tool],
+            behavior=configured.behavior or own.behavior,
+        )
+
+    def _reasons(self, session: ToolSession) -> Hashable:
+        """Return what makes the choice for a session differ from that for any; `None` if none."""
+        most = self._most()
+        if most is None or len(self.registry) <= most:
+            return None
+        found, said = _found_in(session), _said_in(session)
+        return (found, said) if found or said else None
+
+    def _shown(self, tools: list[AnyTool], session: ToolSession | None) -> list[AnyTool]:
+        """Return the tools that are shown: all, unless the settings limit their number.
+
+        Tools that are always shown do not count. The others are ordered by how lately the session
+        found them, by the application's preference, by how well they fit what the user has said
+        lately, and then by their order.
+        """
+        show, most = self.settings.current.policies.show, self._most()
+        if show is None or most is None:
+            return tools
+        always = {tool.name for tool in tools if self._is_always_shown(tool, show.always)}
+        others = [tool.name for tool in tools if tool.name not in always]
+        known = set(others)
+        order = [*_found_in(session), *self.registry.preferred, *self._fitting(session)]
+        wanted = [name for name in order if name in known]
+        shown = {*always, *list(dict.fromkeys([*wanted, *others]))[:most]}
+        return [tool for tool in tools if tool.name in shown]
+
+    def _fitting(self, session: ToolSession | None) -> list[str]:
+        """Return the tools that fit what was said in a session, the best first."""
+        said = _said_in(session)
+        if not said:
+            return []
+        made_of = (self.registry.generation, self.settings.current)
+        if self._relevance is None or self._relevance[0] != made_of:
+            self._relevance = (made_of, Relevance({t.name: self._texts(t) for t in self.registry}))
+        return self._relevance[1].best(said)
+
+    def _texts(self, tool: AnyTool) -> tuple[str, str]:
+        """Return a tool's effective tags and description."""
+        said, own = self.settings.current.for_tool(tool.name, tool.origin), tool.metadata
+        return " ".join(either(said.tags, own.tags)), either(said.description, own.description)
+
+    def _most(self) -> int | None:
+        """Return how many tools are shown; `None` for all."""
+        show = self.settings.current.policies.show
+        return None if show is None else show.most or None
+
+    def _is_always_shown(self, tool: AnyTool, patterns: Sequence[str]) -> bool:
+        if self.registry.is_builtin(tool.name):
+            return True
+        return any(fnmatchcase(tool.name, pattern) for pattern in patterns)
+
+
+class _Subscription:
+    """Tells one listener, on its event loop, of changes it has not been told yet."""
+
+    def __init__(
+        self, offered: OfferedTools, listener: Callable[[], None], session: ToolSession | None
+    ) -> None:
+        self._offered = offered
+        self._session = session
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        # A task that the listener starts belongs to the subscriber, not to the maker of a change.
+        self._context = contextvars.copy_context()
+        self._told = offered.declarations(session)
+        self._sources = [
+            offered.registry.on_change(self._stir),
+            offered.settings.on_change(self._stir),
+        ]
+        if session is not None:
+            self._sources.append(session.get(SessionPolicy).on_change(self._stir))
+            self._sources.append(session.get(PreferredTools).on_change(self._stir))
+
+    def end(self) -> None:
+        """End the subscription."""
+        while self._sources:
+            self._sources.pop()()
+
+    def _stir(self, *_: object) -> None:
+        """Look in the loop's next turn; called in any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._look, context=self._context)
+
+    def _look(self) -> None:
+        if not self._sources:
+            return
+        try:
+            told, self._told = self._told, self._offered.declarations(self._session)
+            if self._told is not told and self._told != told:
+                self._listener()
+        except Exception as error:  # noqa: BLE001 - its fault must not be the loop's
+            logger.warning("A listener for changed declarations failed: %s", described(error))
+
+
+def _found_in(session: ToolSession | None) -> tuple[str, ...]:
+    """Return the tools that a session has found, the latest first."""
+    preferred = None if session is None else session.find(PreferredTools)
+    return () if preferred is None else preferred.names
+
+
+def _said_in(session: ToolSession | None) -> str:
+    """Return what the user has said lately in a session."""
+    transcript = None if session is None else session.find(Transcript)
+    return "" if transcript is None else transcript.said_lately(_MOST_CHARACTERS)

@@ -1,0 +1,434 @@
+"""`ToolRuntime`: tools with all that their calls need, in no framework's form."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+
+from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
+from leonidas_tools.errors import ToolValidationError, log_level
+from leonidas_tools.json_schema import parse_arguments
+from leonidas_tools.mcp.servers import MCPServers
+from leonidas_tools.monitoring.monitor import Monitor
+from leonidas_tools.monitoring.vitals import Vitals
+from leonidas_tools.policies.loop_guard import LoopHistory, LoopLimits
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.executor import Executor
+from leonidas_tools.runtime.offered import OfferedTools
+from leonidas_tools.runtime.on_demand import OnDemandTools
+from leonidas_tools.runtime.ref_counted import RefCountedResource
+from leonidas_tools.runtime.store_binding import StoreBinding
+from leonidas_tools.runtime.toolboxes import Toolboxes
+from leonidas_tools.settings.check import check_against
+from leonidas_tools.settings.check_rules import check_rules
+from leonidas_tools.settings.watch import WatchedSettings
+from leonidas_tools.toolboxes import action, speech
+from leonidas_tools.tools import exports
+from leonidas_tools.tools.names import name_called
+from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+from leonidas_tools.tools.tool import as_tools
+
+logger = visible_logger(__name__)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from leonidas_tools.approvals.request import Channel
+    from leonidas_tools.errors import ToolboxError
+    from leonidas_tools.mcp.features import ClientFeatures
+    from leonidas_tools.monitoring.event_stream import EventStream
+    from leonidas_tools.policies.base import Policy
+    from leonidas_tools.runtime.offered import Declaration
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.store import Store
+
+
+class FunctionCallLike(Protocol):
+    """A function call as google-genai has it: an object with `name`, `args` and `id`."""
+
+    name: str | None
+    args: dict[str, Any] | None
+    id: str | None
+
+
+_Pair: TypeAlias = tuple[str, Mapping[str, Any] | str | None]
+TurnCall: TypeAlias = _Pair | Mapping[str, Any] | FunctionCallLike
+"""A call of a turn, in the forms that models give it."""
+
+
+class ToolRuntime:
+    """Run tools under policies, for any number of sessions and callers.
+
+    It has the registry, the settings, the executor, the events, the store, the MCP servers and the
+    toolboxes. `async with` opens what they need: the watcher of the file, the servers, threads; it
+    may be entered any number of times. `AdvancedToolProcessor` runs it on genai-processors streams.
+
+    Args:
+        tools: Tools and functions.
+        config: A YAML file, which is watched; a mapping, or settings. `None` stands for defaults.
+        registry: Tools that are registered already.
+        builtin_tools: Whether the agent's own tools (think, set_speech_rate, …) are there too.
+        policies: Policies of the user, put around every call outside all others.
+        approval: Asks a person where the rules say so; by default the model asks, by voice.
+        asks: Answers what MCP servers ask of a model.
+
+    Raises:
+        ConfigurationError: The settings are wrong.
+        RegistryError: A tool is.
+        TypeError: An argument is of a wrong type.
+
+    Example:
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> runtime = ToolRuntime([add])
+        >>> asyncio.run(runtime.execute("add", {"a": 1, "b": "2"})).to_response()
+        {'status': 'ok', 'result': 3, 'retryable': False}
+    """
+
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
+        self,
+        tools: Iterable[AnyTool | Callable[..., Any]] = (),
+        config: str | Path | Mapping[str, Any] | Settings | WatchedSettings | None = None,
+        registry: ToolRegistry | None = None,
+        builtin_tools: bool = True,
+        *,
+        policies: Sequence[Policy] = (),
+        approval: Channel | None = None,
+        asks: ClientFeatures | None = None,
+    ) -> None:
+        self.settings = config if isinstance(config, WatchedSettings) else WatchedSettings(config)
+        if registry is not None and not isinstance(registry, ToolRegistry):
+            raise TypeError(f"registry takes a ToolRegistry, not {registry!r}")
+        self.registry = ToolRegistry() if registry is None else registry
+        self.session = ToolSession("direct")
+        """The session of calls that are made by `execute` and name no other."""
+        # A program makes them, which may poll; the loop guard stops models.
+        self.session.get(LoopHistory).limits = LoopLimits(warn_at=0, refuse_at=0)
+        self._stored = StoreBinding(self.settings.current.store)
+        self.monitor = Monitor(vitals=self._vitals())
+        by_voice = approval is None
+        on_demand = OnDemandTools(self.registry, self.settings, by_voice=by_voice)
+        self.executor = Executor(
+            self.registry,
+            settings=self.settings.current,
+            policies=[*policies, *self._stored.policies],
+            sinks=(self.monitor,),
+            approval=approval or on_demand.ask_by_voice,
+            save=self.settings.update,
+        )
+        self._register(as_tools(tools), builtin_tools=builtin_tools)
+        self._offered = OfferedTools(self.registry, self.settings, update=on_demand.update)
+        servers, tell = self.settings.current.mcp_servers, self.monitor.events.publish
+        self.mcp_servers = MCPServers(self.registry, servers, asks, tell)
+        self._opened = RefCountedResource(self._open)
+        self._toolboxes = Toolboxes(self.registry, self.settings)
+        for problem in self._apply(self.settings.current):
+            raise problem
+        on_demand.update()
+        for finding in check_against(self.settings.current, self.registry.by_name):
+            logger.warning("In the settings, %s", finding)
+
+    async def execute(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        session: ToolSession | None = None,
+        call_id: str | None = None,
+        autonomous: bool = False,
+    ) -> ToolResult:
+        """Run one call, and return its result.
+
+        Args:
+            name: The tool's own name, or one it is declared with.
+            arguments: By parameter name, or a JSON text of that.
+            session: The session it belongs to. Without one, a program makes the call, and the
+                loop guard does not count it.
+            call_id: An id for the call, for logs and events.
+            autonomous: Whether this one call runs as in a session of that mode: what
+                `requires_approval` does not ask. Rules of yours and `read_only` still apply.
+        """
+        call, refusal = self._made(name, arguments, session, call_id)
+        if autonomous:
+            call = replace(call, autonomous=True)
+        if call.tool is None:
+            similar = None if refusal is not None else self.executor.similar(call)
+            if similar is None:
+                return self.executor.settle_unknown(call)
+            call = similar
+        if refusal is not None:
+            return self.executor.settle(call, refusal)
+        return await self.executor.run(call)
+
+    async def execute_turn(
+        self,
+        calls: Iterable[TurnCall],
+        *,
+        session: ToolSession | None = None,
+        concurrency: int = 8,
+    ) -> list[ToolResult]:
+        """Run the calls of one turn of a model, and return their results in the order of the calls.
+
+        Reads run side by side. A call that changes something waits for all before it, and all after
+        it wait for it. Each call has its own result: one that fails does not stop the others.
+
+        Args:
+            calls: Pairs of name and arguments, mappings of `name`, `arguments` and `id`, or
+                function calls of google-genai.
+            session: The session they belong to.
+            concurrency: How many of them may run at once.
+
+        Raises:
+            TypeError: What is given is no call; nothing has run.
+        """
+        asked = [_asked(each) for each in calls]
+        made = [self._made(name, arguments, session, id_) for name, arguments, id_ in asked]
+        return await self.executor.execute_turn(made, concurrency=concurrency)
+
+    def cancel(
+        self, call_id: str, *, session: ToolSession | None = None
+    ) -> asyncio.Future[ToolResult]:
+        """Stop a call because a person wants it stopped: its work ends, and it is answered once.
+
+        Args:
+            call_id: The id of the call, or its trace id.
+            session: The session it belongs to, where the id alone is not enough.
+
+        Returns:
+            What the call is answered; it need not be awaited.
+
+        Raises:
+            ToolError: No such call runs, or several do.
+        """
+        return self.executor.cancel(call_id, session=session)
+
+    def retry(
+        self, call_id: str, *, session: ToolSession | None = None
+    ) -> asyncio.Future[ToolResult]:
+        """Run a call that failed once more, because a person has decided so.
+
+        It runs under all policies, also where its side effect happens once. The model is told the
+        new outcome.
+
+        Args:
+            call_id: The id of the call, or its trace id.
+            session: The session it belongs to, where the id alone is not enough.
+
+        Returns:
+            How the new run ends; it need not be awaited.
+
+        Raises:
+            ToolError: No such call has failed, or it was decided about, or there are several.
+        """
+        return self.executor.retry(call_id, session=session)
+
+    def skip(
+        self, call_id: str, *, session: ToolSession | None = None
+    ) -> asyncio.Future[ToolResult]:
+        """Go on without a call, because a person has decided so; one that runs is stopped.
+
+        Args:
+            call_id: The id of the call, or its trace id.
+            session: The session it belongs to, where the id alone is not enough.
+
+        Returns:
+            What the model is told; it need not be awaited.
+
+        Raises:
+            ToolError: No such call runs or has failed, or there are several.
+        """
+        return self.executor.skip(call_id, session=session)
+
+    def offered(self, session: ToolSession | None = None) -> list[AnyTool]:
+        """Return the tools that are declared: neither switched off, nor denied in every case.
+
+        Args:
+            session: The session; by default that of the calls that name no other.
+        """
+        return self._offered.tools(session or self.session)
+
+    def declared(self, session: ToolSession | None = None) -> tuple[Declaration, ...]:
+        """Return the declarations of those tools; the identical tuple while none of them changes.
+
+        Args:
+            session: The session; by default that of the calls that name no other.
+        """
+        return self._offered.declarations(session or self.session)
+
+    def on_declarations_change(
+        self, listener: Callable[[], None], session: ToolSession | None = None
+    ) -> Callable[[], None]:
+        """Call back each time the declarations have changed.
+
+        Args:
+            listener: Called on the event loop that runs now, once for all changes of one turn of
+                it, wherever they were made. What it raises is logged.
+            session: The session; by default that of the calls that name no other.
+
+        Returns:
+            A function that ends it.
+
+        Raises:
+            RuntimeError: No event loop is running.
+        """
+        return self._offered.on_change(listener, session or self.session)
+
+    def openai_tools(self) -> list[dict[str, Any]]:
+        """Return the tools as definitions for an OpenAI-compatible endpoint."""
+        return exports.openai_tools(self.registry, self.offered())
+
+    def prompt_text(self) -> str:
+        """Return the tools as text for a prompt."""
+        return exports.prompt_text(self.registry, self.offered())
+
+    @property
+    def events(self) -> EventStream:
+        """All that happens, for any number of readers: `async for … in events.subscribe()`."""
+        return self.monitor.events
+
+    @property
+    def store(self) -> Store | None:
+        """The store of what has happened, if the settings have one."""
+        return self._stored.store
+
+    def begin(self, session: ToolSession | None) -> None:
+        """Start to read what is stored of a session, ahead of its first call."""
+        self._stored.begin(session)
+
+    async def ready(self, timeout_seconds: float = 30.0) -> bool:
+        """Wait until every MCP server has listed its tools, or until the time is up."""
+        return await self.mcp_servers.ready(timeout_seconds)
+
+    async def __aenter__(self) -> Self:
+        await self._opened.enter()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._opened.leave()
+
+    async def _open(self) -> AsyncExitStack:
+        async with AsyncExitStack() as stack:
+            stack.callback(self.settings.on_change(_on_this_loop(self._follow)))
+            await stack.enter_async_context(self.settings)
+            if self.settings.current is self._applied:
+                self._warn_of_rules()
+            self._follow()
+            await stack.enter_async_context(self._stored.opened(self.monitor))
+            await stack.enter_async_context(self.executor)
+            await stack.enter_async_context(self.mcp_servers)
+            page = self.monitor.serving(self.settings.current.monitoring.prometheus_port)
+            await stack.enter_async_context(page)
+            return stack.pop_all()
+
+    def _register(self, tools: Iterable[AnyTool], *, builtin_tools: bool) -> None:
+        for tool in tools:
+            self.registry.register(tool)
+        if builtin_tools:
+            for tool in (*action.TOOLS, *speech.TOOLS):
+                self.registry.register(tool, builtin=True)
+
+    def _apply(self, settings: Settings) -> list[ToolboxError]:
+        self._applied = settings
+        self.executor.apply(settings)
+        self.monitor.configure(
+            history_size=settings.monitoring.history_size,
+            alerts=settings.monitoring.alerts,
+            warn_per_minute=settings.policies.calls.warn_per_minute or None,
+        )
+        self.mcp_servers.configure(settings.mcp_servers)
+        return self._toolboxes.load(settings.toolboxes)
+
+    def _follow(self) -> None:
+        """Apply the settings while sessions may run: what is wrong with them ends none."""
+        if self.settings.current is not self._applied:
+            for problem in self._apply(self.settings.current):
+                logger.log(log_level(problem), "The settings are not fully in force: %s", problem)
+            self._warn_of_rules()
+
+    def _warn_of_rules(self) -> None:
+        for finding in check_rules(self._applied, self.registry.by_name):
+            logger.warning("In the settings, %s", finding)
+
+    def _vitals(self) -> Vitals:
+        return Vitals(
+            abandoned_threads=lambda: self.executor.workers.abandoned,
+            settings_error=lambda: None if (e := self.settings.last_error) is None else str(e),
+            store_error=self._stored.error,
+            loop_lag_seconds=lambda: self.executor.loop_lag_seconds,
+            breakers=lambda: self.executor.breakers,
+            cache=lambda: self.executor.cache.stats,
+        )
+
+    def _made(
+        self, name: str, arguments: Any, session: ToolSession | None, call_id: str | None
+    ) -> tuple[ToolCall, ToolResult | None]:
+        """Return the call of a program, with its result where it cannot run."""
+        session = session or self.session
+        refusal = None
+        try:
+            parsed = parse_arguments(arguments)
+        except ToolValidationError as error:
+            parsed, refusal = {}, ToolResult.from_error(error)
+        name = name_called(name)
+        tool = exports.find(self.registry, name)
+        call = ToolCall(
+            name=name if tool is None else tool.name,
+            arguments=parsed,
+            id=call_id,
+            called_as=name,
+            session=session,
+            tool=tool,
+            settings=None
+            if tool is None
+            else self.executor.settings.for_tool(tool.name, tool.origin),
+            number=next(session.numbers),
+        )
+        return call, refusal
+
+
+def runtime_of(tools: object) -> ToolRuntime | None:
+    """Return the runtime that `tools` is, or stands on; `None` for a processor without one."""
+    runtime = getattr(tools, "runtime", tools)
+    return runtime if isinstance(runtime, ToolRuntime) else None
+
+
+def _asked(call: TurnCall) -> tuple[str, Any, str | None]:
+    """Return the name, the arguments and the id of a call, in whatever form it is given."""
+    name: object
+    identifier: object
+    if isinstance(call, tuple) and len(call) == 2:  # noqa: PLR2004 - a pair
+        name, arguments, identifier = *call, None
+    elif isinstance(call, Mapping):
+        name, arguments = call.get("name"), call.get("arguments", call.get("args"))
+        identifier = call.get("id")
+    elif all(hasattr(call, each) for each in ("name", "args", "id")):
+        name, arguments, identifier = call.name, call.args, call.id
+    else:
+        raise TypeError(
+            f"{call!r} is not a call: give (name, arguments), a mapping with name and arguments, "
+            "or a FunctionCall"
+        )
+    return str(name or ""), arguments, None if identifier is None else str(identifier)
+
+
+def _on_this_loop(callback: Callable[[], object]) -> Callable[[object], None]:
+    """Wrap `callback` so that any thread may call it; it runs on this event loop.
+
+    Called in the loop's own thread it runs at once, else in the loop's next turn.
+    """
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def call(_: object) -> None:
+        if threading.get_ident() == thread:
+            callback()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(callback)
+
+    return call

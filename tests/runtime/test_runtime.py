@@ -1,0 +1,70 @@
+"""`ToolRuntime`: what everything stands on, without a stream."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from leonidas_tools import AdvancedToolProcessor, ToolError, ToolRuntime, ToolSession, tool
+
+WITHOUT_A_FRAMEWORK = """
+import asyncio, sys
+from leonidas_tools import ToolRuntime
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+async def main():
+    async with ToolRuntime([add]) as tools:
+        assert (await tools.execute("add", {"a": 1, "b": "2"})).result == 3
+        (result,) = await tools.execute_turn([("add", {"a": 1, "b": 1})])
+        assert result.result == 2
+        assert "add" in {each.name for each in tools.declared()}
+
+asyncio.run(main())
+print(*sys.modules)
+"""
+
+
+@tool(effect="read")
+async def look(where: str) -> str:
+    """Look somewhere."""
+    return f"nothing {where}"
+
+
+def test_calls_run_without_genai_processors_and_without_google_genai():
+    loaded = subprocess.check_output([sys.executable, "-c", WITHOUT_A_FRAMEWORK], text=True)
+    assert {"genai_processors", "google.genai", "google.protobuf"}.isdisjoint(loaded.split())
+
+
+async def test_sessions_share_one_runtime_and_leave_it_open_for_the_others():
+    tools = ToolRuntime([look])
+    async with tools:
+        async with tools:
+            inner = await tools.execute("look", {"where": "here"}, session=ToolSession("a"))
+        outer = await tools.execute("look", {"where": "there"}, session=ToolSession("b"))
+    assert (inner.result, outer.result) == ("nothing here", "nothing there")
+
+
+async def test_a_processor_and_its_runtime_are_the_same_tools():
+    tools = AdvancedToolProcessor([look])
+    async with tools.runtime:
+        assert (await tools.execute("look", {"where": "up"})).ok
+        tools.runtime.registry.unregister("look")
+        assert (await tools.execute("look", {"where": "up"})).reason_code == "unknown_tool"
+        assert "look" not in {tool.name for tool in tools.offered()}
+        with pytest.raises(ToolError, match="'7'"):
+            tools.runtime.cancel("7")
+    attributes = ("registry", "settings", "executor", "monitor", "mcp_servers", "session")
+    for name in (*attributes, "events", "store"):
+        assert getattr(tools, name) is getattr(tools.runtime, name)
+
+
+async def test_a_turn_takes_any_object_with_a_name_args_and_an_id():
+    tools = ToolRuntime([look])
+    call = SimpleNamespace(name="look", args={"where": "down"}, id="1")
+    (result,) = await tools.execute_turn([call])
+    assert result.result == "nothing down"
+    with pytest.raises(TypeError, match="is not a call"):
+        await tools.execute_turn([SimpleNamespace(name="look")])
