@@ -1,4 +1,4 @@
-"""What happened to the calls: sinks, one file each, and the monitor that combines them."""
+"""Sinks of events, one file each, and the monitor that combines them."""
 
 from leonidas_tools.monitoring.alerts import Alert
 from leonidas_tools.monitoring.monitor import Monitor

@@ -23,23 +23,23 @@ AlertState: TypeAlias = Literal["firing", "resolved"]
 
 
 class Rule(Protocol):
-    """When to raise an alert, and when to take it back; `AlertRule` of the settings is one."""
+    """The condition of an alert; `AlertRule` of the settings is one."""
 
     @property
     def name(self) -> str:
-        """What the alert is called."""
+        """Return what the alert is called."""
 
     @property
     def metric(self) -> str:
-        """What is watched."""
+        """Return what is watched."""
 
     @property
     def tool(self) -> str | None:
-        """The tool it is about; all tools together for `None`."""
+        """Return the tool it is about; all tools together for `None`."""
 
     @property
     def above(self) -> float:
-        """The alert is raised when the metric goes above this."""
+        """Return the alert is raised when the metric goes above this."""
 
     @property
     def clear_below(self) -> float | None:
@@ -47,17 +47,17 @@ class Rule(Protocol):
 
     @property
     def min_calls(self) -> int:
-        """How many calls there must be before the metric says anything."""
+        """Return how many calls there must be before the metric says anything."""
 
 
 class Measures(Protocol):
-    """Where the figures come from."""
+    """The source of the figures."""
 
     def measure(self, metric: str, tool: str | None, now: float) -> float | None:
-        """One figure of a tool or of the system; `None` where there is none yet."""
+        """Return one figure of a tool or of the system; `None` where there is none yet."""
 
     def calls(self, tool: str | None) -> int:
-        """How many calls have ended."""
+        """Return how many calls have ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,14 +86,14 @@ class Alert:
 
     @property
     def sentence(self) -> str:
-        """What happened, for a person."""
+        """Return what happened, for a person."""
         of = "all tools" if self.tool is None else repr(self.tool)
         value = "unknown" if self.value is None else f"{self.value:.4g}"
         edge = f"above {self.above:g}" if self.state == "firing" else "clear again"
         return f"Alert {self.name!r}: {self.metric} of {of} is {value}, {edge}."
 
     def to_json(self) -> dict[str, Any]:
-        """The alert as plain JSON."""
+        """Return the alert as plain JSON."""
         return {**asdict(self), "message": self.sentence}
 
 
@@ -124,7 +124,7 @@ class Alerts:
         """How often each alert was raised, by name."""
 
     def __call__(self, event: ToolEvent) -> None:
-        """Looks at the rules if it is time to."""
+        """Look at the rules if it is time to."""
         if event.result is None or not self._rules:
             return
         self._calls += 1
@@ -132,7 +132,7 @@ class Alerts:
             self.evaluate(event.at)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Tells someone of every alert from now on.
+        """Tell someone of every alert from now on.
 
         Args:
             subscriber: Called with each `Alert`; it returns at once. What it raises is logged.
@@ -148,7 +148,7 @@ class Alerts:
         return unsubscribe
 
     def configure(self, rules: Iterable[Rule]) -> None:
-        """Watches these rules from now on; what fires and is watched no longer is taken back."""
+        """Watch these rules from now on; what fires and is watched no longer is taken back."""
         self._rules = tuple(rules)
         names = {rule.name for rule in self._rules}
         self.fired = {name: self.fired.get(name, 0) for name in names}
@@ -157,15 +157,15 @@ class Alerts:
         self.evaluate()
 
     def firing(self) -> list[Alert]:
-        """The alerts that fired when the rules were last looked at; safe in any thread."""
+        """Return the alerts that fired when the rules were last looked at; safe in any thread."""
         return list(self._firing.copy().values())
 
     def firing_names(self) -> list[str]:
-        """The names of the alerts that fired when the rules were last looked at."""
+        """Return the names of the alerts that fired when the rules were last looked at."""
         return list(self._firing)
 
     def evaluate(self, now: float | None = None) -> None:
-        """Looks at every rule.
+        """Look at every rule.
 
         Args:
             now: The time, in seconds since the epoch; by default that of the clock.
@@ -196,7 +196,7 @@ class Alerts:
         for subscriber in self._subscribers:
             try:
                 subscriber(alert)
-            except Exception as error:  # noqa: BLE001 - whoever listens must not break a call
+            except Exception as error:  # noqa: BLE001 - a listener must not break a call
                 _log.warning("A subscriber of alerts failed: %s", described(error))
 
 

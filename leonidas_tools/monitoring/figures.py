@@ -28,7 +28,7 @@ Sample: TypeAlias = tuple[float, float, EventKind]
 
 
 class ToolFigures:
-    """What was counted of one tool; written by one thread, read by any.
+    """The counts of one tool; written by one thread, read by any.
 
     Args:
         tool: The tool's name.
@@ -69,7 +69,7 @@ class ToolFigures:
         self._last_minute = 0
 
     def add(self, status: ResultStatus, sample: Sample) -> None:
-        """Counts a call that ended."""
+        """Count a call that ended."""
         at, seconds, kind = sample
         self.statuses[status] = self.statuses.get(status, 0) + 1
         self.ends[kind] += 1
@@ -90,11 +90,11 @@ class ToolFigures:
 
     @property
     def calls(self) -> int:
-        """How many calls have ended."""
+        """Return how many calls have ended."""
         return sum(self.ends.values())
 
     def calls_per_minute(self, now: float) -> float:
-        """How many calls ended in the last sixty seconds.
+        """Return how many calls ended in the last sixty seconds.
 
         Those of the clock minute before are taken to be evenly spread.
 
@@ -109,10 +109,10 @@ class ToolFigures:
         return 0.0
 
     def to_json(self, *, active: int, now: float) -> dict[str, Any]:
-        """The figures as plain JSON.
+        """Return the figures as plain JSON.
 
         Args:
-            active: How many calls are under way.
+            active: How many calls run.
             now: The time, in seconds since the epoch.
         """
         return {
@@ -140,7 +140,7 @@ class ToolFigures:
 
 
 def system_figures(parts: Sequence[ToolFigures], recent: Iterable[Sample]) -> ToolFigures:
-    """The sum of the figures of all tools.
+    """Return the sum of the figures of all tools.
 
     Args:
         parts: The figures of each tool.
@@ -163,13 +163,13 @@ def system_figures(parts: Sequence[ToolFigures], recent: Iterable[Sample]) -> To
 
 
 def recent_error_rate(recent: deque[Sample]) -> float | None:
-    """The share of failures among recent calls; `None` where all were cancelled."""
+    """Return the share of failures among recent calls; `None` where all were cancelled."""
     kinds = [kind for _, _, kind in recent.copy() if kind is not _CANCEL]
     return kinds.count(_FAILED) / len(kinds) if kinds else None
 
 
 def recent_seconds(recent: deque[Sample]) -> list[float]:
-    """How long the recent calls took that completed or failed, the shortest first."""
+    """Return how long the recent calls took that completed or failed, the shortest first."""
     return sorted(
         seconds for _, seconds, kind in recent.copy() if kind is _COMPLETE or kind is _FAILED
     )

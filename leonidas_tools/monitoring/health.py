@@ -28,43 +28,43 @@ Finding: TypeAlias = tuple[HealthState, str]
 
 
 class Figures(Protocol):
-    """What is read of the tools."""
+    """The part of the registry that the report reads."""
 
     def names(self) -> Iterable[str]:
-        """The tools that were called."""
+        """Return the tools that were called."""
 
     def measure(self, metric: str, tool: str | None, now: float) -> float | None:
-        """One figure of a tool or of the system; `None` where there is none yet."""
+        """Return one figure of a tool or of the system; `None` where there is none yet."""
 
     def calls(self, tool: str | None) -> int:
-        """How many calls of a tool have ended."""
+        """Return how many calls of a tool have ended."""
 
 
 class Call(Protocol):
-    """A call under way."""
+    """A running call."""
 
     @property
     def tool(self) -> str:
-        """The tool's name."""
+        """Return the tool's name."""
 
     @property
     def trace_id(self) -> str:
-        """Names the call in events and logs."""
+        """Name the call in events and logs."""
 
     @property
     def seconds(self) -> float:
-        """How long it has been under way."""
+        """Return how long it has run."""
 
 
 class Calls(Protocol):
-    """What is read of the ledger."""
+    """The part of the ledger that the report reads."""
 
     @property
     def protocol_errors(self) -> int:
-        """Calls that started or ended a second time."""
+        """Call that started or ended a second time."""
 
     def under_way(self) -> Sequence[Call]:
-        """The calls under way, the oldest first."""
+        """Return the running calls, the oldest first."""
 
 
 class FiringAlert(Protocol):
@@ -72,12 +72,12 @@ class FiringAlert(Protocol):
 
     @property
     def sentence(self) -> str:
-        """What happened, for a person."""
+        """Return what happened, for a person."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolHealth:
-    """How one tool is doing.
+    """The health of one tool.
 
     Args:
         state: `healthy`, `degraded` or `unhealthy`.
@@ -90,14 +90,14 @@ class ToolHealth:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HealthReport:
-    """Whether all is well.
+    """The health of the system.
 
     Args:
         status: `healthy`, `degraded` or `unhealthy`.
         reasons: Why it is not healthy, the worst first.
         tools: How each tool is doing that was called, by name.
-        in_flight: How many calls are under way.
-        oldest_call: The call that has been under way longest: tool, trace id, seconds.
+        in_flight: How many calls run.
+        oldest_call: The call that has run longest: tool, trace id, seconds.
         abandoned_threads: How many threads run on whose call has ended.
         alerts: What fires.
         settings_error: What is wrong with the settings file, if anything.
@@ -121,13 +121,13 @@ class HealthReport:
     at: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON."""
+        """Return the report as plain JSON."""
         lists = {"reasons": self.reasons, "alerts": self.alerts, "errors": self.errors}
         return {**asdict(self), **{key: list(values) for key, values in lists.items()}}
 
 
 class Health:
-    """Judges the figures, the calls under way, the alerts and the vitals.
+    """Judge the figures, the running calls, the alerts and the vitals.
 
     A tool, and the system as a whole, is degraded from a tenth of recent calls failing and
     unhealthy from a half, given five calls. The system is also unhealthy where a call ended twice
@@ -136,7 +136,7 @@ class Health:
 
     Args:
         figures: What is known of the tools.
-        calls: What is known of the calls under way.
+        calls: The running calls.
         alerts: The alerts that fire.
         vitals: What others know.
     """
@@ -156,7 +156,7 @@ class Health:
         self._vitals = vitals or Vitals()
 
     def report(self) -> HealthReport:
-        """How things are now."""
+        """Return how things are now."""
         now = time.time()
         under_way = self._calls.under_way()
         tools = {name: self._tool(name, now) for name in self._figures.names()}
@@ -220,7 +220,7 @@ def _call_findings(under_way: Sequence[Call]) -> Iterator[Finding]:
     if long:
         oldest = long[0]
         reason = (
-            f"Calls under way for {_LONG_CALL_SECONDS:g} s or more: {len(long)}; "
+            f"Calls running for {_LONG_CALL_SECONDS:g} s or more: {len(long)}; "
             f"the oldest of {oldest.tool!r} ({oldest.trace_id}) for {oldest.seconds:.0f} s."
         )
         yield "degraded", reason

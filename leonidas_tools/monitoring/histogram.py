@@ -28,7 +28,7 @@ _EDGES = (
 
 
 def upper_edge(bucket: int) -> float:
-    """The longest duration, in seconds, that still falls into a bucket."""
+    """Return the longest duration, in seconds, that still falls into a bucket."""
     return 10 ** ((bucket - _BELOW) / _PER_DECADE)
 
 
@@ -54,7 +54,7 @@ class DurationHistogram:
         self.max_seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Counts one duration."""
+        """Count one duration."""
         bucket = 0
         if seconds > _SHORTEST_SECONDS:
             bucket = ceil(log10(seconds) * _PER_DECADE) + _BELOW
@@ -67,7 +67,7 @@ class DurationHistogram:
 
     @classmethod
     def merged(cls, histograms: Iterable[DurationHistogram]) -> DurationHistogram:
-        """One histogram of everything the given ones have counted."""
+        """Return one histogram of everything the given ones have counted."""
         merged = cls()
         parts = list(histograms)
         if parts:
@@ -80,17 +80,17 @@ class DurationHistogram:
 
     @property
     def count(self) -> int:
-        """How many durations were counted."""
+        """Return how many durations were counted."""
         return sum(self.buckets)
 
     @property
     def mean_seconds(self) -> float | None:
-        """The mean duration; `None` before the first."""
+        """Return the mean duration; `None` before the first."""
         count = self.count
         return self.total_seconds / count if count else None
 
     def percentile(self, percent: int) -> float | None:
-        """The duration in seconds that so many percent do not exceed; `None` before the first.
+        """Return a percentile of the durations in seconds; `None` before the first.
 
         Args:
             percent: From 1 to 100.
@@ -104,7 +104,7 @@ class DurationHistogram:
         return min(estimate, self.max_seconds)
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """How many durations lie at or below each of some edges; the last edge is infinite.
+        """Return how many durations lie at or below each of some edges; the last edge is infinite.
 
         The edges are close to 1, 2 and 5 of each decade from 1 ms to 1,000 s.
         """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _RETRY = EventKind.RETRY
 _LONGEST_NAME = 128
-"""A name the model made up may be of any length."""
+"""A longer name is cut: a model may write any length."""
 _MOST_RETRYING = 10_000
 """Calls whose retries are counted at once; only calls that never end could reach it."""
 
@@ -26,7 +26,7 @@ _Row: TypeAlias = tuple[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallRecord:
-    """How one call ended.
+    """The end of one call.
 
     Args:
         tool: The tool's name.
@@ -51,7 +51,7 @@ class CallRecord:
     attempts: int
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain JSON."""
+        """Return the record as plain JSON."""
         return {**asdict(self), "status": self.status.value}
 
 
@@ -70,7 +70,7 @@ class History:
         self._attempts: dict[str, int] = {}
 
     def __call__(self, event: ToolEvent) -> None:
-        """Keeps how a call ended."""
+        """Keep how a call ended."""
         if event.result is not None:
             self._end(event)
         elif event.kind is _RETRY:
@@ -80,7 +80,7 @@ class History:
         return len(self._rows)
 
     def resize(self, size: int) -> None:
-        """Keeps so many calls from now on; the newest stay."""
+        """Keep so many calls from now on; the newest stay."""
         if size != self._rows.maxlen:
             self._rows = deque(self._rows, maxlen=size)
 
@@ -93,7 +93,7 @@ class History:
         since: float | None = None,
         limit: int | None = 100,
     ) -> list[CallRecord]:
-        """The last calls, the newest first.
+        """Return the last calls, the newest first.
 
         Args:
             tool: Only those of this tool.
@@ -103,7 +103,7 @@ class History:
             limit: How many at most; `None` for all.
 
         Raises:
-            ToolValidationError: There is no such status; it knows those there are.
+            ToolValidationError: There is no such status; the error lists the known ones.
         """
         wanted = None if status is None else known_status(status)
         found = (

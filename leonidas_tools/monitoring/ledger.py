@@ -33,7 +33,7 @@ class UnderWay:
         session: The id of its conversation.
         trace_id: Names the call in events and logs.
         at: When it began, in seconds since the epoch.
-        seconds: How long it has been under way.
+        seconds: How long it has run.
     """
 
     tool: str
@@ -45,10 +45,10 @@ class UnderWay:
 
 
 class Ledger:
-    """Counts the calls that start and end, and knows those under way.
+    """Counts the calls that start and end, and keeps the running ones.
 
     A call is known by its number in its session, or by its object where it has no number. One
-    that was refused, or cancelled before it began, ends without a start and counts all the same.
+    that was refused, or cancelled before it began, ends without a start and counts too.
     Of ended calls only the numbers of the last few are remembered, to notice a second end.
 
     Args:
@@ -63,7 +63,7 @@ class Ledger:
         self.ended = 0
         """Calls that ended, whichever way."""
         self.cancelled = 0
-        """Calls that ended because nobody wanted them any more."""
+        """Calls that ended because their answer was not wanted any more."""
         self.protocol_errors = 0
         """Second starts and second ends: must stay 0."""
         self._open: dict[_Key, ToolEvent] = {}
@@ -83,26 +83,26 @@ class Ledger:
 
     @property
     def seen(self) -> int:
-        """All calls so far: those that ended and those under way."""
+        """Return the number of all calls so far, ended and running."""
         return self.ended + len(self._open)
 
     @property
     def in_flight(self) -> int:
-        """How many calls are under way."""
+        """Return how many calls run."""
         return len(self._open)
 
     def active(self, tool: str | None = None) -> int:
-        """How many calls of one tool are under way; of all tools where none is named."""
+        """Return how many calls of one tool run; of all tools by default."""
         if tool is None:
             return len(self._open)
         return self.active_by_tool()[tool]
 
     def active_by_tool(self) -> Counter[str]:
-        """How many calls are under way, by the name of the tool."""
+        """Return how many calls run, by the name of the tool."""
         return Counter(event.call.name for event in self._open.copy().values())
 
     def under_way(self) -> list[UnderWay]:
-        """The calls under way, the oldest first."""
+        """Return the running calls, the oldest first."""
         now = time.time()
         return [
             UnderWay(
@@ -117,7 +117,7 @@ class Ledger:
         ]
 
     def to_json(self) -> dict[str, int]:
-        """The counts as plain JSON."""
+        """Return the counts as plain JSON."""
         return {
             "seen": self.seen,
             "started": self.started,
@@ -140,7 +140,7 @@ class Ledger:
             self._ended.append(key)
 
     def _ends_unstarted(self, key: _Key, event: ToolEvent) -> bool:
-        """Whether a call that is not under way may end, and has not done so before."""
+        """Return whether a call that does not run may end, and has not ended before."""
         return key not in self._ended if event.call.number else event.kind in _UNSTARTED_ENDS
 
     def _protocol_error(self, event: ToolEvent, what: str) -> None:
@@ -150,5 +150,5 @@ class Ledger:
 
 
 def _key(call: ToolCall) -> _Key:
-    # While a call is under way its start event holds it, so that no other has its address.
+    # While a call runs its start event holds it, so that no other has its address.
     return (ref(call.session), call.number) if call.number else id(call)

@@ -48,7 +48,7 @@ class Metrics:
     One thread sends the events; any thread may read.
 
     Args:
-        active: How many calls of a tool are under way; of all tools for `None`.
+        active: How many calls of a tool run; of all tools for `None`.
         most_tools: How many tools have figures of their own; the rest share one entry, and so
             do all names that are no tool's.
     """
@@ -77,7 +77,7 @@ class Metrics:
         self._recovering: dict[str, tuple[ToolFigures, RecoveryKey]] = {}
 
     def __call__(self, event: ToolEvent) -> None:
-        """Counts a call that ends, and what was tried to save it."""
+        """Count a call that ends, and what was tried to save it."""
         kind = event.kind
         if event.result is not None:
             sample = (event.at, event.seconds or 0.0, kind)
@@ -90,16 +90,16 @@ class Metrics:
             self._begin_recovery(event)
 
     def tools(self) -> list[ToolFigures]:
-        """The figures of every tool called so far, and of the rest where there are any."""
+        """Return the figures of every called tool, and of the rest together."""
         shared = [figures for figures in (self._unknown, self._other) if figures.calls]
         return [*self._tools.copy().values(), *shared]
 
     def names(self) -> list[str]:
-        """The tools that have figures of their own."""
+        """Return the tools that have figures of their own."""
         return list(self._tools)
 
     def to_json(self, tool: str | None = None) -> dict[str, Any]:
-        """The figures of one tool, or of the system and every tool, as plain JSON.
+        """Return the figures of one tool, or of the system and every tool, as plain JSON.
 
         Args:
             tool: A tool's name; one that was never called has zeros.
@@ -119,7 +119,7 @@ class Metrics:
         }
 
     def measure(self, metric: str, tool: str | None, now: float) -> float | None:
-        """One figure of the recent past; `None` where there were no calls to measure.
+        """Return one figure of the recent past; `None` where there were no calls to measure.
 
         Args:
             metric: `error_rate`, `mean_seconds`, `p50_seconds`, `p95_seconds`, `p99_seconds`,
@@ -138,7 +138,7 @@ class Metrics:
         return _time_of(metric, recent_seconds(recent))
 
     def calls(self, tool: str | None) -> int:
-        """How many calls have ended: of one tool, or of all for `None`."""
+        """Return how many calls have ended: of one tool, or of all for `None`."""
         figures = self._find(tool)
         return self._calls if tool is None else figures.calls if figures else 0
 
@@ -176,14 +176,14 @@ class Metrics:
             del self._recovering[next(iter(self._recovering))]
 
     def _end_recovery(self, event: ToolEvent) -> None:
-        """What was tried last is what helped, if the call succeeded."""
+        """Count what was tried last as what helped, if the call succeeded."""
         figures, key = self._recovering.pop(event.call.trace_id, (None, ("", "")))
         if figures is not None and event.result is not None and event.result.ok:
             figures.recoveries.succeed(key)
 
 
 def _time_of(metric: str, seconds: list[float]) -> float | None:
-    """The mean or a percentile (by nearest rank) of some durations, the shortest first."""
+    """Return the mean or a percentile (by nearest rank) of some durations, the shortest first."""
     if not seconds:
         return None
     if metric == "mean_seconds":
@@ -214,7 +214,7 @@ class Frequency:
         self._minutes: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def __call__(self, event: ToolEvent) -> None:
-        """Counts a call that ends."""
+        """Count a call that ends."""
         most = self.most_per_minute
         if event.result is None or most is None:
             return

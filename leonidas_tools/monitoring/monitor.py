@@ -75,16 +75,16 @@ class Monitor:
         self._frequency = Frequency()
         self._vitals = vitals or Vitals()
         self.events = EventStream(calls=self._under_way, breakers=self._vitals.breakers)
-        """What happens, for whoever follows it; see `EventStream.subscribe`."""
+        """The events; see `EventStream.subscribe`."""
         self._subscribers: tuple[Sink, ...] = (self.events,)
         self._alerts.subscribe(lambda alert: self.events.publish("alert", **alert.to_json()))
         self._waiting: deque[ToolEvent] = deque()
 
     def __call__(self, event: ToolEvent) -> None:
-        """Hands the event to every subscriber, and lays it by to be counted.
+        """Hand the event to every subscriber, and lays it by to be counted.
 
         Events are counted many at a time, which takes a third of the time a call, and not while
-        somebody waits for the call; whoever reads a figure has them counted first.
+        a caller waits for the call; reading a figure counts them first.
         """
         self._waiting.append(event)
         waiting = len(self._waiting)
@@ -95,17 +95,17 @@ class Monitor:
         for subscriber in self._subscribers:
             try:
                 subscriber(event)
-            except Exception as error:  # noqa: BLE001 - whoever listens must not break a call
+            except Exception as error:  # noqa: BLE001 - a listener must not break a call
                 _log.warning("A subscriber of events failed: %s", described(error))
 
     @property
     def ledger(self) -> Ledger:
-        """Every call seen, and that each ends exactly once."""
+        """Return every call seen, and that each ends exactly once."""
         self._count()
         return self._ledger
 
     def metrics(self, tool: str | None = None) -> dict[str, Any]:
-        """The figures of one tool, or under `system` and `tools` those of all, as plain JSON.
+        """Return the figures of one tool, or of all under `system` and `tools`, as plain JSON.
 
         Args:
             tool: A tool's name; one that was never called has zeros.
@@ -119,7 +119,7 @@ class Monitor:
         return figures
 
     def median_seconds(self, tool: str) -> float | None:
-        """How long a tool's recent calls have taken in the middle; `None` where there were none.
+        """Return the median duration of a tool's recent calls; `None` where there were none.
 
         Args:
             tool: A tool's name.
@@ -136,7 +136,7 @@ class Monitor:
         since: float | None = None,
         limit: int | None = 100,
     ) -> list[dict[str, Any]]:
-        """How the last calls ended, the newest first, as plain JSON.
+        """Return how the last calls ended, the newest first, as plain JSON.
 
         Args:
             tool: Only those of this tool.
@@ -152,7 +152,7 @@ class Monitor:
         return [record.to_json() for record in records]
 
     def health(self) -> dict[str, Any]:
-        """Whether all is well, and if not, why, as plain JSON."""
+        """Return whether all is well, and if not, why, as plain JSON."""
         from leonidas_tools.monitoring.health import Health
 
         self._count()
@@ -161,7 +161,7 @@ class Monitor:
         return health.report().to_json()
 
     def alerts(self) -> list[dict[str, Any]]:
-        """The alerts that fire now, as plain JSON."""
+        """Return the alerts that fire now, as plain JSON."""
         self._count()
         self._alerts.evaluate()
         return [alert.to_json() for alert in self._alerts.firing()]
@@ -169,7 +169,7 @@ class Monitor:
     def configure(
         self, *, history_size: int, alerts: Iterable[Rule], warn_per_minute: int | None = 30
     ) -> None:
-        """Takes over changed settings; what was counted stays, and so do the newest records.
+        """Take over changed settings; what was counted stays, and so do the newest records.
 
         Args:
             history_size: How many ended calls are remembered from now on.
@@ -183,7 +183,7 @@ class Monitor:
         self.events.publish("settings_changed")
 
     def subscribe(self, sink: Sink) -> Callable[[], None]:
-        """Hands every event on to a sink from now on.
+        """Hand every event on to a sink from now on.
 
         Args:
             sink: Called with each event; it returns at once. What it raises is logged.
@@ -199,7 +199,7 @@ class Monitor:
         return unsubscribe
 
     def subscribe_alerts(self, subscriber: Callable[[Alert], None]) -> Callable[[], None]:
-        """Tells someone of every alert that is raised or taken back from now on.
+        """Tell someone of every alert that is raised or taken back from now on.
 
         Args:
             subscriber: Called with each `Alert`; it returns at once. What it raises is logged.
@@ -210,7 +210,7 @@ class Monitor:
         return self._alerts.subscribe(subscriber)
 
     def prometheus(self) -> PrometheusExporter:
-        """The metrics as a page for Prometheus, and a server for it."""
+        """Return the metrics as a page for Prometheus, and a server for it."""
         from leonidas_tools.monitoring.prometheus import PrometheusExporter
 
         # Read from another thread, where nothing may be counted: at most a moment behind.
@@ -223,7 +223,7 @@ class Monitor:
 
     @asynccontextmanager
     async def serving(self, port: int | None) -> AsyncIterator[None]:
-        """Serves the page for Prometheus; in threads, since the server takes a while to end.
+        """Serve the page for Prometheus; in threads, since the server takes a while to end.
 
         Args:
             port: The port; nothing is served for `None`.
@@ -256,7 +256,7 @@ class Monitor:
             loop.call_later(_LONGEST_WAIT_SECONDS, self._count)
 
     def _count(self) -> None:
-        """Counts what has happened since it was last counted."""
+        """Count what has happened since it was last counted."""
         waiting = self._waiting
         while waiting:
             event = waiting.popleft()

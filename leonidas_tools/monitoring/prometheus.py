@@ -30,10 +30,10 @@ class Durations(Protocol):
 
     @property
     def total_seconds(self) -> float:
-        """The sum of all durations."""
+        """Return the sum of all durations."""
 
     def cumulative(self) -> Sequence[tuple[float, int]]:
-        """How many durations lie at or below each of some edges; the last edge is infinite."""
+        """Return how many durations are at or below each edge; the last is infinite."""
 
 
 class Figures(Protocol):
@@ -41,23 +41,23 @@ class Figures(Protocol):
 
     @property
     def tool(self) -> str:
-        """The tool's name."""
+        """Return the tool's name."""
 
     @property
     def category(self) -> str:
-        """Its category."""
+        """Return its category."""
 
     @property
     def retries(self) -> int:
-        """How often a call was tried again."""
+        """Return how often a call was tried again."""
 
     @property
     def fallbacks(self) -> int:
-        """How often another tool was tried instead."""
+        """Return how often another tool was tried instead."""
 
     @property
     def durations(self) -> Durations:
-        """How long the calls took that completed or failed."""
+        """Return how long the calls took that completed or failed."""
 
     def by_status(self) -> Mapping[str, int]:
         """Ended calls by the status of their result."""
@@ -68,10 +68,10 @@ class Alerts(Protocol):
 
     @property
     def fired(self) -> Mapping[str, int]:
-        """How often each was raised, by name."""
+        """Return how often each was raised, by name."""
 
     def firing_names(self) -> Iterable[str]:
-        """The names of those that fire."""
+        """Return the names of those that fire."""
 
 
 class PrometheusExporter(Collector):
@@ -81,7 +81,7 @@ class PrometheusExporter(Collector):
 
     Args:
         tools: The figures of each tool.
-        in_flight: How many calls are under way.
+        in_flight: How many calls run.
         alerts: The alerts that are watched.
         breakers: The state of every breaker that watches a tool, by its name.
     """
@@ -107,13 +107,13 @@ class PrometheusExporter(Collector):
         yield _durations(tools)
         yield from _recoveries(tools)
         yield GaugeMetricFamily(
-            "leonidas_tool_calls_in_flight", "Tool calls under way.", value=self._in_flight()
+            "leonidas_tool_calls_in_flight", "Running tool calls.", value=self._in_flight()
         )
         yield from self._alert_metrics()
         yield from _breaker_metrics(self._breakers())
 
     def exposition(self) -> bytes:
-        """The page as Prometheus reads it, in its text format."""
+        """Return the page as Prometheus reads it, in its text format."""
         return generate_latest(self._registry)
 
     @contextmanager
@@ -165,7 +165,7 @@ class PrometheusExporter(Collector):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, of which there are few, for a short time."""
+    """Serve each connection in a thread; connections are few and short."""
 
     daemon_threads = True
     request_queue_size = _MOST_CONNECTIONS

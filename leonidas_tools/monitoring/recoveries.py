@@ -1,4 +1,4 @@
-"""What was tried when calls failed, by strategy and kind of error, and how often it helped."""
+"""Recovery attempts after failures: by strategy and kind of error, and how often they helped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RecoveryKey: TypeAlias = tuple[str, str]
 
 
 def recovery_key(event: ToolEvent) -> RecoveryKey:
-    """The strategy and the kind of error of a retry or a fallback.
+    """Return the strategy and the kind of error of a retry or a fallback.
 
     The event's `strategy` tells a `similar_tool` from a declared `fallback`; its `error` is an
     exception or a word. A text is no kind: it may hold anything, so it is not kept.
@@ -48,19 +48,19 @@ class Recoveries:
         self.succeeded: dict[RecoveryKey, int] = {}
 
     def add(self, key: RecoveryKey) -> RecoveryKey:
-        """Counts a recovery that is being tried; gives the key it is counted under."""
+        """Count a recovery that is being tried; gives the key it is counted under."""
         if key not in self.tried and len(self.tried) >= _MOST_KINDS:
             key = (key[0], _OTHER_KIND)
         self.tried[key] = self.tried.get(key, 0) + 1
         return key
 
     def succeed(self, key: RecoveryKey) -> None:
-        """Counts that a recovery led to success."""
+        """Count that a recovery led to success."""
         self.succeeded[key] = self.succeeded.get(key, 0) + 1
 
     @classmethod
     def merged(cls, parts: Iterable[Recoveries]) -> Recoveries:
-        """The sum of several."""
+        """Return the sum of several."""
         total = cls()
         for part in parts:
             _sum_into(total.tried, part.tried)

@@ -1,4 +1,4 @@
-"""What the monitor is told of the system's health by others."""
+"""Vital signs of the system, which other parts report to the monitor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _none() -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vitals:
-    """What others know of the system's health; each is asked when a report is made.
+    """Sources of vital signs; each is called when a report is made.
 
     Args:
         abandoned_threads: How many threads run on whose call has ended.

@@ -1,4 +1,4 @@
-"""What leads a client to the simulator."""
+"""Options that lead a client to the simulator."""
 
 from __future__ import annotations
 

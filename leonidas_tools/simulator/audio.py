@@ -24,7 +24,7 @@ _SAMPLE_BYTES: Final = 2
 
 
 def tone(seconds: float) -> bytes:
-    """The tone, in 16-bit PCM at 24 kHz, in whole chunks.
+    """Return the tone, in 16-bit PCM at 24 kHz, in whole chunks.
 
     Example:
         >>> len(tone(0.26)) == round(3 * CHUNK_SECONDS * SAMPLE_RATE) * 2
@@ -49,7 +49,7 @@ def chunks_of(pcm: bytes) -> list[str]:
 
 
 def read_wav(file: Path) -> bytes:
-    """The sound of a WAV file as Gemini would send it: 16-bit PCM at 24 kHz, one channel.
+    """Return the sound of a WAV file as Gemini would send it: 16-bit PCM at 24 kHz, one channel.
 
     Raises:
         ValueError: The file cannot be read, or its samples are not 16-bit PCM.
@@ -86,7 +86,7 @@ def _resampled(samples: array[int], rate: int) -> array[int]:
 
 
 def speech_seconds(text: str) -> float:
-    """How long saying a text takes.
+    """Return how long saying a text takes.
 
     Example:
         >>> speech_seconds("Hello, world.")
@@ -96,7 +96,7 @@ def speech_seconds(text: str) -> float:
 
 
 def spread(text: str, chunks: int) -> list[str]:
-    """The words of a text spread over that many chunks, each with the space before it.
+    """Return the words of a text spread over that many chunks, each with the space before it.
 
     Example:
         >>> spread("one two three", 4)

@@ -18,12 +18,12 @@ WAIT_SECONDS: Final = 10.0
 
 
 class Calling(Exchange):
-    """What a session does with calls, and the handles that come and go with them."""
+    """The calls of a session, and the handles that come and go with them."""
 
     async def call(
         self, *calls: FunctionCall, within_seconds: float = WAIT_SECONDS
     ) -> tuple[Answer, ...]:
-        """Calls functions in one message and waits for their answers, in the order of the calls.
+        """Call functions in one message and waits for their answers, in the order of the calls.
 
         Raises:
             StepFailedError: An answer did not come in time.
@@ -35,7 +35,7 @@ class Calling(Exchange):
     async def send_calls(
         self, *calls: FunctionCall, in_model_turn: bool = False
     ) -> tuple[str | None, ...]:
-        """Calls functions in one message, and returns their ids without waiting.
+        """Call functions in one message, and returns their ids without waiting.
 
         Args:
             calls: The calls.
@@ -72,7 +72,7 @@ class Calling(Exchange):
         )
 
     async def cancel(self, *ids: str) -> None:
-        """Takes calls back.
+        """Take calls back.
 
         Raises:
             StepFailedError: The client never learned the id of one.
@@ -86,7 +86,7 @@ class Calling(Exchange):
     async def wait_for_answers(
         self, *ids: str, within_seconds: float = WAIT_SECONDS
     ) -> tuple[Answer, ...]:
-        """Waits until calls have their final answers, and returns those.
+        """Wait until calls have their final answers, and returns those.
 
         Args:
             ids: The calls; without any, all that are pending.
@@ -117,7 +117,7 @@ class Calling(Exchange):
         response: Mapping[str, Any] | None = None,
         within_seconds: float = WAIT_SECONDS,
     ) -> Answer:
-        """Waits for the answer to a call and checks it.
+        """Wait for the answer to a call and checks it.
 
         Args:
             call_id: The call.
@@ -141,7 +141,7 @@ class Calling(Exchange):
     async def session_resumption(
         self, handle: str | None = None, *, resumable: bool | None = None
     ) -> None:
-        """Sends the handle with which the session can be resumed.
+        """Send the handle with which the session can be resumed.
 
         Args:
             handle: The handle; None if the session cannot be resumed at this moment.
@@ -155,13 +155,13 @@ class Calling(Exchange):
         await self.send({"sessionResumptionUpdate": update})
 
     async def _offer_handle(self) -> None:
-        """Tells whether the session can be resumed, where servers do so by themselves."""
+        """Tell whether the session can be resumed, where servers do so by themselves."""
         if not self._quirks.automatic_handles or "sessionResumption" not in self.setup:
             return
         await self.session_resumption(None if self._pending() else self._line.new_handle())
 
     async def answered(self) -> None:
-        """Does what a server does when answers have come."""
+        """Do what a server does when answers have come."""
         if not self._pending():
             await self._offer_handle()
 
@@ -171,7 +171,7 @@ def _without_id(body: Message) -> Message:
 
 
 def difference_of(wanted: Any, found: Any, path: str = "response") -> str:
-    """Where a value lacks what is wanted of it; empty if it has it all.
+    """Return where a value lacks what is wanted of it; empty if it has it all.
 
     Example:
         >>> difference_of({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}})

@@ -48,11 +48,11 @@ class LoopbackCertificate:
         return context
 
     def client_context(self) -> ssl.SSLContext:
-        """A TLS context that trusts this certificate and nothing else."""
+        """Return a TLS context that trusts this certificate and nothing else."""
         return ssl.create_default_context(cafile=str(self.path))
 
     def remove(self) -> None:
-        """Removes the certificate's directory."""
+        """Remove the certificate's directory."""
         self._directory.cleanup()
 
 

@@ -54,7 +54,7 @@ class Connection:
         self._turned_away = False
 
     async def run(self) -> None:
-        """Serves the client until it leaves."""
+        """Serve the client until it leaves."""
         session: SimulatedSession | None = None
         playing: asyncio.Task[None] | None = None
         try:
@@ -182,7 +182,7 @@ class Connection:
         return update
 
     async def _receive(self) -> tuple[str, Message] | None:
-        """The next message, or None if it cannot be read."""
+        """Return the next message, or None if it cannot be read."""
         frame = await self._websocket.recv()
         try:
             message = parse(frame)
@@ -206,7 +206,7 @@ class Connection:
             await self._report(Breach(reason=reason, data=None, code=protocol.TOO_BIG))
 
     async def _report(self, breach: Breach) -> bool:
-        """Keeps a breach, and closes the connection for it; returns whether it goes on."""
+        """Keep a breach, and closes the connection for it; returns whether it goes on."""
         violation = Violation(
             connection=self._number,
             at=time.monotonic(),

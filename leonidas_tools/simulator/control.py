@@ -1,4 +1,4 @@
-"""What a test does to a running server: its time, its door, its connections."""
+"""Control a running server: its time, its listener, its connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
-    """What there is while the server runs.
+    """The parts of a running server.
 
     Args:
         loop: The server's loop.
@@ -54,7 +54,7 @@ class Control(Observation):
         return self._running
 
     def advance(self, seconds: float) -> Future[None]:
-        """Moves the server's time on: pauses, and what `goAway` announced, pass at once.
+        """Move the server's time on: pauses, and what `goAway` announced, pass at once.
 
         Time runs from one deadline to the next, and only while the server has nothing else to do;
         see `ElasticEventLoop`. The waits of a scenario for the client are in real time.
@@ -75,7 +75,7 @@ class Control(Observation):
         close_code: int = INTERNAL,
         reason: str = "",
     ) -> None:
-        """Turns away connections to come; `refusals` tells of them, and none takes a script.
+        """Turn away connections to come; `refusals` tells of them, and none takes a script.
 
         Args:
             count: How many.
@@ -88,19 +88,19 @@ class Control(Observation):
         self._do(self._the_running.house.door.refuse, count, refusing)
 
     def pause_listening(self) -> None:
-        """Stops listening: who connects is refused by the network; open connections stay."""
+        """Stop listening: who connects is refused by the network; open connections stay."""
         self._do(self._the_running.house.door.shut)
 
     def resume_listening(self) -> None:
-        """Listens again, on the same port."""
+        """Listen again, on the same port."""
         self._do(self._the_running.house.door.open)
 
     def expire_handles(self) -> None:
-        """Ends the life of all handles that were issued so far."""
+        """End the life of all handles that were issued so far."""
         self._do(self._the_running.house.book.expire)
 
     def drop_connections(self) -> None:
-        """Drops all connections without a closing frame, as a lost network does."""
+        """Drop all connections without a closing frame, as a lost network does."""
         self._do(self._drop_all)
 
     def _drop_all(self) -> None:

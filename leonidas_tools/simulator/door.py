@@ -31,7 +31,7 @@ _NEVER = 1e9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusing:
-    """How one connection to come is turned away.
+    """The way a future connection is refused.
 
     Args:
         http_status: With this status at the HTTP request; None to refuse it after its setup.
@@ -45,7 +45,7 @@ class Refusing:
 
 
 class Door:
-    """Listens on one port of loopback, as long and as often as it is open.
+    """Listens on one port of loopback while it is open.
 
     Args:
         handle: Serves one websocket.
@@ -70,7 +70,7 @@ class Door:
         self.port = 0
 
     async def open(self) -> None:
-        """Listens, on the same port each time."""
+        """Listen, on the same port each time."""
         if any(server.is_serving() for server in self._servers):
             return
         server = await serve(
@@ -83,7 +83,7 @@ class Door:
             compression=None,
             max_size=None,
             ping_interval=None,
-            open_timeout=_NEVER,  # a test that moves the time on would end handshakes under way
+            open_timeout=_NEVER,  # a test that moves the time on would end running handshakes
             close_timeout=_CLOSE_SECONDS,
         )
         self._servers.append(server)
@@ -94,12 +94,12 @@ class Door:
         await self._handle(websocket)
 
     def shut(self) -> None:
-        """Listens no longer; the connections that are there stay."""
+        """Listen no longer; the connections that are there stay."""
         for server in self._servers:
             server.server.close()
 
     def shut_for(self, seconds: float) -> None:
-        """Listens no longer for a while, in seconds of the loop's time."""
+        """Listen no longer for a while, in seconds of the loop's time."""
         self.shut()
         self._reopening = asyncio.get_running_loop().call_later(seconds, self._reopen)
 
@@ -109,7 +109,7 @@ class Door:
         task.add_done_callback(self._opening.discard)
 
     async def close(self) -> None:
-        """Ends everything: the listening, and the connections that are there."""
+        """End everything: the listening, and the connections that are there."""
         if self._reopening is not None:
             self._reopening.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -124,11 +124,11 @@ class Door:
     # Turning away.
 
     def refuse(self, count: int, refusing: Refusing) -> None:
-        """Turns away connections to come."""
+        """Turn away connections to come."""
         self._refusing.extend([refusing] * count)
 
     def at_setup(self) -> Refusing | None:
-        """How to turn away the connection whose setup has come, if it is to be."""
+        """Return how to turn away the connection whose setup has come, if it is to be."""
         if self._refusing and self._refusing[0].http_status is None:
             return self._refusing.popleft()
         return None

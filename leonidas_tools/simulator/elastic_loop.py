@@ -11,7 +11,7 @@ from typing import Final
 # Where no timer tells how far to run, what others are about to send comes first.
 _PATIENCE_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 0.001
-# Whoever is busy for longer is blocked, maybe until time has passed.
+# A longer busy thread is blocked, maybe until time has passed.
 _LONGEST_BUSY_SECONDS: Final = 10.0
 
 
@@ -29,11 +29,11 @@ class _LentTime:
 
     @property
     def any(self) -> bool:
-        """Whether some is left."""
+        """Return whether some is left."""
         return self._left > 0
 
     def pass_over(self, wait_seconds: float | None) -> bool:
-        """Passes over a wait, as far as it is lent for; without one, over all that is left."""
+        """Pass over a wait, as far as it is lent for; without one, over all that is left."""
         if not self._left:
             self.repay()
             return False
@@ -86,7 +86,7 @@ class _ElasticSelector(selectors.DefaultSelector):
 
     @property
     def is_busy(self) -> bool:
-        """Whether its loop does something, or is about to; asked in another thread."""
+        """Return whether its loop does something, or is about to; asked in another thread."""
         if self.loop is None or not self.loop.is_running():
             return False
         if not self._waits:
@@ -100,7 +100,7 @@ class _ElasticSelector(selectors.DefaultSelector):
 
     @property
     def closed(self) -> bool:
-        """Whether its loop is closed."""
+        """Return whether its loop is closed."""
         return self.get_map() is None
 
 
@@ -131,11 +131,11 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
         self._waiting.loop = self
 
     def time(self) -> float:
-        """The loop's time, in seconds: real time and what it was advanced by."""
+        """Return the loop's time, in seconds: real time and what it was advanced by."""
         return super().time() + self._lent.passed
 
     def advance(self, seconds: float) -> Future[None]:
-        """Moves the loop's time on; from any thread.
+        """Move the loop's time on; from any thread.
 
         Args:
             seconds: By how much.
@@ -150,7 +150,7 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
         if not seconds >= 0:
             raise ValueError(f"time does not run backwards: {seconds!r} s")
         over: Future[None] = Future()
-        # Marked as running, so that nobody can cancel it under the thread that completes it.
+        # Marked as running, so that it cannot be cancelled while a thread completes it.
         over.set_running_or_notify_cancel()
         self.call_soon_threadsafe(self._lent.lend, seconds, over)
         return over
@@ -167,12 +167,12 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
         other._waiting.heed(self._waiting)
 
     def close(self) -> None:
-        """Closes the loop; nobody waits for its time any longer."""
+        """Close the loop; its time is not waited for any longer."""
         super().close()
         self._lent.repay()
 
 
 def elastic(loop: asyncio.AbstractEventLoop) -> ElasticEventLoop:
-    """The loop, which is an elastic one."""
+    """Return the loop, which is an elastic one."""
     assert isinstance(loop, ElasticEventLoop)
     return loop

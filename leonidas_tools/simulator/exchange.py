@@ -26,53 +26,53 @@ class StepFailedError(Exception):
 
 
 class ClientLeftError(Exception):
-    """Raised in a scenario when the client is gone."""
+    """Raised in a scenario when the client has disconnected."""
 
 
 class Line(Protocol):
-    """What a session needs of its connection and of the server."""
+    """The connection and the server, as a session uses them."""
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended the connection."""
+        """Return whether the server has ended the connection."""
 
     async def send(self, message: Message | str) -> None:
-        """Sends a message, or a frame as it is."""
+        """Send a message, or a raw frame."""
 
     def told(self, ids: tuple[str, ...]) -> None:
         """Has it noted when the client has seen what was sent so far."""
 
     async def close(self, code: int, reason: str) -> None:
-        """Ends the connection in good order."""
+        """End the connection in good order."""
 
     def close_later(self, seconds: float, code: int, reason: str) -> None:
-        """Ends the connection in good order after a while."""
+        """End the connection in good order after a while."""
 
     def drop(self) -> None:
-        """Ends the connection without a word."""
+        """End the connection without a word."""
 
     def turn_deaf(self, seconds: float | None) -> None:
-        """Takes no notice of what the client sends, for a while or for good."""
+        """Take no notice of what the client sends, for a while or for good."""
 
     def new_handle(self) -> str:
-        """A handle that nobody had before."""
+        """Return a new handle."""
 
     def issue_handle(self, handle: str) -> None:
-        """Makes a handle good for this session."""
+        """Make a handle good for this session."""
 
     def expire_handles(self) -> None:
-        """Ends the life of all handles of this session."""
+        """End the life of all handles of this session."""
 
     def refuse_connections(self, count: int, refusing: Refusing) -> None:
-        """Turns away connections to come."""
+        """Turn away connections to come."""
 
     def stop_listening(self, seconds: float) -> None:
-        """Stops the server's listening for a while."""
+        """Stop the server's listening for a while."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
-    """How fast a scenario is played.
+    """The pace of a scenario.
 
     Args:
         speed: 1 is as written, 2 twice as fast, `math.inf` without pauses.
@@ -81,7 +81,7 @@ class Pace:
     speed: float = 1.0
 
     def seconds(self, written: float) -> float:
-        """How long a pause really is, in seconds."""
+        """Return how long a pause really is, in seconds."""
         return written / self.speed
 
 
@@ -124,28 +124,28 @@ class Exchange:
 
     @property
     def number(self) -> int:
-        """Which connection this is, counted from 1."""
+        """Return which connection this is, counted from 1."""
         return self._origin.number
 
     @property
     def session(self) -> int:
-        """Which session the connection belongs to, counted from 1."""
+        """Return which session the connection belongs to, counted from 1."""
         return self._origin.session
 
     @property
     def resumed_from(self) -> int | None:
-        """The connection that had the session before; None if the session is new."""
+        """Return the connection that had the session before; None if the session is new."""
         return self._origin.resumed_from
 
     @property
     def declared(self) -> Mapping[str, Message]:
-        """The declarations in force, by the function's name."""
+        """Return the declarations in force, by the function's name."""
         return dict(self._declared)
 
     # What the connection tells the session.
 
     def receive(self, inputs: Iterable[UserInput], update: ContextUpdate | None) -> None:
-        """Takes in what the client has sent."""
+        """Take in what the client has sent."""
         self._inputs.extend(inputs)
         if update is not None:
             self._updates.append(update)
@@ -154,13 +154,13 @@ class Exchange:
         self._changed.set()
 
     def leave(self) -> None:
-        """Takes note that the client is gone: whatever waits for it stops waiting."""
+        """Note that the client has disconnected: all waits for it end."""
         self._left.set()
         self._changed.set()
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """The last answer to each call of this connection, by id."""
+        """Return the last answer to each call of this connection, by id."""
         return {
             record.id or record.answers[-1].id or record.name: record.answers[-1]
             for record in self._ledger.of(self.number)
@@ -169,7 +169,7 @@ class Exchange:
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """The ids of the calls that still await their answer."""
+        """Return the ids of the calls that still await their answer."""
         return tuple(record.id for record in self._pending() if record.id is not None)
 
     def _pending(self) -> list[CallRecord]:
@@ -182,7 +182,7 @@ class Exchange:
         return record
 
     async def pause(self, seconds: float) -> None:
-        """Does nothing for a while, or less at a higher speed."""
+        """Do nothing for a while, or less at a higher speed."""
         try:
             async with asyncio.timeout(self._pace.seconds(seconds)):
                 await self._left.wait()
@@ -191,7 +191,7 @@ class Exchange:
         raise ClientLeftError
 
     async def send(self, message: Mapping[str, Any] | str) -> None:
-        """Sends a message as it is; a text is sent as a frame even if it is not JSON.
+        """Send a raw message; a text is sent as a frame even if it is not JSON.
 
         Calls and cancellations in it are kept like any other.
         """
@@ -229,7 +229,7 @@ class Exchange:
     async def _until(
         self, ready: Callable[[], bool], within_seconds: float, what: Callable[[], str]
     ) -> None:
-        """Waits for the client, which takes real time whatever the loop's time is."""
+        """Wait for the client in real time."""
         deadline = time.monotonic() + within_seconds
         while not ready():
             if self._left.is_set():

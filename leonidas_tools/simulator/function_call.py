@@ -47,11 +47,11 @@ class FunctionCall:
     undeclared: bool = False
 
     def id_for(self, ordinal: int) -> str | None:
-        """Its id, if it is the call of that number on its connection."""
+        """Return its id, if it is the call of that number on its connection."""
         return f"call-{ordinal}" if self.id is ABSENT else self.id
 
     def to_wire(self, ordinal: int) -> Message:
-        """The call as a JSON object, if it is the call of that number on its connection."""
+        """Return the call as a JSON object, if it is the call of that number on its connection."""
         call_id = self.id_for(ordinal)
         body: Message = {} if call_id is None else {"id": call_id}
         body["name"] = self.name

@@ -78,7 +78,7 @@ GENERATIONS: Final[Mapping[str, Quirks]] = MappingProxyType(
 
 
 def quirks_of(generation: str | None) -> Quirks:
-    """The quirks of a generation; those of a plain server for None.
+    """Return the quirks of a generation; those of a plain server for None.
 
     Raises:
         SimulatorError: There is no such generation.

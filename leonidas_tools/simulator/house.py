@@ -1,4 +1,4 @@
-"""What all connections of one server share."""
+"""The state that all connections of one server share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conduct:
-    """How connections are treated.
+    """The treatment of connections.
 
     Args:
         strict: Close the connection at a violation.
@@ -37,7 +37,7 @@ class ScenarioOverError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class House:
-    """What all connections of one server share.
+    """The state that all connections of one server share.
 
     Args:
         conduct: How connections are treated.

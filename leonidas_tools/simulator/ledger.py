@@ -1,4 +1,4 @@
-"""Which calls were sent, answered and cancelled, and which answers nobody asked for."""
+"""The ledger of calls: sent, answered, cancelled, and answers without a call."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class CallLedger:
 
     @property
     def records(self) -> tuple[CallRecord, ...]:
-        """Every call, in the order they were sent."""
+        """Return every call, in the order they were sent."""
         with self._lock:
             return tuple(self._records.values())
 
     def find(self, connection: int, call_id: str) -> CallRecord | None:
-        """The call of that id on that connection."""
+        """Return the call of that id on that connection."""
         return self._records.get((connection, call_id))
 
     def of(self, connection: int) -> list[CallRecord]:
-        """The calls of one connection, in the order they were sent."""
+        """Return the calls of one connection, in the order they were sent."""
         return [record for record in self.records if record.connection == connection]
 
     def awaited_by(self, connection: int, response: Message) -> CallRecord | None:
-        """The call of that connection that a well-formed answer belongs to."""
+        """Return the call of that connection that a well-formed answer belongs to."""
         key = self._key_of(connection, response.get("id"), response["name"])
         return None if key is None else self._records[key]
 
@@ -61,7 +61,7 @@ class CallLedger:
         blocking: bool = True,
         id_sent: bool = True,
     ) -> None:
-        """Notes a call; the same id a second time is the same call delivered again."""
+        """Note a call; the same id a second time is the same call delivered again."""
         with self._lock:
             key = (connection, call_id if call_id is not None else len(self._records))
             if known := self._records.get(key):
@@ -78,21 +78,21 @@ class CallLedger:
             )
 
     def cancelled(self, connection: int, ids: Iterable[str]) -> None:
-        """Notes that the server took calls back."""
+        """Note that the server took calls back."""
         with self._lock:
             for key in ((connection, call_id) for call_id in ids):
                 if (record := self._records.get(key)) and not record.cancelled:
                     self._records[key] = replace(record, cancelled_at=time.monotonic())
 
     def told(self, connection: int, ids: Iterable[str]) -> None:
-        """Notes that the client has seen a cancellation: from now on an answer is late."""
+        """Note that the client has seen a cancellation: from now on an answer is late."""
         with self._lock:
             for key in ((connection, call_id) for call_id in ids):
                 if record := self._records.get(key):
                     self._records[key] = replace(record, cancellation_seen_at=time.monotonic())
 
     def answered(self, connection: int, response: Message) -> str | None:
-        """Notes an answer that is well formed; returns what is wrong with it, if anything."""
+        """Note an answer that is well formed; returns what is wrong with it, if anything."""
         call_id, name = response.get("id"), response["name"]
         with self._lock:
             key = self._key_of(connection, call_id, name)

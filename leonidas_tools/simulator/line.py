@@ -44,20 +44,20 @@ class ConnectionLine:
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended the connection."""
+        """Return whether the server has ended the connection."""
         return self._ended
 
     def belongs_to(self, session: Session) -> None:
-        """Takes note of whose line it is."""
+        """Take note of whose line it is."""
         self._session = session
 
     def release(self) -> None:
-        """Stops what is under way."""
+        """Stop what is being sent."""
         for task in self._tasks:
             task.cancel()
 
     def note(self, sender: Literal["client", "server"], data: Any) -> None:
-        """Keeps a message that crossed the wire."""
+        """Keep a message that crossed the wire."""
         message = RecordedMessage(
             connection=self._number, sender=sender, at=time.monotonic(), data=data
         )
@@ -65,7 +65,7 @@ class ConnectionLine:
         self._house.record.changed()
 
     async def send(self, message: Message | str) -> None:
-        """Sends a message, or a frame as it is."""
+        """Send a message, or a raw frame."""
         text = message if isinstance(message, str) else encode(message)
         self.note("server", message)
         await self._websocket.send(text, text=self._house.conduct.quirks.text_frames)
@@ -75,7 +75,7 @@ class ConnectionLine:
         self._start(self._await_told(ids))
 
     async def _await_told(self, ids: tuple[str, ...]) -> None:
-        # An answer that crosses a cancellation on the way is nobody's fault. The pong follows what
+        # An answer that crosses a cancellation on the way is no fault. The pong follows what
         # the client sent before the ping came, but its network layer is ahead of the agent.
         for _ in range(_ROUND_TRIPS):
             await (await self._websocket.ping())
@@ -90,13 +90,13 @@ class ConnectionLine:
     # The end of the connection, and other trouble with it.
 
     async def close(self, code: int, reason: str) -> None:
-        """Ends the connection in good order."""
+        """End the connection in good order."""
         self._ended = True
         short = reason.encode()[:_REASON_BYTES].decode(errors="ignore")
         await self._websocket.close(code, short)
 
     def close_later(self, seconds: float, code: int, reason: str) -> None:
-        """Ends the connection in good order after a while."""
+        """End the connection in good order after a while."""
         self._start(self._close_after(seconds, code, reason))
 
     async def _close_after(self, seconds: float, code: int, reason: str) -> None:
@@ -104,12 +104,12 @@ class ConnectionLine:
         await self.close(code, reason)
 
     def drop(self) -> None:
-        """Ends the connection without a word."""
+        """End the connection without a word."""
         self._ended = True
         self._websocket.transport.abort()
 
     def turn_deaf(self, seconds: float | None) -> None:
-        """Takes no notice of what the client sends, for a while or for good."""
+        """Take no notice of what the client sends, for a while or for good."""
         self._websocket.turn_deaf()
         if seconds is not None:
             self._start(self._hear_after(seconds))
@@ -121,26 +121,26 @@ class ConnectionLine:
     # What concerns other connections, too.
 
     def new_handle(self) -> str:
-        """A handle that nobody had before."""
+        """Return a new handle."""
         return self._house.book.new_handle(self._its_session)
 
     def issue_handle(self, handle: str) -> None:
-        """Makes a handle good for this session."""
+        """Make a handle good for this session."""
         session = self._its_session
         self._house.book.issue(handle, session)
         issued = IssuedHandle(connection=self._number, session=session.number, handle=handle)
         self._house.record.handles.append(issued)
 
     def expire_handles(self) -> None:
-        """Ends the life of all handles of this session."""
+        """End the life of all handles of this session."""
         self._house.book.expire(self._its_session)
 
     def refuse_connections(self, count: int, refusing: Refusing) -> None:
-        """Turns away connections to come."""
+        """Turn away connections to come."""
         self._house.door.refuse(count, refusing)
 
     def stop_listening(self, seconds: float) -> None:
-        """Stops the server's listening for a while."""
+        """Stop the server's listening for a while."""
         self._house.door.shut_for(seconds)
 
     @property

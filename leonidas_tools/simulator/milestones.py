@@ -27,9 +27,9 @@ class Milestones:
         self._lock = threading.Lock()
 
     def when(self, reached: Callable[[], bool]) -> Future[None]:
-        """A future that is done once `reached` returns true."""
+        """Return a future that is done once `reached` returns true."""
         future: Future[None] = Future()
-        # Marked as running, so that nobody can cancel it under the thread that completes it.
+        # Marked as running, so that it cannot be cancelled while a thread completes it.
         future.set_running_or_notify_cancel()
         with self._lock:
             self._waiting.append((reached, future))
@@ -37,7 +37,7 @@ class Milestones:
         return future
 
     def check(self) -> None:
-        """Looks which milestones are reached; called after every change."""
+        """Look which milestones are reached; called after every change."""
         if not self._waiting:
             return
         with self._lock:

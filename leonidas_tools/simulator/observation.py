@@ -1,4 +1,4 @@
-"""What the simulator saw, and waiting for it, from any thread or loop."""
+"""Observe what the simulator received, and wait for it, from any thread or loop."""
 
 from __future__ import annotations
 
@@ -44,51 +44,51 @@ class Observation:
 
     @property
     def messages(self) -> Sequence[RecordedMessage]:
-        """Every message in both directions, in order."""
+        """Return every message in both directions, in order."""
         return tuple(self._record.messages)
 
     @property
     def setups(self) -> Sequence[Message]:
-        """What the setup messages held, one for each of `connections`, by camel-case names."""
+        """Return the setup messages, one for each of `connections`, by camel-case names."""
         return tuple(self._record.setups)
 
     @property
     def connections(self) -> Sequence[ConnectionRecord]:
-        """Every connection whose setup was taken, with the session it belongs to."""
+        """Return every connection whose setup was taken, with the session it belongs to."""
         return tuple(self._record.connections)
 
     @property
     def open_connections(self) -> Sequence[int]:
-        """The numbers of the connections that are open now, whatever their setup."""
+        """Return the numbers of the open connections, set up or not."""
         return tuple(each for each in list(self._record.websockets) if self._record.is_open(each))
 
     @property
     def refusals(self) -> Sequence[Refusal]:
-        """Every connection that was turned away without having done wrong."""
+        """Return every connection that was turned away without having done wrong."""
         return tuple(self._record.refusals)
 
     @property
     def handles(self) -> Sequence[IssuedHandle]:
-        """Every handle to resume with that was sent."""
+        """Return every handle to resume with that was sent."""
         return tuple(self._record.handles)
 
     @property
     def audio_received(self) -> Sequence[ReceivedAudio]:
-        """Every frame of the microphone, over all connections in the order they came."""
+        """Return every frame of the microphone, over all connections in the order they came."""
         return tuple(self._record.audio)
 
     @property
     def texts_received(self) -> Sequence[ReceivedText]:
-        """Every text of the user, realtime or as client content, in the order they came."""
+        """Return every text of the user, realtime or as client content, in the order they came."""
         return tuple(self._record.texts)
 
     @property
     def context_updates(self) -> Sequence[ContextUpdate]:
-        """Every context update, in the order they came."""
+        """Return every context update, in the order they came."""
         return tuple(self._record.context_updates)
 
     def declared(self, connection: int | None = None) -> Mapping[str, Message]:
-        """The declarations in force on a connection, or last in force on it, by name.
+        """Return the declarations in force on a connection, or last in force on it, by name.
 
         Args:
             connection: Its number; by default the last whose setup was taken.
@@ -97,7 +97,7 @@ class Observation:
         return dict(self._record.declared.get(number, {}))
 
     def heard_pcm(self, connection: int | None = None) -> bytes:
-        """The sound of the microphone as one piece.
+        """Return the sound of the microphone as one piece.
 
         Args:
             connection: What came on this one only; by default over all, in the order it came.
@@ -109,21 +109,21 @@ class Observation:
 
     @property
     def calls(self) -> Sequence[CallRecord]:
-        """Every call that was sent, with its answers."""
+        """Return every call that was sent, with its answers."""
         return self._record.ledger.records
 
     @property
     def violations(self) -> Sequence[Violation]:
-        """Every breach of the protocol by a client."""
+        """Return every breach of the protocol by a client."""
         return tuple(self._record.violations)
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """How the scenario ended, for each connection on which it did."""
+        """Return how the scenario ended, for each connection on which it did."""
         return tuple(self._record.outcomes)
 
     def check(self) -> None:
-        """Raises for what went wrong so far.
+        """Raise for what went wrong so far.
 
         Raises:
             SimulatorError: A client broke the protocol, or an expectation was not met.
@@ -137,7 +137,7 @@ class Observation:
             raise SimulatorError(f"The session with the simulator went wrong:\n{lines}") from None
 
     async def finished(self, connections: int | None = None) -> Outcome:
-        """Waits until the scenario has ended; put `asyncio.timeout` around it.
+        """Wait until the scenario has ended; put `asyncio.timeout` around it.
 
         Args:
             connections: On how many connections; by default as many as the scenario has.
@@ -151,7 +151,7 @@ class Observation:
     def wait_finished(
         self, timeout_seconds: float = 30.0, *, connections: int | None = None
     ) -> Outcome:
-        """Does what `finished` does, for a thread.
+        """Do what `finished` does, for a thread.
 
         Raises:
             TimeoutError: The scenario did not end in time.
@@ -168,7 +168,7 @@ class Observation:
         return next((each for each in outcomes if not each.ok), outcomes[-1])
 
     def wait_closed(self, timeout_seconds: float = 30.0) -> None:
-        """Waits in a thread until there was a connection and none is open any more.
+        """Wait in a thread until there was a connection and none is open any more.
 
         Raises:
             TimeoutError: A connection is still open.
@@ -176,14 +176,14 @@ class Observation:
         self._milestones.when(self._is_closed).result(timeout_seconds)
 
     async def closed(self) -> None:
-        """Waits until there was a connection and none is open any more."""
+        """Wait until there was a connection and none is open any more."""
         await self._when(self._is_closed)
 
     def _is_closed(self) -> bool:
         return self._record.opened > 0 and not self._record.websockets
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Waits until something is true of what was seen.
+        """Wait until something is true of what was seen.
 
         Args:
             reached: Looks at `messages`, `calls`, …, not at anything else, since it is asked again

@@ -1,4 +1,4 @@
-"""What is wrong with a client's message, apart from which calls it answers."""
+"""Check messages of the client, apart from which calls they answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REALTIME_FIELDS: Final = frozenset(
 
 
 def field_of(message: Message) -> tuple[str, Message]:
-    """The one top-level field of a client's message, and what it holds.
+    """Return the one top-level field of a client's message, and what it holds.
 
     Raises:
         ValueError: There is not exactly one, or it is unknown, or not an object.
@@ -49,17 +49,17 @@ def field_of(message: Message) -> tuple[str, Message]:
         raise ValueError(f"unknown top-level field {name!r}; known are {', '.join(CLIENT_FIELDS)}")
     if not isinstance(body, dict):
         text = f"{name!r} holds an object, not {type(body).__name__}"
-        raise ValueError(text)  # noqa: TRY004 -- one kind of error for whatever the wire brings
+        raise ValueError(text)  # noqa: TRY004 -- one kind of error for all input
     return camel_name(name), fields(body)
 
 
 def camel_name(name: str) -> str:
-    """The camel-case name of one field."""
+    """Return the camel-case name of one field."""
     return next(iter(fields({name: None})))
 
 
 def complaints(kind: str, body: Message, quirks: Quirks) -> Iterator[str]:
-    """What is wrong with the body of a message, one sentence each."""
+    """Yield what is wrong with the body of a message, one sentence each."""
     if kind == "realtimeInput":
         yield from _realtime_complaints(body, quirks)
     elif kind == "clientContent":
@@ -69,7 +69,7 @@ def complaints(kind: str, body: Message, quirks: Quirks) -> Iterator[str]:
 
 
 def setup_complaint(body: Message) -> str | None:
-    """What is wrong with the setup, if anything."""
+    """Return what is wrong with the setup, if anything."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
         return "the setup names no model"
@@ -77,7 +77,7 @@ def setup_complaint(body: Message) -> str | None:
 
 
 def declaration_complaints(tools: Any, quirks: Quirks) -> Iterator[str]:
-    """What is wrong with the declarations in a list of tools, one sentence each.
+    """Yield what is wrong with the declarations in a list of tools, one sentence each.
 
     Example:
         >>> from leonidas_tools.simulator import GENERATIONS
@@ -93,7 +93,7 @@ def declaration_complaints(tools: Any, quirks: Quirks) -> Iterator[str]:
 
 
 def response_complaint(response: Message, quirks: Quirks) -> str | None:
-    """What is wrong with the form of one function response, if anything.
+    """Return what is wrong with the form of one function response, if anything.
 
     Example:
         >>> from leonidas_tools.simulator import Quirks
@@ -114,7 +114,7 @@ def response_complaint(response: Message, quirks: Quirks) -> str | None:
 
 
 def manner_of(response: Message) -> str:
-    """Which of `scheduling` and `willContinue` a function response says; empty if neither."""
+    """Return which of `scheduling` and `willContinue` a function response has."""
     said = [each for each in ("scheduling", "willContinue") if response.get(each) is not None]
     return " and ".join(said)
 
@@ -158,7 +158,7 @@ def _content_complaints(body: Message) -> Iterator[str]:
 
 
 def functions_in(tools: Any) -> dict[str, Message]:
-    """The functions declared in a list of tools, by name."""
+    """Return the functions declared in a list of tools, by name."""
     return {
         str(function.get("name")): function
         for tool in objects(tools)
@@ -167,7 +167,7 @@ def functions_in(tools: Any) -> dict[str, Message]:
 
 
 def declarations(tools: Any) -> Mapping[str, str | None]:
-    """The functions declared in a list of tools, each with its behavior if it has one.
+    """Return the functions declared in a list of tools, each with its behavior if it has one.
 
     Example:
         >>> declarations([{"function_declarations": [{"name": "f", "behavior": "NON_BLOCKING"}]}])
@@ -177,6 +177,6 @@ def declarations(tools: Any) -> Mapping[str, str | None]:
 
 
 def behavior_of(function: Message) -> str | None:
-    """What a declaration says of its behavior, if anything."""
+    """Return what a declaration says of its behavior, if anything."""
     behavior = function.get("behavior")
     return None if behavior is None or behavior == "UNSPECIFIED" else str(behavior)

@@ -1,4 +1,4 @@
-"""How Gemini Live servers differ."""
+"""Differences between Gemini Live servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NON_BLOCKING: Final = "NON_BLOCKING"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quirks:
-    """How a particular server behaves; the defaults are the plain one.
+    """The behaviour of a server; the defaults are the plain one.
 
     Args:
         audio_blocked_while_pending: Microphone audio while a BLOCKING call is unanswered closes

@@ -1,4 +1,4 @@
-"""What came in from the client, connection by connection."""
+"""Input received from the client, by connection."""
 
 from __future__ import annotations
 

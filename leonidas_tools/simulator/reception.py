@@ -31,16 +31,16 @@ class RefusedError(Exception):
 
 
 class Reports(Protocol):
-    """Where breaches are told."""
+    """The receiver of reports of violations."""
 
     async def __call__(self, breach: Breach) -> bool:
-        """Takes note of a breach; returns whether the connection goes on all the same."""
+        """Note a violation; return whether the connection goes on."""
 
 
 async def admit(
     number: int, setup: Message, *, house: House, report: Reports
 ) -> tuple[ConnectionRecord, Session] | None:
-    """Finds the session of a connection; None if it was closed for a breach.
+    """Find the session of a connection; None if it was closed for a breach.
 
     Args:
         number: The connection, counted from 1.

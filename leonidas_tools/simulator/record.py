@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, slots=True)
 class Record:
-    """All that was seen; written by the server's thread only.
+    """The complete record; written by the server's thread only.
 
     Args:
         changed: Called after each change.
@@ -51,29 +51,29 @@ class Record:
     websockets: dict[int, HearingConnection] = field(default_factory=dict)
 
     def open(self, websocket: HearingConnection) -> int:
-        """Keeps a connection that was opened; returns its number, counted from 1."""
+        """Keep a connection that was opened; returns its number, counted from 1."""
         self.opened += 1
         self.websockets[self.opened] = websocket
         self.changed()
         return self.opened
 
     def close(self, number: int) -> None:
-        """Takes note that a connection is closed."""
+        """Take note that a connection is closed."""
         del self.websockets[number]
         self.changed()
 
     @property
     def failure(self) -> str | None:
-        """Why the scenario has failed, if it has."""
+        """Return why the scenario has failed, if it has."""
         return next((each.message for each in self.outcomes if each.status == "failed"), None)
 
     def is_open(self, number: int) -> bool:
-        """Whether neither side has begun to close a connection."""
+        """Return whether neither side has begun to close a connection."""
         websocket = self.websockets.get(number)
         return websocket is not None and websocket.state is State.OPEN
 
     def take(self, connection: int, inputs: Iterable[UserInput]) -> None:
-        """Keeps what the user sent."""
+        """Keep what the user sent."""
         now = time.monotonic()
         for each in inputs:
             if each.kind == "audio":

@@ -1,4 +1,4 @@
-"""What the simulator saw: messages, calls with their answers, violations, outcomes."""
+"""Records of the simulator: messages, calls with their answers, violations, outcomes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Answer:
 
     @property
     def status(self) -> str | None:
-        """The `status` in the body, if there is one."""
+        """Return the `status` in the body, if there is one."""
         status = self.response.get("status")
         return status if isinstance(status, str) else None
 
@@ -87,22 +87,22 @@ class CallRecord:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the server took the call back."""
+        """Return whether the server took the call back."""
         return self.cancelled_at is not None
 
     @property
     def final_answers(self) -> tuple[Answer, ...]:
-        """The answers that end the call."""
+        """Return the answers that end the call."""
         return tuple(answer for answer in self.answers if answer.final)
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is still owed."""
+        """Return whether an answer is still owed."""
         return not self.cancelled and not self.final_answers
 
     @property
     def answered_once(self) -> bool:
-        """Whether the client did right: one final answer, or none after a cancellation."""
+        """Return whether the client did right: one final answer, or none after a cancellation."""
         if self.cancelled:
             return not self.late_answers and len(self.final_answers) <= 1
         return len(self.final_answers) == 1
@@ -132,7 +132,7 @@ class Violation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How the scenario ended on one connection.
+    """The end of the scenario on one connection.
 
     Args:
         connection: Which connection, counted from 1.
@@ -146,7 +146,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether every step was played and every expectation met."""
+        """Return whether every step was played and every expectation met."""
         return self.status == "played"
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ class Referee:
     Args:
         number: The connection, counted from 1.
         quirks: How this server differs from others.
-        ledger: Which calls there are, and what became of them.
+        ledger: The calls and their outcomes.
     """
 
     def __init__(self, number: int, *, quirks: Quirks, ledger: CallLedger) -> None:
@@ -46,7 +46,7 @@ class Referee:
         self._begun = False
 
     def judge_setup(self, body: Message) -> Iterator[Breach]:
-        """What is wrong with the setup."""
+        """Yield what is wrong with the setup."""
         data = {"setup": body}
         if complaint := protocol.setup_complaint(body):
             yield Breach(reason=complaint, data=data)
@@ -54,11 +54,11 @@ class Referee:
             yield Breach(reason=complaint, data=data)
 
     def resumed(self) -> None:
-        """Takes note that the session began on another connection."""
+        """Take note that the session began on another connection."""
         self._begun = True
 
     def judge(self, kind: str, body: Message) -> Iterator[Breach]:
-        """What is wrong with a message, and with what it means at this moment."""
+        """Yield what is wrong with a message, and with what it means at this moment."""
         data = {kind: body}
         if kind == "setup":
             yield Breach(reason="a second setup", data=data)
@@ -78,7 +78,7 @@ class Referee:
         self._note(kind, body)
 
     def _note(self, kind: str, body: Message) -> None:
-        """A session has begun with its first turn; what comes before is its history."""
+        """Note the first turn, with which a session begins; earlier turns are its history."""
         turn_ends = kind == "clientContent" and bool(body.get("turnComplete"))
         self._begun = self._begun or turn_ends or kind in {"realtimeInput", "toolResponse"}
 

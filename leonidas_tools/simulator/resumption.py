@@ -57,12 +57,12 @@ class SessionBook:
         self._expired: set[str] = set()
 
     def begin(self, connection: int) -> Session:
-        """A new session."""
+        """Return a new session."""
         self._count += 1
         return Session(number=self._count, connections=[connection])
 
     def find(self, handle: str, *, now: float) -> Session:
-        """The session that a handle resumes.
+        """Return the session that a handle resumes.
 
         Raises:
             HandleRefusedError: The handle is unknown, or no longer good.
@@ -76,31 +76,31 @@ class SessionBook:
         return session
 
     def resume(self, session: Session, connection: int) -> None:
-        """Notes that a session goes on, on another connection."""
+        """Note that a session goes on, on another connection."""
         session.connections.append(connection)
         session.left_at = None
 
     def open_connection_of(self, session: Session) -> int | None:
-        """The connection of a session that is still open."""
+        """Return the connection of a session that is still open."""
         return next((each for each in session.connections if self._is_open(each)), None)
 
     def new_handle(self, session: Session) -> str:
-        """A handle that nobody had before."""
+        """Return a new handle."""
         self._named += 1
         return f"session-{session.number}-handle-{self._named}"
 
     def issue(self, handle: str, session: Session) -> None:
-        """Makes a handle good for a session."""
+        """Make a handle good for a session."""
         self._handles[handle] = session
         self._expired.discard(handle)
 
     def expire(self, session: Session | None = None) -> None:
-        """Ends the life of the handles issued so far: of one session, or of all."""
+        """End the life of the handles issued so far: of one session, or of all."""
         self._expired |= {
             handle for handle, of in self._handles.items() if session is None or of is session
         }
 
     def left(self, session: Session, *, now: float) -> None:
-        """Notes that a connection of the session has ended."""
+        """Note that a connection of the session has ended."""
         if self.open_connection_of(session) is None:
             session.left_at = now

@@ -19,10 +19,10 @@ Play: TypeAlias = Callable[[SimulatedSession], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What the simulated model does.
+    """The behaviour of the simulated model.
 
     Args:
-        steps: The steps of every connection, played anew on each; or an async function.
+        steps: The steps, played on every connection from the start; or an async function.
         connections: Instead of `steps`: one script for each connection, in turn.
         name: What to call it.
         description: What it shows.
@@ -46,18 +46,18 @@ class Scenario:
 
     @property
     def scripts(self) -> Sequence[Sequence[Step] | Play]:
-        """One script for each connection."""
+        """Return one script for each connection."""
         return self.connections or (self.steps,)
 
     def script_for(self, number: int) -> Play | None:
-        """What to play on a connection, counted from 1; None if it is one too many."""
+        """Return what to play on a connection, counted from 1; None if it is one too many."""
         if not self.connections:
             return as_play(self.steps)
         return as_play(self.connections[number - 1]) if number <= len(self.connections) else None
 
     @classmethod
     def load(cls, path: Path | str) -> Scenario:
-        """Reads a scenario from a YAML file.
+        """Read a scenario from a YAML file.
 
         Raises:
             ConfigurationError: The file cannot be read, or a step in it is wrong; the message
@@ -69,7 +69,7 @@ class Scenario:
 
 
 def as_play(script: Sequence[Step] | Play) -> Play:
-    """A script as a function that plays it."""
+    """Return a script as a function that plays it."""
     if callable(script):
         return script
     steps = tuple(script)

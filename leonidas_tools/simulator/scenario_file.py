@@ -35,7 +35,7 @@ _KEYS = ("name", "description", "generation", "needs", "steps", "connections")
 
 
 def load_scenario(file: Path) -> Scenario:
-    """Reads a scenario from a YAML file.
+    """Read a scenario from a YAML file.
 
     Raises:
         ConfigurationError: The file cannot be read, or something in it is wrong.
@@ -119,7 +119,7 @@ def _recording(source: YamlSource, name: str, key: Key) -> Path:
 
 
 def _calls(source: YamlSource, value: Any, key: Key) -> dict[str, Any]:
-    """The fields of a `call` step: one call, a list of calls, or `calls` with options."""
+    """Return the fields of a `call` step: one call, a list of calls, or `calls` with options."""
     if isinstance(value, dict) and "calls" in value:
         key, body = (*key, "calls"), value
     else:
@@ -137,7 +137,7 @@ def _calls(source: YamlSource, value: Any, key: Key) -> dict[str, Any]:
 
 
 def _short(kind: type[Step]) -> bool:
-    """Whether a step may be written with the value of its first field alone."""
+    """Return whether a step may be written with the value of its first field alone."""
     return any(not each.kw_only for each in fields(kind)[:1])
 
 
@@ -166,7 +166,7 @@ def _validate(source: YamlSource, kind: type[T], values: Any, key: Key) -> T:
 
 
 def _known_part(values: Any, place: Key) -> Key:
-    """The part of a place that is in the data: pydantic adds the kinds it tried."""
+    """Return the part of a place that is in the data: pydantic adds the kinds it tried."""
     known: list[str | int] = []
     for part in place:
         try:
@@ -191,7 +191,7 @@ def _refuse_unknown(
 
 
 def _check_ids(source: YamlSource, steps: tuple[Step, ...], key: Key) -> None:
-    """Refuses ids that no call has, unless raw messages may have brought them."""
+    """Refuse ids that no call has, unless raw messages may have brought them."""
     if any(isinstance(step, Send) for step in steps):
         return
     calls = [call for step in steps if isinstance(step, Call) for call in step.calls]

@@ -85,7 +85,7 @@ class LiveSimulator(Control):
     # Life.
 
     def start(self) -> None:
-        """Starts the server; returns once it listens."""
+        """Start the server; returns once it listens."""
         if self._thread is not None:
             raise SimulatorError("The simulator is running already; make a new one")
         self._certificate = LoopbackCertificate()
@@ -101,7 +101,7 @@ class LiveSimulator(Control):
             raise
 
     def stop(self) -> None:
-        """Ends all connections and the server's thread."""
+        """End all connections and the server's thread."""
         if self._thread is None or self._certificate is None:
             return
         self._ask_to_stop()
@@ -206,7 +206,7 @@ class LiveSimulator(Control):
 
     @property
     def base_url(self) -> str:
-        """Where the server is, as `https://127.0.0.1:PORT`."""
+        """Return where the server is, as `https://127.0.0.1:PORT`."""
         return f"https://127.0.0.1:{self._the_running.house.door.port}"
 
     def http_options(self) -> HttpOptions:
@@ -224,7 +224,7 @@ class LiveSimulator(Control):
     def environment(self) -> dict[str, str]:
         """Environment variables that lead a program here which knows nothing of the simulator.
 
-        `SSL_CERT_FILE` names a file that is gone when the simulator stops; while it is set, the
+        `SSL_CERT_FILE` names a file that is deleted when the simulator stops; while it is set, the
         program trusts no other server.
         """
         return addressing.environment(self.base_url, self._the_certificate)

@@ -39,7 +39,7 @@ class SimulatedSession(Speaking):
         containing: str = "",
         within_seconds: float = WAIT_SECONDS,
     ) -> tuple[UserInput, ...]:
-        """Waits until the user has sent something that no earlier wait has taken.
+        """Wait until the user has sent something that no earlier wait has taken.
 
         Args:
             kind: What to wait for.
@@ -66,7 +66,7 @@ class SimulatedSession(Speaking):
     async def wait_for_context_update(
         self, declaring: str = "", *, within_seconds: float = WAIT_SECONDS
     ) -> ContextUpdate:
-        """Waits for the next context update that no earlier wait has taken.
+        """Wait for the next context update that no earlier wait has taken.
 
         Args:
             declaring: A function that is to be declared by it; empty for any update.
@@ -88,7 +88,7 @@ class SimulatedSession(Speaking):
         return update
 
     async def wait_for_close(self, *, within_seconds: float = WAIT_SECONDS) -> None:
-        """Waits until the client has closed the connection, as it is to after a goAway.
+        """Wait until the client has closed the connection, as a goAway asks.
 
         Raises:
             StepFailedError: It did not, or the server had to.
@@ -102,11 +102,11 @@ class SimulatedSession(Speaking):
     # The session.
 
     async def usage(self, metadata: Mapping[str, Any]) -> None:
-        """Sends usage metadata, such as `{"totalTokenCount": 10}`."""
+        """Send usage metadata, such as `{"totalTokenCount": 10}`."""
         await self.send({"usageMetadata": dict(metadata)})
 
     async def expire_handles(self) -> None:
-        """Ends the life of all handles of this session that were sent so far."""
+        """End the life of all handles of this session that were sent so far."""
         self._line.expire_handles()
 
     async def go_away(self, time_left_seconds: float, *, close: bool = False) -> None:
@@ -124,15 +124,15 @@ class SimulatedSession(Speaking):
     # The connection, and those to come.
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Closes the connection in good order."""
+        """Close the connection in good order."""
         await self._line.close(code, reason)
 
     async def drop(self) -> None:
-        """Drops the connection without a closing frame, as a lost network does."""
+        """Drop the connection without a closing frame, as a lost network does."""
         self._line.drop()
 
     async def stall_pongs(self, seconds: float) -> None:
-        """Takes no notice of the client for a while, pings included; the scenario goes on.
+        """Take no notice of the client for a while, pings included; the scenario goes on.
 
         Args:
             seconds: How long, by the loop's time at any speed.
@@ -140,7 +140,7 @@ class SimulatedSession(Speaking):
         self._line.turn_deaf(seconds)
 
     async def go_silent(self) -> None:
-        """Takes no notice of the client and sends nothing, until it has cut the connection."""
+        """Take no notice of the client and sends nothing, until it has cut the connection."""
         self._line.turn_deaf(None)
         await self._left.wait()
 
@@ -152,7 +152,7 @@ class SimulatedSession(Speaking):
         close_code: int = INTERNAL,
         reason: str = "",
     ) -> None:
-        """Turns away connections to come.
+        """Turn away connections to come.
 
         Args:
             count: How many.
@@ -164,7 +164,7 @@ class SimulatedSession(Speaking):
         self._line.refuse_connections(count, refusing)
 
     async def stop_listening(self, seconds: float) -> None:
-        """Stops the server's listening for a while: who connects is refused by the network.
+        """Stop the server's listening for a while: who connects is refused by the network.
 
         Args:
             seconds: How long, by the loop's time at any speed.

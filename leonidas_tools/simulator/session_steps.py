@@ -107,7 +107,7 @@ class WaitForContextUpdate(Step):
 
 @dataclass(frozen=True, slots=True)
 class WaitForClose(Step):
-    """Waits until the client has closed the connection, as it is to after a goAway.
+    """Wait until the client has closed the connection, as a goAway asks.
 
     Args:
         within_seconds: How long to wait.

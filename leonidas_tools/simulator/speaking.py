@@ -1,4 +1,4 @@
-"""What the simulated model says: its turns, their beginnings and ends."""
+"""Speech of the simulated model: its turns, their beginnings and ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDLE = "IDLE"
 
 
 class Speaking(Calling):
-    """How a session speaks."""
+    """The speech of a session."""
 
     async def say(
         self,
@@ -36,7 +36,7 @@ class Speaking(Calling):
         audio_seconds: float | None = None,
         paced: bool = False,
     ) -> None:
-        """Speaks: the text as output transcription, beside it a recording, or a tone, as audio.
+        """Speak: the text as output transcription, beside it a recording, or a tone, as audio.
 
         Args:
             text: What to say; `{answers.ID.KEY}` quotes from an answer.
@@ -82,11 +82,11 @@ class Speaking(Calling):
         await self.send({"serverContent": {"modelTurn": turn}})
 
     async def input_transcription(self, text: str) -> None:
-        """Shows what the user was understood to say."""
+        """Show what the user was understood to say."""
         await self.send({"serverContent": {"inputTranscription": {"text": text}}})
 
     async def interrupt(self, *, cancel: bool = False) -> None:
-        """Tells that the user has begun to speak over the model.
+        """Tell that the user has begun to speak over the model.
 
         Args:
             cancel: Take back the calls that await their answer, too.
@@ -97,7 +97,7 @@ class Speaking(Calling):
             await self.cancel(*ids)
 
     async def generation_complete(self) -> None:
-        """Tells that the model has generated all of its turn."""
+        """Tell that the model has generated all of its turn."""
         await self.send({"serverContent": {"generationComplete": True}})
 
     async def turn_complete(
@@ -107,7 +107,7 @@ class Speaking(Calling):
         interaction_status: str | None = None,
         within_seconds: float = WAIT_SECONDS,
     ) -> None:
-        """Ends the model's turn, which may have to wait for the answers to BLOCKING calls.
+        """End the model's turn, which may have to wait for the answers to BLOCKING calls.
 
         Args:
             reason: A `TurnCompleteReason`, such as `MALFORMED_FUNCTION_CALL`.

@@ -1,4 +1,4 @@
-"""What every step of a scenario is."""
+"""The base of all steps of a scenario."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Step:
 
     @classmethod
     def step_name(cls) -> str:
-        """The name in YAML, which is also the name of the session's method.
+        """Return the name in YAML, which is also the name of the session's method.
 
         Example:
             >>> from leonidas_tools.simulator import WaitForAnswers
@@ -33,7 +33,7 @@ class Step:
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     async def play(self, session: SimulatedSession) -> None:
-        """Plays the session's method of the same name, with the fields as its arguments."""
+        """Play the session's method of the same name, with the fields as its arguments."""
         method = getattr(session, self.step_name())
         await method(**{each.name: getattr(self, each.name) for each in fields(self)})
 

@@ -14,7 +14,7 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w-]*(?:\.[^\s.{}]+)+)\}")
 
 
 def quoted_ids(text: str) -> list[str]:
-    """The ids of the calls whose answers a text quotes.
+    """Return the ids of the calls whose answers a text quotes.
 
     Raises:
         ValueError: It has a placeholder for something other than answers.
@@ -31,7 +31,7 @@ def quoted_ids(text: str) -> list[str]:
 
 
 def fill(text: str, answers: Mapping[str, Answer]) -> str:
-    """A text with each `{answers.ID.KEY}` replaced by that part of the answer.
+    """Return a text with each `{answers.ID.KEY}` replaced by that part of the answer.
 
     Raises:
         LookupError: There is no such answer, or no such key in it.
@@ -80,12 +80,12 @@ def _enter(value: Any, key: str, path: str) -> Any:
         return value[key]
     if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
         return value[int(key)]
-    known = f"there are {', '.join(value)}" if isinstance(value, Mapping) else f"it is {value!r}"
+    known = f"choose from {', '.join(value)}" if isinstance(value, Mapping) else f"it is {value!r}"
     raise LookupError(f"{{{path}}}: no {key!r} there; {known}")
 
 
 def _as_json(value: Any) -> Any:
-    """A text that is JSON as what it says: MCP servers answer with JSON in a text."""
+    """Return a text that is JSON as what it says: MCP servers answer with JSON in a text."""
     if not isinstance(value, str):
         return value
     try:

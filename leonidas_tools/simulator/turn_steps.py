@@ -57,11 +57,11 @@ class Call(Step):
 
     @classmethod
     def one(cls, name: str, args: Mapping[str, Any] | None = None, **options: Any) -> Call:
-        """A step that calls one function; the options are those of `FunctionCall`."""
+        """Return a step that calls one function; the options are those of `FunctionCall`."""
         return cls((FunctionCall(name, {} if args is None else args, **options),))
 
     async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
+        """Play the step."""
         try:
             calls = [_filled(call, session.answers) for call in self.calls]
         except LookupError as error:
@@ -87,7 +87,7 @@ class WaitForAnswers(Step):
     within_seconds: Seconds = WAIT_SECONDS
 
     async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
+        """Play the step."""
         await session.wait_for_answers(*self.ids, within_seconds=self.within_seconds)
 
 
@@ -109,7 +109,7 @@ class Expect(Step):
     within_seconds: Seconds = WAIT_SECONDS
 
     async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
+        """Play the step."""
         await session.expect(
             self.id,
             status=self.status,
@@ -129,7 +129,7 @@ class Cancel(Step):
     ids: tuple[str, ...]
 
     async def play(self, session: SimulatedSession) -> None:
-        """Plays the step."""
+        """Play the step."""
         await session.cancel(*self.ids)
 
 
@@ -191,7 +191,7 @@ class Usage(Step):
 
 @dataclass(frozen=True, slots=True)
 class Send(Step):
-    """Sends a message as it is; a text is sent as a frame even if it is not JSON.
+    """Send a raw message; a text is sent as a frame even if it is not JSON.
 
     Args:
         message: The message.

@@ -1,4 +1,4 @@
-"""What the user sent, read from the messages that carry it."""
+"""Read the user's input from the messages that carry it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UserInput:
 
 
 def inputs_in(kind: str, body: Message) -> Iterator[UserInput]:
-    """What the user sent with one message.
+    """Yield what the user sent with one message.
 
     Example:
         >>> [(each.kind, each.text) for each in inputs_in("realtimeInput", {"text": "Hello"})]

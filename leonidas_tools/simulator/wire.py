@@ -20,7 +20,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def parse(frame: str | bytes) -> Message:
-    """The JSON object in a frame, read strictly.
+    """Return the JSON object in a frame, read strictly.
 
     Raises:
         ValueError: The frame is not a JSON object, or holds a bare NaN or Infinity.
@@ -43,7 +43,7 @@ def parse(frame: str | bytes) -> Message:
         raise ValueError(msg) from None
     if not isinstance(message, dict):
         msg = f"a message is a JSON object, not {type(message).__name__}"
-        raise ValueError(msg)  # noqa: TRY004 -- one kind of error for whatever the wire brings
+        raise ValueError(msg)  # noqa: TRY004 -- one kind of error for all input
     return message
 
 
@@ -53,12 +53,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def encode(message: Mapping[str, Any]) -> str:
-    """A message as JSON text."""
+    """Return a message as JSON text."""
     return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
 
 def camel(name: str) -> str:
-    """A field name as proto JSON spells it.
+    """Return a field name as proto JSON spells it.
 
     Example:
         >>> camel("function_responses"), camel("functionResponses")
@@ -68,7 +68,7 @@ def camel(name: str) -> str:
 
 
 def fields(value: Any) -> Message:
-    """The fields of an object by their camel-case names, one level deep; `{}` if it is none.
+    """Return the fields of an object by their camel-case names, one level deep; `{}` if it is none.
 
     Example:
         >>> fields({"mime_type": "audio/pcm", "data": ""})
@@ -78,7 +78,7 @@ def fields(value: Any) -> Message:
 
 
 def objects(value: Any) -> list[Message]:
-    """The objects in a list by their camel-case fields; a single object counts as a list of one.
+    """Return a list of objects by camel-case fields; a single object is a list of one.
 
     Example:
         >>> objects([{"inline_data": {}}]), objects({"text": "hi"}), objects(None)
@@ -89,7 +89,7 @@ def objects(value: Any) -> list[Message]:
 
 
 def decoded(value: Any) -> bytes | None:
-    r"""The bytes in a base64 text of the standard or the URL-safe alphabet; None if it is none.
+    r"""Return the bytes of a base64 text in either alphabet; `None` if it is none.
 
     Example:
         >>> decoded("-_8="), decoded("+/8"), decoded("no!")
@@ -105,5 +105,5 @@ def decoded(value: Any) -> bytes | None:
 
 
 def is_base64(value: Any) -> bool:
-    """Whether a value is base64 text in the standard or the URL-safe alphabet."""
+    """Return whether a value is base64 text in the standard or the URL-safe alphabet."""
     return decoded(value) is not None

@@ -32,7 +32,7 @@ class YamlSource:
 
     @classmethod
     def read(cls, file: Path) -> YamlSource:
-        """Reads a file.
+        """Read a file.
 
         Raises:
             ConfigurationError: It cannot be read, or is not YAML.
@@ -63,7 +63,7 @@ class YamlSource:
         return cls(file=file, data=data, lines=lines)
 
     def refuse(self, message: str, *key: str | int) -> NoReturn:
-        """Raises for what is wrong at a place.
+        """Raise for what is wrong at a place.
 
         Raises:
             ConfigurationError: Always.
@@ -90,7 +90,7 @@ def _locate(node: yaml.Node, key: Key, lines: dict[Key, int], above: frozenset[i
 
 
 def _dotted(key: Key) -> str:
-    """A path as text.
+    """Return a path as text.
 
     Example:
         >>> _dotted(("steps", 3, "call", "args"))

@@ -1,4 +1,4 @@
-"""Where things are kept: a path or an address → a database URL."""
+"""Turn a path or an address into a database URL."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ADDRESSES = "the path of a file, sqlite:///FILE or postgresql://user:password@h
 
 
 def default_file() -> Path:
-    """The file in the user's data directory that holds where no other place is named."""
+    """Return the file in the user's data directory that holds where no other place is named."""
     return data_directory() / "leonidas.db"
 
 
 def database_url(where: str | Path | None, *, key: str = "store.url") -> URL:
-    """The URL of a database with the driver it is reached by.
+    """Return the URL of a database with the driver it is reached by.
 
     Args:
         where: A path, or an address such as `sqlite:///kept.db` or `postgresql://host/name`; the

@@ -56,7 +56,7 @@ class ApprovalTable:
         self._recorder = recorder
 
     def asked(self, question: Question) -> Write:
-        """What keeps a question that was put while a call runs."""
+        """Return what keeps a question that was put while a call runs."""
         request, call = question.request, question.call
         row = {
             "id": self.id_of(request),
@@ -76,7 +76,7 @@ class ApprovalTable:
         return _executes(insert(approvals).values(row))
 
     def closed(self, question: Question, closing: Closing) -> Write:
-        """What keeps how a question was closed, also where it was taken for `unanswered`."""
+        """Return what keeps how a question was closed, also where it was taken for `unanswered`."""
         request, call, said = question.request, question.call, closing.decision
         redaction = call.redaction.hiding(call.arguments)
         user = shown_user(request.user)
@@ -96,7 +96,7 @@ class ApprovalTable:
         return _executes(_unanswered(self.id_of(request)).values(values))
 
     def id_of(self, request: ApprovalRequest) -> str:
-        """What a question is kept under; it ends with the id that it is answered by."""
+        """Return what a question is kept under; it ends with the id that it is answered by."""
         return f"{self._recorder.run}-{request.id}"
 
     async def ask(
@@ -107,7 +107,7 @@ class ApprovalTable:
         fingerprint: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> Approval:
-        """Keeps the question whether a call may run, for whoever answers it, in any process.
+        """Store the question whether a call may run, to be answered in any process.
 
         Args:
             call: The call.
@@ -144,9 +144,9 @@ class ApprovalTable:
         by: str | None = None,
         note: str | None = None,
     ) -> Approval:
-        """Answers a question; the first answer holds, and is what comes back.
+        """Answer a question; the first answer holds, and is what comes back.
 
-        One that has lapsed is `expired` whatever the answer.
+        A lapsed one is `expired`, with any answer.
 
         Args:
             approval_id: Which question.
@@ -177,7 +177,7 @@ class ApprovalTable:
         decision: Decision | str | None = None,
         limit: int | None = 100,
     ) -> list[Approval]:
-        """The questions that fit, whatever has become of them, the newest first.
+        """Return the matching questions, open and closed, the newest first.
 
         A question whose process has died before it was answered is `unanswered`: nothing runs.
 
@@ -205,7 +205,7 @@ class ApprovalTable:
             return [_approval(row) for row in found]
 
     async def _mark_unanswered(self) -> None:
-        """Gives the questions their decision whose process has ended before an answer came."""
+        """Give the questions their decision whose process has ended before an answer came."""
         open_ = (approvals.c.decision.is_(None), approvals.c.run.is_not(None))
         lost = await lost_runs(self._database, select(approvals.c.run).where(*open_))
         async with self._database.reading() as connection:
@@ -218,7 +218,7 @@ class ApprovalTable:
             await connection.execute(dead.values(decision=Decision.UNANSWERED.value))
 
     async def get(self, approval_id: str) -> Approval:
-        """One question.
+        """Return one question.
 
         Args:
             approval_id: Which.
@@ -232,7 +232,7 @@ class ApprovalTable:
     async def pending(
         self, *, session: str | None = None, user: str | None = None
     ) -> list[Approval]:
-        """The questions that wait for an answer and have not lapsed, the oldest first.
+        """Return the questions that wait for an answer and have not lapsed, the oldest first.
 
         Args:
             session: Only those of this conversation.

@@ -1,4 +1,4 @@
-"""What waits to be written: bounded in number and size, in the order in which it happened."""
+"""The queue of calls to be written: bounded in number and size, in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONG_TEXTS = ("arguments", "result", "message", "steps")
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """What is to be written of one call.
+    """The pending write of one call.
 
     Args:
         id: The id of its row.
@@ -77,16 +77,16 @@ class Backlog:
         self._taken: dict[str, Entry] = {}
 
     def __len__(self) -> int:
-        """How many entries wait to be written."""
+        """Return how many entries wait to be written."""
         return len(self._waiting) + len(self._taken)
 
     @property
     def open_calls(self) -> int:
-        """How many calls have begun and not ended."""
+        """Return how many calls have begun and not ended."""
         return len(self._open)
 
     def find(self, key: Hashable) -> Entry | None:
-        """The entry of a call that has begun and not ended.
+        """Return the entry of a call that has begun and not ended.
 
         Args:
             key: What it began under.
@@ -94,7 +94,7 @@ class Backlog:
         return self._open.get(key)
 
     def begin(self, key: Hashable, row: Row) -> bool:
-        """Takes a call that begins.
+        """Take a call that begins.
 
         Args:
             key: Names the call until it ends.
@@ -111,7 +111,7 @@ class Backlog:
         return True
 
     def add(self, row: Row) -> bool:
-        """Takes a call that ends without having begun.
+        """Take a call that ends without having begun.
 
         Args:
             row: All its columns; `id` is one.
@@ -124,7 +124,7 @@ class Backlog:
         return taken
 
     def end(self, key: Hashable, ending: Row) -> bool:
-        """Takes the end of a call that has begun; its result only where there is room for it.
+        """Take the end of a call that has begun; its result only where there is room for it.
 
         Args:
             key: What it began under.
@@ -152,7 +152,7 @@ class Backlog:
         return True
 
     def take(self, most: int) -> list[Entry]:
-        """The first entries, in their order; the same ones each time until they are written.
+        """Return the first entries, in their order; the same ones each time until they are written.
 
         Args:
             most: How many at most.
@@ -163,7 +163,7 @@ class Backlog:
         return list(self._taken.values())
 
     def written(self, refused: Collection[str] = ()) -> None:
-        """What was taken is written, or never will be.
+        """Note that what was taken is written, or never will be.
 
         Args:
             refused: The ids of what never will be.
@@ -177,7 +177,7 @@ class Backlog:
             self._settle(entry)
 
     def disappoint(self) -> None:
-        """Tells whoever waits that it cannot be written now; it stays, to be written later."""
+        """Tell the waiting callers that it cannot be written now; it is written later."""
         for entry in (*self._taken.values(), *self._waiting.values()):
             for future in entry.waiting:
                 if not future.done():
@@ -185,7 +185,7 @@ class Backlog:
             entry.waiting.clear()
 
     def _settle(self, entry: Entry) -> None:
-        """Goes on with a call whose row is written, or whose ending is."""
+        """Go on with a call whose row is written, or whose ending is."""
         was_row, entry.row = entry.row, None
         if was_row is not None and (entry.is_open or entry.ending is not None):
             self._resize(entry, ENDING_BYTES + _texts(entry.ending or {}))
@@ -214,7 +214,7 @@ def _size(row: Row) -> int:
 
 
 def _texts(row: Row) -> int:
-    """What the long texts take; where they are not ASCII, at most."""
+    """Return what the long texts take; where they are not ASCII, at most."""
     size = 0
     for key in _LONG_TEXTS:
         text = row.get(key)

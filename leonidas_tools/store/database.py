@@ -1,4 +1,4 @@
-"""The database: connections, transactions, and what becomes of a file that is no good."""
+"""The database: connections, transactions, and the recovery from a damaged file."""
 
 from __future__ import annotations
 
@@ -94,17 +94,17 @@ class Database:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file of SQLite."""
+        """Return whether it is a file of SQLite."""
         return self.url.get_backend_name() == "sqlite"
 
     @property
     def has_lost(self) -> bool:
-        """Whether records of this file were lost: it was moved aside, removed or replaced."""
+        """Return whether records were lost: the file was moved aside, removed or replaced."""
         return self._has_lost
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that writes; one at a time, since SQLite has only one anyway.
+        """Open a transaction that writes; one at a time, as SQLite does anyway.
 
         Raises:
             StoreError: The database cannot be reached or written to.
@@ -116,7 +116,7 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that reads, beside whoever writes.
+        """Open a transaction that reads, beside a writing one.
 
         Raises:
             StoreError: The database cannot be reached or read.
@@ -127,7 +127,7 @@ class Database:
             yield connection
 
     async def open(self) -> AsyncEngine:
-        """The engine, once the schema is there.
+        """Return the engine, once the schema is there.
 
         Raises:
             StoreError: The database cannot be reached.
@@ -140,7 +140,7 @@ class Database:
             return self._engine
 
     async def _opened_still(self) -> AsyncEngine:
-        """The engine, whose file is still where it was opened.
+        """Return the engine, whose file is still where it was opened.
 
         Raises:
             StoreError: The file was removed or replaced; the next transaction opens the new one.
@@ -162,12 +162,12 @@ class Database:
         raise StoreError(self.lost or "The file of the store is another one now")
 
     def _remove_rest(self) -> None:
-        """Removes what belongs to a file that is gone, so that no new one takes it for its own."""
+        """Remove the side files of a missing file, so that no new one uses them."""
         for ending in _BESIDE[1:]:
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
 
     async def close(self) -> None:
-        """Ends all connections; the next transaction opens anew."""
+        """End all connections; the next transaction opens a new one."""
         async with self._opening:
             engine, self._engine = self._engine, None
             if engine is not None:
@@ -198,7 +198,7 @@ class Database:
         return engine
 
     def session_engine(self) -> AsyncEngine:
-        """Return an engine for a session that lasts, in whatever loop."""
+        """Return an engine for a lasting session, in any event loop."""
         return create_async_engine(
             self.url,
             poolclass=NullPool,
@@ -218,7 +218,7 @@ class Database:
         return engine
 
     def _set_up(self, connection: Any, _: Any) -> None:
-        """What each connection to a file begins with."""
+        """Set up a new connection to a file."""
         connection.isolation_level = None  # else the driver opens transactions of its own making
         cursor = connection.cursor()
         try:
@@ -229,13 +229,13 @@ class Database:
             cursor.execute("PRAGMA journal_mode = WAL")
             cursor.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
         except BaseException:
-            connection.close()  # nobody else knows it yet
+            connection.close()  # it is in no other hands yet
             raise
         cursor.close()
 
     @asynccontextmanager
     async def _as_store_error(self, engine: AsyncEngine | None = None) -> AsyncIterator[None]:
-        """Says in one kind of error what went wrong, and lets go of a file that is no good.
+        """Raise one kind of error, and give up a damaged file.
 
         Args:
             engine: What is used; `None` while it is made.
@@ -252,7 +252,7 @@ class Database:
             raise StoreError(said) from error
 
     async def _give_up(self, engine: AsyncEngine) -> None:
-        """Lets go of a file that is no good, unless another has done so already."""
+        """Give up a damaged file, unless another task has done so already."""
         async with self._opening:
             if self._engine is engine:
                 self._engine = None
@@ -261,11 +261,11 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Return the file."""
         return Path(self.url.database or "")
 
     def _move_aside(self) -> None:
-        """Keeps what cannot be read, for whoever can make something of it."""
+        """Keep the unreadable file beside the new one."""
         path = self.path
         aside = path.with_name(f"{path.name}.corrupt-{time.time_ns() // 1_000_000}")
         for ending in _BESIDE:
@@ -280,7 +280,7 @@ class Database:
 
 
 def may_be_the_values(error: StoreError) -> bool:
-    """Whether it may be what was to be written that is no good, and not the database."""
+    """Return whether the written values may be at fault, and not the database."""
     cause = error.__cause__
     if isinstance(cause, DBAPIError):
         lost = isinstance(cause, OperationalError) or type(cause) is DatabaseError
@@ -289,19 +289,19 @@ def may_be_the_values(error: StoreError) -> bool:
 
 
 def _begin(connection: Connection) -> None:
-    """Begins a transaction; one that writes waits for others here, where waiting can end well."""
+    """Begin a transaction; one that writes waits for others here, where waiting can end well."""
     reads = connection.get_execution_options().get(_READS)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _is_of_database(error: Exception) -> bool:
-    """Whether it says something of the database, and not of what is done with it."""
+    """Return whether it says something of the database, and not of what is done with it."""
     drivers = type(error).__module__.partition(".")[0] in _DRIVERS  # while it connects
     return drivers or isinstance(error, SQLAlchemyError | OSError | TimeoutError)
 
 
 def _said(error: Exception, *, opening: bool) -> str:
-    """What went wrong, without the values that were to be written."""
+    """Return what went wrong, without the values that were to be written."""
     cause = getattr(error, "orig", None) or error
     says_values = isinstance(error, SQLAlchemyError) and not isinstance(error, OperationalError)
     if says_values and not opening and not _is_corrupt(error):
@@ -319,7 +319,7 @@ def _is_corrupt(error: Exception) -> bool:
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one of its name; `None` where it is gone or empty."""
+    """Return what identifies a file; `None` if it is missing or empty."""
     try:
         found = path.stat()
     except OSError:
@@ -328,12 +328,12 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def _was_moved_aside(path: Path) -> bool:
-    """Whether an earlier file of this name lies beside it, which could not be read."""
+    """Return whether an earlier file of this name lies beside it, which could not be read."""
     prefix = f"{path.name}.corrupt-"
     return any(beside.name.startswith(prefix) for beside in path.parent.iterdir())
 
 
 def _make_private(path: Path) -> None:
-    """Makes the file, for its owner's eyes only, where there is none."""
+    """Make the file, for its owner's eyes only, where there is none."""
     path.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE))

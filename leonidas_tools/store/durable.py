@@ -41,7 +41,7 @@ class Begins(Protocol):
         ...
 
     async def begun(self, call: ToolCall) -> bool:
-        """Returns once that is on disk, or not to be had."""
+        """Return once that is on disk, or not to be had."""
         ...
 
 
@@ -56,13 +56,13 @@ class Beginnings:
 
     def __init__(self, recorder: Recorder, backlog: Backlog, writer: Writer) -> None:
         self.not_written = 0
-        """Starts that were waited for in vain."""
+        """Starts that could not be written in time."""
         self._recorder = recorder
         self._backlog = backlog
         self._writer = writer
 
     async def written(self, call: ToolCall, timeout_seconds: float) -> bool:
-        """Waits until the start of a call is on disk, or is not to be had there.
+        """Wait until the start of a call is on disk, or is not to be had there.
 
         Args:
             call: The call.
@@ -89,7 +89,7 @@ class Beginnings:
         """Return the answer to a call that its session has made before.
 
         Args:
-            call: A call under way; its id, tool and arguments are compared.
+            call: A running call; its id, tool and arguments are compared.
             database: Where calls are kept.
 
         Raises:
@@ -120,7 +120,7 @@ class DurableStart:
 
     After a crash it is known of each such call that it may have happened. Where the store cannot
     be written to (its disk is full, another process holds it, there is no server), the call goes
-    on all the same or is refused, and the store's status counts it. A call that the session has
+    on unrecorded or is refused, and the store's status counts it. A call that the session has
     made before, under the same id and with the same arguments, is answered from the store.
 
     Args:
@@ -129,14 +129,14 @@ class DurableStart:
     """
 
     leaves_results = True
-    """What the tool has answered is handed on as it is; what it answers itself can be sent."""
+    """It returns the result of the tool unchanged; its own results can be sent."""
 
     def __init__(self, store: Begins, *, refuses: bool = False) -> None:
         self._store = store
         self._refuses = refuses
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call once its start is kept."""
+        """Run the call once its start is kept."""
         tool, settings = call.tool, call.settings
         if tool is not None:
             effect = tool.metadata.effect if settings is None else effect_of(tool, settings)

@@ -1,4 +1,4 @@
-"""What else waits to be written: questions and their answers, task lists, long results."""
+"""The queue of other writes: questions and answers, task lists, long results."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Errands:
         self._waiting: OrderedDict[Hashable, Errand] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many wait to be written."""
+        """Return how many wait to be written."""
         return len(self._waiting)
 
     def put(self, write: Write, *, key: Hashable | None = None, size: int = 0) -> bool:
-        """Takes something that is to be written.
+        """Take something that is to be written.
 
         Args:
             write: Writes it.
@@ -93,7 +93,7 @@ class Errands:
         return True
 
     async def write(self, database: Database) -> None:
-        """Writes the first of them; those that cannot be written stay.
+        """Write the first of them; those that cannot be written stay.
 
         Raises:
             StoreError: Nothing can be written.
@@ -111,7 +111,7 @@ class Errands:
             self._written(batch)
 
     def throw_away(self) -> None:
-        """Forgets the first of them, since they cannot be written, whatever the reason is."""
+        """Forget the first of them, since they cannot be written."""
         batch = self._first()
         self.dropped += len(batch)
         self._written(batch)
@@ -119,7 +119,7 @@ class Errands:
     async def _write_singly(
         self, database: Database, batch: Sequence[tuple[Hashable, Errand]]
     ) -> None:
-        """Writes one by one, since one of them may be no good."""
+        """Write one by one, since one of them may be invalid."""
         for key, errand in batch:
             try:
                 await _write_together(database, [errand])

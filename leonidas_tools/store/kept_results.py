@@ -27,7 +27,7 @@ class KeptResults:
         self._writer = writer
 
     async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
-        """Keeps a result.
+        """Keep a result.
 
         Args:
             content: All of it, without secrets.
@@ -45,7 +45,7 @@ class KeptResults:
     async def read(
         self, handle: str, *, offset: int, limit: int | None, session: str | None
     ) -> Piece:
-        """A piece of a result.
+        """Return a piece of a result.
 
         Args:
             handle: What `put` has returned, in this process or in an earlier one.

@@ -1,4 +1,4 @@
-"""What users like: JSON by user, with a version against lost updates."""
+"""Preferences of users: JSON by user, with a version against lost updates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PreferenceTable:
     They are any JSON, by any names. Two names mean something to the library: `mode` is how much
     the sessions of the user may do by themselves (`ask`, `autonomous`, `read_only`), and `always`
     holds the questions that were answered for good, as `policies.always` of the settings does.
-    A change holds at once in the sessions under way.
+    A change applies at once in running sessions.
 
     Args:
         database: Where they are.
@@ -45,7 +45,7 @@ class PreferenceTable:
         self._listeners: list[Callable[[Preferences], None]] = []
 
     def on_change(self, listener: Callable[[Preferences], None]) -> Callable[[], None]:
-        """Calls back with what each user prefers from now on, when it is changed here.
+        """Call back with what each user prefers from now on, when it is changed here.
 
         A session reads what other processes change before a call that changes something.
 
@@ -65,7 +65,7 @@ class PreferenceTable:
 
     @property
     def may_be_lost(self) -> bool:
-        """Whether the database has lost records, so that there may have been preferences."""
+        """Return whether the database has lost records, so that there may have been preferences."""
         return self._database.has_lost
 
     def _changed(self, after: Preferences) -> Preferences:
@@ -77,7 +77,7 @@ class PreferenceTable:
         return after
 
     async def read(self, user: str) -> Preferences:
-        """A user's preferences; version 0 and none where nothing was ever set.
+        """Return a user's preferences; version 0 and none where nothing was ever set.
 
         Args:
             user: The user's id.
@@ -91,7 +91,7 @@ class PreferenceTable:
     async def write(
         self, user: str, values: Mapping[str, Any], *, version: int | None = None
     ) -> Preferences:
-        """Replaces all of a user's preferences.
+        """Replace all of a user's preferences.
 
         Args:
             user: The user's id.
@@ -112,7 +112,7 @@ class PreferenceTable:
     async def patch(
         self, user: str, changes: Mapping[str, Any], *, version: int | None = None
     ) -> Preferences:
-        """Changes some of a user's preferences, as RFC 7396 has it: `None` takes one away.
+        """Change some of a user's preferences, as RFC 7396 has it: `None` takes one away.
 
         Args:
             user: The user's id.

@@ -1,4 +1,4 @@
-"""What the library itself reads of a user's preferences."""
+"""The preferences of a user that the library itself reads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def preferred_or_strictest(preferences: Preferences, *, may_be_lost: bool) -> Pr
 
 
 def preferred_by(values: Mapping[str, Any]) -> Preferred:
-    """How much a user's sessions may do by themselves, as the user prefers.
+    """Return how much a user's sessions may do by themselves, as the user prefers.
 
     Args:
         values: The preferences.
@@ -68,7 +68,7 @@ def preferred_by(values: Mapping[str, Any]) -> Preferred:
 
 
 def kept(rule: Rule) -> dict[str, Any]:
-    """A change of the preferences that keeps an answer that was given for good.
+    """Return a change of the preferences that keeps an answer that was given for good.
 
     Args:
         rule: The answer.

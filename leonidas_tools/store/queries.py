@@ -1,4 +1,4 @@
-"""What is asked of the calls that are kept."""
+"""Queries about stored calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_OF_ONE_ID = 1000
 
 
 def _filtered(filters: dict[str, Any]) -> Select[Any]:
-    """The calls that fit all filters that are given."""
+    """Return the calls that fit all filters that are given."""
     query = select(*_COLUMNS)
     for name in ("tool", "status", "session", "user"):
         if filters[name] is not None:
@@ -56,7 +56,7 @@ def _filtered(filters: dict[str, Any]) -> Select[Any]:
 async def find_executions(
     database: Database, *, limit: int | None, newest_first: bool, **filters: Any
 ) -> list[Execution]:
-    """The calls that fit, in the order in which they began."""
+    """Return the calls that fit, in the order in which they began."""
     order = [executions.c.started, executions.c.id]
     query = _filtered(filters).order_by(*(c.desc() if newest_first else c for c in order))
     async with database.reading() as connection:
@@ -67,7 +67,7 @@ async def find_executions(
 async def find_same_id(
     database: Database, *, session: str, call_id: str, tool: str
 ) -> list[Execution]:
-    """The calls of a session with this id that may have had an effect, the newest first."""
+    """Return the calls of a session with this id that may have had an effect, the newest first."""
     query = (
         select(*_COLUMNS)
         .where(executions.c.session == session, executions.c.call_id == call_id)
@@ -82,7 +82,7 @@ async def find_same_id(
 async def find_sessions(
     database: Database, *, user: str | None, limit: int | None
 ) -> list[SessionSummary]:
-    """The conversations, the latest first."""
+    """Return the conversations, the latest first."""
     bad = case((executions.c.status.in_((*_GOOD, _PENDING)), 0), else_=1)
     pending = case((executions.c.status == _PENDING, 1), else_=0)
     last = func.max(executions.c.started)
@@ -107,7 +107,7 @@ async def find_sessions(
 
 
 async def mark_interrupted(database: Database, *, run: str) -> None:
-    """Gives the calls their status whose process has ended before they did."""
+    """Give the calls their status whose process has ended before they did."""
     open_ = (executions.c.ended.is_(None), executions.c.status == STARTED)
     lost = await lost_runs(database, select(executions.c.run).where(*open_))
     async with database.writing() as connection:
@@ -120,7 +120,7 @@ async def mark_interrupted(database: Database, *, run: str) -> None:
 
 
 async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Execution]:
-    """The calls whose process has ended before they did, the oldest first."""
+    """Return the calls whose process has ended before they did, the oldest first."""
     query = select(*_COLUMNS).where(executions.c.status == INTERRUPTED)
     if not acknowledged:
         query = query.where(executions.c.acknowledged.is_(None))
@@ -130,7 +130,7 @@ async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Ex
 
 
 async def acknowledge(database: Database, ids: Sequence[str]) -> None:
-    """Notes that somebody knows that these calls were interrupted."""
+    """Note that somebody knows that these calls were interrupted."""
     noted = update(executions).where(executions.c.id.in_(ids)).values(acknowledged=time.time())
     async with database.writing() as connection:
         await connection.execute(noted)

@@ -50,7 +50,7 @@ class Recorder:
         self._marks: dict[Hashable, Row] = {}
 
     def __call__(self, event: ToolEvent) -> None:
-        """Records what has happened to a call."""
+        """Record what has happened to a call."""
         if event.kind is _START:
             self.begin(event.call, event.at)
         elif event.result is None:
@@ -59,7 +59,7 @@ class Recorder:
             self._end(event)
 
     def begin(self, call: ToolCall, at: float) -> bool:
-        """Records that a call has begun, unless that is known.
+        """Record that a call has begun, unless that is known.
 
         Returns:
             Whether it is known now.
@@ -75,11 +75,11 @@ class Recorder:
         return True
 
     def redaction(self, call: ToolCall) -> Redaction:
-        """What takes the secrets out of a call's arguments."""
+        """Return what takes the secrets out of a call's arguments."""
         return call.redaction
 
     def arguments(self, call: ToolCall) -> str:
-        """A call's arguments as JSON without secrets."""
+        """Return a call's arguments as JSON without secrets."""
         redaction = self.redaction(call)
         given = dict(call.arguments)
         return self._json(
@@ -120,7 +120,7 @@ class Recorder:
         }
 
     def _note(self, event: ToolEvent) -> None:
-        """Keeps what has happened meanwhile until the call ends, as far as there is room."""
+        """Keep what has happened meanwhile until the call ends, as far as there is room."""
         key = key_of(event.call)
         if self._backlog.find(key) is None:
             return
@@ -131,7 +131,7 @@ class Recorder:
             steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 
     def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
-        """What the events of a call say about it: the approval it needed, whether it was cached."""
+        """Note what an event says about its call: its approval, whether it was cached."""
         if "approval_id" in data:
             self._marks.setdefault(key, {})["approval_id"] = name_of(str(data["approval_id"]))
         if "cached" in data:
@@ -168,7 +168,7 @@ class Recorder:
         return None if steps is None else f"[{','.join(steps)}]"
 
     def _hiding(self, key: Hashable, call: ToolCall) -> Redaction:
-        """What takes the secrets out of what a call says, which may repeat its arguments."""
+        """Return what takes the secrets out of what a call says, which may repeat its arguments."""
         redaction = self.redaction(call)
         harmless = key not in self._secretive and self._backlog.find(key) is not None
         return redaction if harmless else redaction.hiding(call.arguments)
@@ -187,7 +187,7 @@ class Recorder:
 
 
 def key_of(call: ToolCall) -> Hashable:
-    """Names a call while it is under way: its number in its session, or else its object."""
+    """Return the key of a running call: its number in its session, or its object."""
     return (call.session, call.number) if call.number else id(call)
 
 
@@ -197,7 +197,7 @@ def shown_user(user: str | None) -> str:
 
 
 def name_of(text: str) -> str:
-    """A name that a model or a user may have made up."""
+    """Return a name that a model or a user may have made up."""
     return clean(text[:_LONGEST_NAME])
 
 

@@ -1,4 +1,4 @@
-"""What happened in a session, out of its rows, in the order in which it happened."""
+"""Replay a session from its rows, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def replayed(
     approvals: Sequence[Approval] = (),
     results: Sequence[KeptResult] = (),
 ) -> list[ReplayEvent]:
-    """What happened, in the order in which it happened.
+    """Return what happened, in the order in which it happened.
 
     Args:
         calls: The calls.

@@ -27,7 +27,7 @@ class ResultTable:
     Args:
         database: Where they are.
         max_bytes: How long they may be together.
-        keep_seconds: How long one is kept, where that is not said of it.
+        keep_seconds: How long a result is kept by default.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ResultTable:
         session: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> str:
-        """Keeps a result.
+        """Keep a result.
 
         Args:
             content: All of it.
@@ -84,7 +84,7 @@ class ResultTable:
         session: str | None,
         expires_in_seconds: float | None = None,
     ) -> Write:
-        """What keeps a result under a handle of the caller's choice.
+        """Return what keeps a result under a handle of the caller's choice.
 
         Args:
             handle: The handle; no other result has it.
@@ -112,7 +112,7 @@ class ResultTable:
         return write
 
     async def _make_room(self, connection: AsyncConnection, size: int) -> None:
-        """Throws the oldest away until there is room for another."""
+        """Throw the oldest away until there is room for another."""
         held = (await connection.execute(select(func.sum(results.c.size)))).scalar_one() or 0
         surplus = int(held) + size - self._max_bytes
         if surplus <= 0:
@@ -129,7 +129,7 @@ class ResultTable:
     async def find(
         self, *, session: str | None = None, limit: int | None = 100
     ) -> list[KeptResult]:
-        """The results that have not expired, without their contents, the newest first.
+        """Return the results that have not expired, without their contents, the newest first.
 
         Args:
             session: Only those of this conversation.
@@ -154,7 +154,7 @@ class ResultTable:
         limit: int | None = None,
         session: str | None = None,
     ) -> SpilledResult:
-        """A piece of a result, or all of it; only the piece is read.
+        """Return a piece of a result, or all of it; only the piece is read.
 
         Args:
             handle: What `put` returned.
@@ -185,7 +185,7 @@ class ResultTable:
         )
 
     async def remove(self, handle: str) -> None:
-        """Throws a result away, if it is there still.
+        """Throw a result away, if it is there still.
 
         Args:
             handle: What `put` returned.

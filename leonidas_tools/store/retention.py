@@ -42,19 +42,19 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to throw things away, a minute from now and then every hour."""
+        """Begin to throw things away, a minute from now and then every hour."""
         self._task = asyncio.get_running_loop().create_task(self._prune_on(), name="store-pruning")
 
     async def close(self) -> None:
-        """Ends it."""
+        """End it."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     async def prune(self) -> int:
-        """Throws away what is too old or too much, in slices between which others can write.
+        """Throw away what is too old or too much, in slices between which others can write.
 
-        Preferences stay for ever, and so does what somebody has to answer still.
+        Preferences and open questions are never removed.
 
         Returns:
             How many rows.
@@ -112,7 +112,7 @@ class Retention:
                 return gone
 
     async def _shrink(self) -> None:
-        """Gives free pages back to the file system."""
+        """Give free pages back to the file system."""
         left = None
         while left != 0:
             async with self._database.writing() as connection:

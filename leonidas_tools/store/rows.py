@@ -1,4 +1,4 @@
-"""What the store gives back: typed rows."""
+"""Typed rows that the store returns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 STARTED = "started"
-"""The status of a call under way."""
+"""The status of a running call."""
 INTERRUPTED = "interrupted"
 """The status of a call whose process ended before it did."""
 
@@ -80,11 +80,11 @@ class Execution:
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether it was interrupted while it did what happens only once."""
+        """Return whether it was interrupted while it did what happens only once."""
         return self.status == INTERRUPTED and self.effect not in ("read", "idempotent")
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain JSON."""
+        """Return the row as plain JSON."""
         return asdict(self)
 
 
@@ -111,7 +111,7 @@ class SessionSummary:
     pending_approvals: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain JSON."""
+        """Return the row as plain JSON."""
         return asdict(self)
 
 
@@ -134,12 +134,12 @@ class ReplayEvent:
     data: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """The event as plain JSON."""
+        """Return the event as plain JSON."""
         return asdict(self)
 
 
 class Decision(StrEnum):
-    """What became of a question whether a call may run; `unanswered` where its process died."""
+    """The outcome of an approval question; `unanswered` if its process died."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -166,11 +166,11 @@ class Approval:
         expires: When the question lapses.
         decision: The answer; `None` while there is none.
         decided: When it was answered.
-        decided_by: Who answered; `None` where nobody has.
+        decided_by: Who answered; `None` without an answer.
         note: What was said with it.
         rule: The rule that asks.
-        on_expiry: What becomes of the call when nobody answers: `cancel` or `proceed`.
-        answer: What was said, as exactly as it is known: `approve`, `edit`, `always`, `deny`,
+        on_expiry: What happens to the call without an answer: `cancel` or `proceed`.
+        answer: The answer as exactly as it is known: `approve`, `edit`, `always`, `deny`,
             `proceed`, `cancel`, `withdrawn`.
         channel: How it was answered: `voice`, `terminal`, `channel`, `person`, `expiry`, …
         edited: The other arguments that the answer has given; secrets are masked.
@@ -198,17 +198,17 @@ class Approval:
     edited: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain JSON."""
+        """Return the row as plain JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preferences:
-    """What a user likes.
+    """The preferences of a user.
 
     Args:
         user: Whose they are.
-        values: By name; whatever JSON holds.
+        values: JSON values by name.
         version: Goes up with each change; 0 where nothing was ever set.
         updated: When they were changed, in seconds since the epoch.
     """
@@ -219,7 +219,7 @@ class Preferences:
     updated: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain JSON."""
+        """Return the row as plain JSON."""
         return asdict(self)
 
 
@@ -265,5 +265,5 @@ class KeptResult:
     expires: float
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain JSON."""
+        """Return the row as plain JSON."""
         return asdict(self)

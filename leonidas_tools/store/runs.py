@@ -1,4 +1,4 @@
-"""Which openings of the store, by whatever process, have not ended."""
+"""The openings of the store by all processes, and which of them have not ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 HEARTBEAT_SECONDS = 10.0
-"""How often a process says that it lives, while calls are under way or questions are open."""
+"""How often a process says that it lives, while calls run or questions are open."""
 _CAN_LOCK = os.name == "posix"
 _SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
 _RETAKING_SECONDS = 2.0
@@ -109,7 +109,7 @@ class SessionLock:
     Args:
         engine: Makes an engine for the thread.
         run: Names the opening.
-        on_loss: Takes note, in the loop of the process, that the lock cannot be taken again.
+        on_loss: Called in the event loop when the lock cannot be taken again.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class SessionLock:
 
 
 async def living_runs(connection: AsyncConnection, lost: Collection[str] = ()) -> list[str]:
-    """Return the openings of the store, by whatever process, that have not ended.
+    """Return the openings of the store, by any process, that have not ended.
 
     Args:
         connection: In a transaction.
@@ -284,7 +284,7 @@ def _is_file(connection: AsyncConnection) -> bool:
 
 
 def _is_heard(row: Row[Any]) -> bool:
-    """Whether the heartbeat says that a process lives."""
+    """Return whether the heartbeat says that a process lives."""
     is_recent = row.seen >= time.time() - _SILENT_SECONDS
     return is_recent and (row.host != socket.gethostname() or _may_live(row.process))
 
@@ -299,7 +299,7 @@ def _lock_file(database: Path, run: str) -> Path:
 
 
 def _is_locked(path: Path) -> bool | None:
-    """Whether a process holds the lock; `None` where there is no lock to tell."""
+    """Return whether a process holds the lock; `None` where there is no lock to tell."""
     if not _CAN_LOCK:
         return None
     try:
@@ -318,7 +318,7 @@ def _is_locked(path: Path) -> bool | None:
 
 
 def _may_live(process: int) -> bool:
-    """Whether there is such a process on this machine, where that can be told."""
+    """Return whether there is such a process on this machine, where that can be told."""
     if os.name != "posix":
         return True
     try:

@@ -40,11 +40,11 @@ UPGRADES: Sequence[Upgrade] = (_tell_more_of_approvals, _find_calls_by_id, _tell
 """The first makes version 2 of version 1."""
 
 _POSTGRES_LOCK = 4_776_320_109
-"""Any number that nobody else uses: one process at a time makes or upgrades the schema."""
+"""The key of a lock: one process at a time creates or upgrades the schema."""
 
 
 def prepare(connection: Connection, upgrades: Sequence[Upgrade] = UPGRADES) -> int:
-    """Makes the tables, or upgrades them, within the connection's transaction.
+    """Make the tables, or upgrades them, within the connection's transaction.
 
     Args:
         connection: In a transaction that writes.

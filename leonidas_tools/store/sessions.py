@@ -41,7 +41,7 @@ _READ = ToolEffect.READ
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Kept:
-    """What is known of one session.
+    """The stored state of one session.
 
     Args:
         user: Whose preferences it has; none where it belongs to no user.
@@ -81,7 +81,7 @@ class KeptSessions:
     sets_session_policy = True
     """What a session may do may only be known once its first call has come here."""
     leaves_results = True
-    """What the tool has answered is handed on as it is, and can be sent."""
+    """It returns the result of the tool unchanged."""
 
     def __init__(self, store: Store, writer: Writer) -> None:
         self._store = store
@@ -92,7 +92,7 @@ class KeptSessions:
         store.preferences.on_change(self._prefer)
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Runs the call in a session that is joined to the store."""
+        """Run the call in a session that is joined to the store."""
         session = call.session
         known = self._sessions.get(session)
         if known is None or not known.is_loaded or known.user != user_of(session):
@@ -102,7 +102,7 @@ class KeptSessions:
         return await run(call)
 
     def begin(self, session: ToolSession) -> None:
-        """Joins a session to the store ahead of its first call, which then need not wait.
+        """Join a session to the store ahead of its first call, which then need not wait.
 
         Args:
             session: A conversation that begins.
@@ -121,7 +121,7 @@ class KeptSessions:
             known.loading = self._in_background(self._load(session, known))
 
     async def close(self) -> None:
-        """Lets go of all sessions; their long results stay readable while they are in memory."""
+        """Let go of all sessions; their long results stay readable while they are in memory."""
         for known in self._sessions.values():
             while known.ends:
                 known.ends.pop()()
@@ -146,7 +146,7 @@ class KeptSessions:
             )
 
     async def _refresh(self, known: _Kept, session: ToolSession, call: ToolCall) -> None:
-        """Reads preferences again that another process may have changed."""
+        """Read preferences again that another process may have changed."""
         now = asyncio.get_running_loop().time()
         if known.loading is None or known.loading.done():
             if now < known.tried + (_AGAIN_SECONDS if known.tried > known.checked else 0.0):
@@ -172,7 +172,7 @@ class KeptSessions:
             self._hold(session, known, preferences)
 
     def _hold(self, session: ToolSession, known: _Kept, preferences: Preferences) -> None:
-        """Applies preferences, unless newer ones apply already."""
+        """Apply preferences, unless newer ones apply already."""
         known.checked = asyncio.get_running_loop().time()
         if preferences.version >= known.version:
             known.version = preferences.version
@@ -198,7 +198,7 @@ class KeptSessions:
         return _Kept(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
     async def _load(self, session: ToolSession, known: _Kept) -> None:
-        """Reads what was kept of the session and of its user."""
+        """Read what was kept of the session and of its user."""
         user, list_ = known.user, session.get(TaskList)
         preferences: Preferences | None = None
         try:
@@ -213,7 +213,7 @@ class KeptSessions:
             return
         if known.user != user:
             return
-        if preferences is None:  # nobody prefers anything here
+        if preferences is None:  # no preferences here
             known.checked = math.inf
             session.get(SessionPolicy).preferred = Preferred()
         else:
@@ -223,20 +223,20 @@ class KeptSessions:
         known.is_loaded = True
 
     def _prefer(self, preferences: Preferences) -> None:
-        """Has what a user prefers hold in the sessions under way."""
+        """Apply the preferences of a user to running sessions."""
         for session, known in list(self._sessions.items()):
             if known.user == preferences.user:
                 self._hold(session, known, preferences)
 
     def _keep_always(self, where: ref[ToolSession], rule: Rule) -> None:
-        """Keeps what a user has answered for good, and has it hold at once."""
+        """Keep what a user has answered for good, and has it hold at once."""
         session = where()
         if session is None:
             return
         policy, user = session.get(SessionPolicy), user_of(session)
         if user is None:
             policy.always.append(rule)
-            logger.warning("'always' holds for this session only: it belongs to no user")
+            logger.warning("'always' applies to this session only: it belongs to no user")
             return
         before = policy.preferred
         policy.preferred = replace(before, always=(*before.always, rule))
@@ -247,11 +247,11 @@ class KeptSessions:
             await self._store.preferences.patch(user, changes)
         except (LeonidasError, ValueError) as error:
             logger.log(
-                log_level(error), "'always' holds for this session of %r only: %s", user, error
+                log_level(error), "'always' applies to this session of %r only: %s", user, error
             )
 
     def _on_question(self, question: Question, closing: Closing | None) -> None:
-        """Keeps a question, or how it was closed."""
+        """Keep a question, or how it was closed."""
         table, id_ = self._store.approvals, question.request.id
         if closing is None:
             self._open.add(id_)
@@ -263,7 +263,7 @@ class KeptSessions:
         self._writer.put(write)
 
     def _write_tasks(self, where: ref[ToolSession], what: ref[TaskList], *_: object) -> None:
-        """Keeps the task list as it is now."""
+        """Store the task list."""
         session, list_ = where(), what()
         if session is not None and list_ is not None:
             write = self._store.tasks.writing(

@@ -1,4 +1,4 @@
-"""How the store is."""
+"""The status of the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreStatus:
-    """How the store is.
+    """The status of the store.
 
     Args:
         where: The database, without a password.
@@ -45,5 +45,5 @@ class StoreStatus:
     lost: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The status as plain JSON."""
+        """Return the status as plain JSON."""
         return asdict(self)

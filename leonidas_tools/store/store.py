@@ -101,19 +101,19 @@ class Store:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """What is to be put around calls, so that what their sessions need is read and kept."""
+        """Return the policies that load and store what sessions need."""
         if not self.settings.durable:
             return (self._sessions,)
         refuses = self.settings.unwritable == "refuse"
         return (self._sessions, DurableStart(self, refuses=refuses))
 
     def begin(self, session: ToolSession) -> None:
-        """Reads what is kept of a session that begins, and of its user, ahead of its first call."""
+        """Read what is kept of a session that begins, and of its user, ahead of its first call."""
         self._sessions.begin(session)
 
     @property
     def status(self) -> StoreStatus:
-        """How the store is."""
+        """Return how the store is."""
         backlog, writer, aside = self._backlog, self._writer, self._database.set_aside
         return StoreStatus(
             where=self._database.url.render_as_string(hide_password=True),
@@ -133,7 +133,7 @@ class Store:
         )
 
     def sink(self, event: ToolEvent) -> None:
-        """Takes note of an event, and returns at once."""
+        """Take note of an event, and returns at once."""
         dropped = self._backlog.dropped
         try:
             self._recorder(event)
@@ -147,7 +147,7 @@ class Store:
         self._writer.wake()
 
     async def begun(self, call: ToolCall, *, timeout_seconds: float = _DURABLE_SECONDS) -> bool:
-        """Waits until the start of a call is on disk; many that wait share one transaction.
+        """Wait until the start of a call is on disk; many that wait share one transaction.
 
         Args:
             call: The call.
@@ -164,7 +164,7 @@ class Store:
         """Return the answer to a call that its session has made before, also in another process.
 
         Args:
-            call: A call under way; its id, tool and arguments are compared.
+            call: A running call; its id, tool and arguments are compared.
             timeout_seconds: How long to wait for the database.
 
         Returns:
@@ -192,7 +192,7 @@ class Store:
         limit: int | None = 100,
         newest_first: bool = True,
     ) -> list[Execution]:
-        """The calls that fit.
+        """Return the calls that fit.
 
         Args:
             tool: Only those of this tool.
@@ -227,7 +227,7 @@ class Store:
     async def sessions(
         self, *, user: str | None = None, limit: int | None = 100
     ) -> list[SessionSummary]:
-        """The conversations, the latest first.
+        """Return the conversations, the latest first.
 
         Args:
             user: Only those of this user.
@@ -237,7 +237,7 @@ class Store:
         return await queries.find_sessions(self._database, user=user, limit=limit)
 
     async def replay(self, session: str) -> list[ReplayEvent]:
-        """What happened in a conversation, in the order in which it happened.
+        """Return what happened in a conversation, in the order in which it happened.
 
         Args:
             session: Its id.
@@ -251,7 +251,7 @@ class Store:
         return replayed(calls[::-1], asked[::-1], long[::-1])
 
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:
-        """The calls that had begun when their process died, the oldest first.
+        """Return the calls that had begun when their process died, the oldest first.
 
         Nothing runs again by itself. Of those that `may_have_happened` somebody should be told.
 
@@ -266,7 +266,7 @@ class Store:
         return await queries.find_interrupted(self._database, acknowledged=acknowledged)
 
     async def acknowledge(self, calls: Iterable[Execution]) -> None:
-        """Notes that somebody knows that these calls were interrupted.
+        """Note that somebody knows that these calls were interrupted.
 
         Args:
             calls: Some of those that `interrupted` returned.
@@ -277,7 +277,7 @@ class Store:
         await queries.acknowledge(self._database, [call.id for call in calls])
 
     async def prune(self) -> int:
-        """Throws away what is too old or too much, and says how many rows; happens once an hour.
+        """Throw away what is too old or too much, and says how many rows; happens once an hour.
 
         Raises:
             StoreError: The database cannot be written to.
@@ -285,7 +285,7 @@ class Store:
         return await self._retention.prune()
 
     async def flush(self, *, timeout_seconds: float = 5.0) -> bool:
-        """Waits until all that has happened is written, and says whether it is.
+        """Wait until all that has happened is written, and says whether it is.
 
         Args:
             timeout_seconds: How long to wait.
@@ -293,7 +293,7 @@ class Store:
         return await self._writer.flush(timeout_seconds)
 
     async def __aenter__(self) -> Self:
-        """Opens the database, and begins to write; one that cannot be opened is tried again.
+        """Open the database, and begins to write; one that cannot be opened is tried again.
 
         Raises:
             ConfigurationError: The database is of a newer version than is known here.
@@ -310,7 +310,7 @@ class Store:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Writes what waits, and lets go."""
+        """Write what waits, and lets go."""
         await self._retention.close()
         await self._sessions.close()
         await self._writer.close(_CLOSING_SECONDS)

@@ -33,11 +33,11 @@ class TaskTable:
         self._database = database
 
     async def read(self, session: str, *, user: str | None = None) -> list[Task]:
-        """The tasks of a conversation, in their order.
+        """Return the tasks of a conversation, in their order.
 
         Args:
             session: The conversation's id.
-            user: Only those of this user, or of nobody that is known.
+            user: Only those of this user; `None` for those without a user.
 
         Raises:
             StoreError: They cannot be read.
@@ -46,7 +46,7 @@ class TaskTable:
             return await _read(connection, session, user)
 
     async def write(self, session: str, list_: Sequence[Task], *, user: str | None = None) -> None:
-        """Replaces all tasks of a conversation.
+        """Replace all tasks of a conversation.
 
         Args:
             session: The conversation's id.
@@ -60,7 +60,7 @@ class TaskTable:
             await self.writing(session, list_, user=user)(connection)
 
     def writing(self, session: str, list_: Sequence[Task], *, user: str | None) -> Write:
-        """What replaces all tasks of a conversation.
+        """Return what replaces all tasks of a conversation.
 
         Args:
             session: The conversation's id.
@@ -85,7 +85,7 @@ class TaskTable:
         status: TaskStatus | None = None,
         call: str | None = None,
     ) -> list[Task]:
-        """Changes one task.
+        """Change one task.
 
         Args:
             session: The conversation's id.
@@ -132,7 +132,7 @@ async def _read(connection: AsyncConnection, session: str, user: str | None = No
 
 
 def _packed(task: Task) -> str:
-    """What a task keeps of its calls; a plain list where it names no tools."""
+    """Return what a task keeps of its calls; a plain list where it names no tools."""
     calls = list(task.calls)
     if not task.tools:
         return json.dumps(calls)

@@ -69,7 +69,7 @@ class Writer:
         self._backlog = backlog
         self._errands = Errands(most=0, max_bytes=0) if errands is None else errands
         self.questions = 0
-        """How many questions are open: while there are any, this says that the process lives."""
+        """The number of open questions; with any, the process reports that it lives."""
         self._run = run
         self._lock = (
             RunLock(database.path, run)
@@ -86,7 +86,7 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to write."""
+        """Begin to write."""
         self._task = asyncio.get_running_loop().create_task(self._write_on(), name="store-writer")
 
     def wake(self) -> None:
@@ -94,7 +94,7 @@ class Writer:
         self._work.set()
 
     def put(self, write: Write, *, key: Hashable | None = None, size: int = 0) -> bool:
-        """Takes something else that is to be written, and returns at once whether it was taken.
+        """Take something else that is to be written, and returns at once whether it was taken.
 
         Args:
             write: Writes it.
@@ -110,13 +110,13 @@ class Writer:
         self._urgent.set()
 
     def fail(self, error: LeonidasError) -> None:
-        """Says why nothing can be written, once until it can be again."""
+        """Say why nothing can be written, once until it can be again."""
         if self.error is None:
             logger.log(log_level(error), "%s; calls go on, and are kept once it is back", error)
         self.error = str(error)
 
     async def flush(self, timeout_seconds: float) -> bool:
-        """Waits until nothing waits any more.
+        """Wait until nothing waits any more.
 
         Returns:
             Whether all was written in time.
@@ -132,7 +132,7 @@ class Writer:
         return True
 
     async def close(self, timeout_seconds: float) -> None:
-        """Writes what waits, as far as that is possible in time, and ends the task."""
+        """Write what waits, as far as that is possible in time, and ends the task."""
         if self.error is not None:
             timeout_seconds = min(timeout_seconds, _LAST_TRY_SECONDS)
         if not await self.flush(timeout_seconds):
@@ -146,7 +146,7 @@ class Writer:
             await self._lock.release()
 
     async def _tell_end(self, timeout_seconds: float) -> bool:
-        """Writes that this opening of the store ends, and says whether that is written."""
+        """Write that this opening of the store ends, and says whether that is written."""
         try:
             async with asyncio.timeout(timeout_seconds), self._database.writing() as connection:
                 ended = update(runs).where(runs.c.id == self._run).values(ended=time.time())
@@ -182,11 +182,11 @@ class Writer:
 
     @property
     def _waits(self) -> bool:
-        """Whether anything waits to be written."""
+        """Return whether anything waits to be written."""
         return bool(len(self._backlog) or len(self._errands))
 
     async def _something_to_do(self) -> None:
-        """Waits for something to write, and then a moment for more; or until it is time to beat."""
+        """Wait for something to write, and then a moment for more; or until it is time to beat."""
         if self._waits:
             return
         self._work.clear()
@@ -196,7 +196,7 @@ class Writer:
         await self._rest(_GATHERING_SECONDS, self._urgent)
 
     async def _rest(self, seconds: float | None, until: asyncio.Event | None = None) -> None:
-        """Waits for the time, or for what ends the wait; `hurry` always does."""
+        """Wait for the time, or for what ends the wait; `hurry` always does."""
         try:
             async with asyncio.timeout(seconds):
                 await (until or self._urgent).wait()
@@ -204,7 +204,7 @@ class Writer:
             pass
 
     async def _write(self) -> None:
-        """Writes one batch, and that this process lives."""
+        """Write one batch, and that this process lives."""
         entries = self._backlog.take(_BATCH)
         if entries or self._is_to_beat():
             await self._write_entries(entries)
@@ -223,7 +223,7 @@ class Writer:
         self._backlog.written(refused)
 
     def _give_up(self) -> None:
-        """Throws away what was taken, since it cannot be written."""
+        """Throw away what was taken, since it cannot be written."""
         self._errands.throw_away()
         refused = [entry.id for entry in self._backlog.take(0)]
         self.refused += len(refused)
@@ -241,7 +241,7 @@ class Writer:
                 await connection.execute(_UPDATE, endings)
 
     async def _write_singly(self, entries: Sequence[Entry]) -> list[str]:
-        """Writes one by one, since one of them may be no good; returns the ids of those that are.
+        """Write one by one, since one may be invalid; return the ids of the valid ones.
 
         Raises:
             StoreError: Nothing can be written.
@@ -269,7 +269,7 @@ class Writer:
         self._work.set()
 
     async def _beat(self, connection: AsyncConnection) -> None:
-        """Says that this process lives."""
+        """Say that this process lives."""
         try:
             await self._lock.hold()
         except OSError as error:
@@ -283,7 +283,7 @@ class Writer:
         self._seen, self._seen_in, self._is_registered = now, self._database.files, True
 
     def _insert(self, table: Any) -> Any:
-        """Inserts what is not there: an answer that got lost must not make it twice."""
+        """Insert what is not there: an answer that got lost must not make it twice."""
         dialect: Any = sqlite if self._database.is_file else postgresql
         return dialect.insert(table).on_conflict_do_nothing()
 

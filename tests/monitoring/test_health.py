@@ -90,7 +90,7 @@ def test_fewer_than_five_calls_say_nothing():
         (
             {"calls": Calls(open=[Call(seconds=400), Call(seconds=300), Call()])},
             "degraded",
-            ("Calls under way for 300 s or more: 2; the oldest of 'book' (kitchen-1) for 400 s."),
+            ("Calls running for 300 s or more: 2; the oldest of 'book' (kitchen-1) for 400 s."),
         ),
         (
             {"abandoned_threads": 3},

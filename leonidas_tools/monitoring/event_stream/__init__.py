@@ -1,4 +1,4 @@
-"""All that happens, as one ordered stream that any number may read: typed, numbered, bounded."""
+"""All events as one ordered stream with any number of readers: typed, numbered, bounded."""
 
 from leonidas_tools.monitoring.event_stream.schema import Event, events_schema
 from leonidas_tools.monitoring.event_stream.sse import to_sse

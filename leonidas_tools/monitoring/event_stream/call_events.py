@@ -1,4 +1,4 @@
-"""What happens to calls."""
+"""Events of calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ToolSkip(_OfTask):
 
 
 class ToolFallback(_OfTask):
-    """Another tool stands in for one that failed or does not exist."""
+    """Another tool replaces one that failed or does not exist."""
 
     event: Literal["tool_fallback"]
     to: str
@@ -91,7 +91,7 @@ class TaskList(_OfCall):
 
 
 class TaskUpdate(_OfCall):
-    """A task is under way, or done."""
+    """A task has begun or is done."""
 
     event: Literal["task_update"]
     task: Task
@@ -144,6 +144,6 @@ class ToolFailed(_Ending):
 
 
 class ToolCancel(_Ending):
-    """A call that nobody wants any more has ended."""
+    """A call whose answer is not wanted any more has ended."""
 
     event: Literal["tool_cancel"]

@@ -1,4 +1,4 @@
-"""All events there are, and their JSON Schema."""
+"""All kinds of events, and their JSON Schema."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ Event: TypeAlias = (
 
 
 def events_schema() -> dict[str, Any]:
-    """The JSON Schema of the events, made of their types.
+    """Return the JSON Schema of the events, made of their types.
 
     Example:
         >>> mapping = events_schema()["discriminator"]["mapping"]
@@ -165,7 +165,7 @@ def events_schema() -> dict[str, Any]:
 
 
 def kinds() -> frozenset[str]:
-    """Every `event` there is."""
+    """Return every `event` there is."""
     from typing import get_args, get_type_hints
 
     return frozenset(

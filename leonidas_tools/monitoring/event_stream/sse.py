@@ -15,7 +15,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def to_sse(event: Mapping[str, Any]) -> str:
-    """The event as a server-sent event; its number is what a browser gives as `Last-Event-ID`.
+    """Return a server-sent event; a browser returns its number as `Last-Event-ID`.
 
     Args:
         event: An event of the stream.

@@ -1,4 +1,4 @@
-"""How things are: what a reader is told first."""
+"""The state that a reader receives first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing_extensions import TypedDict  # pydantic reads no other before 3.12
 
 
 class Happening(TypedDict):
-    """What every event has."""
+    """The fields of every event."""
 
     version: Literal[1]
     sequence: int
@@ -63,7 +63,7 @@ class LiveSession(TypedDict):
 
 
 class State(Happening):
-    """How things are now: what a subscriber is told first."""
+    """The state now, which a subscriber receives first."""
 
     event: Literal["state"]
     calls: list[CallUnderWay]

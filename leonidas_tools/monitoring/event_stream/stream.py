@@ -40,7 +40,7 @@ class EventStream:
     back. All of it happens in one thread.
 
     Args:
-        calls: The calls under way, as plain JSON.
+        calls: The running calls, as plain JSON.
         breakers: The state of every breaker that watches a tool, by its name.
         remembered: How many events are remembered.
 
@@ -78,7 +78,7 @@ class EventStream:
         self._live: dict[str, dict[str, Any]] = {}
 
     def __call__(self, event: ToolEvent) -> None:
-        """Takes in what has happened to a call."""
+        """Take in what has happened to a call."""
         if event.kind is _START and event.call.session is not self._latest():
             self._latest = ref(event.call.session)  # else every call would look for it in the set
             self._sessions.add(event.call.session)
@@ -89,7 +89,7 @@ class EventStream:
             self._put(body)
 
     def publish(self, kind: str, **data: Any) -> None:
-        """Takes in something that has happened to no call.
+        """Take in something that has happened to no call.
 
         Args:
             kind: Its `event`.
@@ -99,7 +99,7 @@ class EventStream:
             self._put({"event": kind, "at": time.time(), **data})
 
     def live(self, kind: str, session: ToolSession, **data: Any) -> None:
-        """Takes in what has happened to a live session or its connection.
+        """Take in what has happened to a live session or its connection.
 
         Args:
             kind: Its `event`.
@@ -121,7 +121,7 @@ class EventStream:
         after: int | str | None = None,
         size: int = 1000,
     ) -> AsyncGenerator[Event]:
-        """How things are now, as one `state`, and then all that happens.
+        """Return how things are now, as one `state`, and then all that happens.
 
         A reader that is too slow is told by one `missed` for how many events there was no room,
         and by another `state` how things are then. The events are not to be changed: others read
@@ -139,12 +139,14 @@ class EventStream:
         """
         chosen = None if kinds is None else frozenset(kinds)
         if unknown := (chosen or frozenset()) - known_kinds():
-            raise ValueError(f"there are no events {sorted(unknown)}: {sorted(known_kinds())} are")
+            raise ValueError(
+                f"unknown kinds of events {sorted(unknown)}: choose from {sorted(known_kinds())}"
+            )
         name = session if session is None or isinstance(session, str) else session.id
         return self._read(Subscription(session=name, kinds=chosen, size=size), after)
 
     async def _read(self, mine: Subscription, after: int | str | None) -> AsyncGenerator[Event]:
-        """All that one reader is told."""
+        """Yield all that one reader is told."""
         self._recording = True
         self._subscriptions = (*self._subscriptions, mine)
         since = None if after is None else self._since(after)
@@ -166,7 +168,7 @@ class EventStream:
             self._subscriptions = tuple(one for one in self._subscriptions if one is not mine)
 
     def _since(self, after: int | str) -> list[Mapping[str, Any]] | None:
-        """What has happened since an event; `None` where not all of it is remembered."""
+        """Return what has happened since an event; `None` where not all of it is remembered."""
         if not str(after).isascii() or not str(after).isdecimal():
             return None
         number, kept = int(after), self._remembered
@@ -183,7 +185,7 @@ class EventStream:
             subscription.put(event)
 
     def _state(self, session: str | None) -> Event:
-        """How things are now, in one session or in all."""
+        """Return how things are now, in one session or in all."""
         here = [one for one in self._sessions if session in (None, one.id)]
         desks = [desk for one in here if (desk := one.find(Approvals)) is not None]
         lists = {one.id: tasks for one in here if (tasks := one.find(TaskList)) is not None}
@@ -203,7 +205,7 @@ class EventStream:
         )
 
     def _told(self, body: dict[str, Any]) -> Event:
-        """What is for one reader alone: it has the number of what happened last."""
+        """Return what is for one reader alone: it has the number of what happened last."""
         event = {"version": VERSION, "sequence": self._last, "at": time.time(), **body}
         return cast("Event", event)
 
@@ -216,7 +218,7 @@ class EventStream:
 
 
 def _add_question(body: dict[str, Any], event: ToolEvent) -> None:
-    """Tells the question with the event, so that whoever hears it can put it and answer."""
+    """Add the question to the event, so that a reader can show and answer it."""
     desk = event.call.session.find(Approvals)
     for request in desk.pending() if desk is not None else ():
         if request.id == body.get("approval_id"):

@@ -1,4 +1,4 @@
-"""What waits for one reader: so many events and no more."""
+"""The bounded queue of events of one reader."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Subscription:
         """How many events there was no room for since the last time the reader was told."""
 
     def wants(self, event: Mapping[str, Any]) -> bool:
-        """Whether the reader has asked for such an event; what is of no session is for all."""
+        """Return whether the reader asked for the event; one without a session is for all."""
         if self._kinds is not None and event["event"] not in self._kinds:
             return False
         return self.session is None or event.get("session", self.session) == self.session
 
     def put(self, event: Mapping[str, Any]) -> None:
-        """Adds an event; if that is one too many, none of them waits any more."""
+        """Add an event; if that is one too many, none of them waits any more."""
         if not self.wants(event):
             return
         if self.missed:
@@ -50,15 +50,15 @@ class Subscription:
         self._changed.set()
 
     def replay(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Adds what has happened before the reader came."""
+        """Add what has happened before the reader came."""
         self._waiting.extend(event for event in events if self.wants(event))
 
     async def changed(self) -> None:
-        """Waits until there is something to read."""
+        """Wait until there is something to read."""
         while not self._waiting and not self.missed:
             self._changed.clear()
             await self._changed.wait()
 
     def take(self) -> Mapping[str, Any] | None:
-        """The oldest event that waits; `None` where none does."""
+        """Return the oldest event that waits; `None` where none does."""
         return self._waiting.popleft() if self._waiting else None
