@@ -123,7 +123,7 @@ class Pins:
         >>> pins = Pins("notes", "an example")
         >>> said = ToolDefinition(name="add", description="Adds.", input_schema={}, effect="once")
         >>> pins.check({"add": said}), pins.check({"add": said})[0]["add"].waiting
-        (({'add': Pin(trusted=Described(name='add', description='Adds.', input_schema={}, \
+        (({'add': Pin(trusted=ToolDefinition(name='add', description='Adds.', input_schema={}, \
 effect='once'), waiting=None)}, ['add']), None)
     """
 
