@@ -1,4 +1,4 @@
-"""Arguments of a call, as they are typed in a command."""
+"""Read the arguments of a call from the command line."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import typer
 
 
 def typed_arguments(words: list[str]) -> dict[str, Any]:
-    """Arguments as they were typed; the tool's own validation makes numbers of digits.
+    """Return the arguments as typed; the tool's own validation turns digits into numbers.
 
     Raises:
         typer.BadParameter: They are neither JSON nor key=value.
@@ -16,10 +16,11 @@ def typed_arguments(words: list[str]) -> dict[str, Any]:
         try:
             parsed: dict[str, Any] = json.loads(words[0])
         except ValueError as error:
-            raise typer.BadParameter(f"the arguments are not JSON: {error}") from None
+            said = f"{words[0]!r} is not JSON ({error}): correct it, or write name=value"
+            raise typer.BadParameter(said) from None
         return parsed
     pairs = [word.partition("=") for word in words]
     for key, equals, _ in pairs:
         if not equals or not key:
-            raise typer.BadParameter(f"{key!r} is not key=value")
+            raise typer.BadParameter(f"{key!r} has no value: write name=value, or one JSON object")
     return {key: value for key, _, value in pairs}

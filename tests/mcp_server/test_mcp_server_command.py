@@ -208,10 +208,10 @@ async def test_beyond_this_machine_a_token_is_made_and_shown_once(start):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"http": "port"}, "--http takes [HOST:]PORT"),
-        ({"http": "127.0.0.1:99999"}, "--http takes [HOST:]PORT"),
-        ({"http": "0", "token_env": "NOT_SET"}, "'NOT_SET' holds no token"),
-        ({"token_env": "HOME"}, "--token-env goes with --http"),
+        ({"http": "port"}, "is not [HOST:]PORT"),
+        ({"http": "127.0.0.1:99999"}, "is not [HOST:]PORT"),
+        ({"http": "0", "token_env": "NOT_SET"}, "'NOT_SET' is empty: put a token in it"),
+        ({"token_env": "HOME"}, "'--token-env' needs HTTP"),
         ({"http": "203.0.113.7:0", "token_env": "HOME"}, "Cannot listen at 203.0.113.7:0"),
     ],
 )

@@ -151,7 +151,7 @@ def test_a_server_that_cannot_be_taken_over_says_why_and_the_others_are(server, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not JSON"),
+        ("{", "is not JSON: correct it, or name the file that lists the MCP servers"),
         ("[]", "holds no MCP servers: they stand under 'mcpServers' or 'servers'"),
         ('{"theme": "dark"}', "holds no MCP servers: they stand under 'mcpServers' or 'servers'"),
     ],

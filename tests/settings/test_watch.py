@@ -396,7 +396,7 @@ async def test_a_fifo_in_the_place_of_the_file_changes_nothing_and_is_told_once(
         os.mkfifo(path)
         assert await warned.next() == (
             f"The settings stay as they were: {path}: cannot be read: it is a FIFO, not a regular "
-            "file"
+            "file; name another file"
         )
         os.utime(path)
         await asyncio.to_thread(rename_over, path, text(2))  # while somebody may still read

@@ -233,7 +233,7 @@ def test_a_recording_is_found_beside_the_file(load, tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"gone\.yaml: The scenario cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"gone\.yaml: there is no such file"):
         LiveSimulator(tmp_path / "gone.yaml")
 
 

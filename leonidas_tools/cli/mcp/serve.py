@@ -71,7 +71,7 @@ def serve(
             ("--allow-host", allow_host),
         ):
             if value:
-                raise ConfigurationError(f"{option} goes with --http")
+                raise ConfigurationError(f"{option!r} needs HTTP: add --http PORT, or leave it out")
         _over_stdio(config, patterns)
         return
     place = _place(http)
@@ -113,7 +113,9 @@ async def _over_http(
     console = terminal.messages()
     token = None if token_env is None else os.environ.get(token_env, "").strip()
     if token == "":
-        raise ConfigurationError(f"The environment variable {token_env!r} holds no token: set it")
+        raise ConfigurationError(
+            f"The environment variable {token_env!r} is empty: set it to a token"
+        )
     if token is None and not (is_loopback(place.host) and not access["hosts"]):
         token = secrets.token_urlsafe(32)
         console.print(f"Clients must send: Authorization: Bearer {token}", soft_wrap=True)
@@ -132,7 +134,7 @@ def _place(text: str) -> _Place:
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or _HOST
     if not port.isdecimal() or int(port) > _MOST_PORT:
-        raise ConfigurationError(f"--http takes [HOST:]PORT, such as 8000, not {text!r}")
+        raise ConfigurationError(f"{text!r} is not [HOST:]PORT: write --http 8000, for example")
     return _Place(host, int(port))
 
 

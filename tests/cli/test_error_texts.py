@@ -1,0 +1,96 @@
+"""What every command says when it is used wrongly, and the exit code it ends with."""
+
+import re
+
+import pytest
+
+ALL = "`leonidas tools list` lists them"
+NO_FILE = "there is no such file: correct the path, or create it"
+DIRECTORY = "is a directory: name the file in it"
+SCENARIOS = "name a YAML file, or one of approval, burst, cancel, demo"
+SETTINGS = ("--config", "tools.yaml")
+BARE = re.compile(r"Traceback|Errno|: (No such file or directory|Is a directory|Permission denied)")
+
+CASES = [
+    # The program itself.
+    ("nosuch", 2, "No such command 'nosuch'", "-h' for help"),
+    ("rum", 2, "No such command 'rum'", "Did you mean 'run'?"),
+    ("--verbos", 2, "No such option: --verbos", "--verbose"),
+    # run
+    ("run nosuch", 2, "There is no scenario 'nosuch'", SCENARIOS),
+    ("run demmo", 2, "There is no scenario 'demmo'", "did you mean 'demo'?"),
+    ("run --voice nosuch", 2, "'nosuch' is read as a scenario", "--voice and --no-voice take no"),
+    ("run folder", 2, "'folder' is a directory", "name a scenario file in it"),
+    ("run bad.yaml", 2, "bad.yaml:2: ", "This is not YAML"),
+    ("run --config none.yaml", 2, "none.yaml", NO_FILE),
+    ("run --config folder", 2, "folder", DIRECTORY),
+    ("run one_call --microphone none.wav --config tools.yaml", 2, "none.wav", NO_FILE),
+    ("run one_call --microphone folder --config tools.yaml", 2, "folder", DIRECTORY),
+    ("run one_call --microphone empty --config tools.yaml", 2, "empty", "name another file"),
+    ("run --model foo one_call", 2, "--model 'foo' is for a real session", "set GEMINI_API_KEY"),
+    ("run --vioce", 2, "No such option: --vioce", "--voice"),
+    # tools
+    ("tools show nosuch", 2, "There is no tool 'nosuch'", ALL),
+    ("tools show get_wether", 2, "There is no tool 'get_wether'", "did you mean 'get_weather'?"),
+    ("tools call nosuch", 1, "There is no tool 'nosuch'", "unknown_tool"),
+    ("tools call get_weather", 1, "'city' is missing", "Call again with 'city'"),
+    ("tools call get_weather foo", 2, "'foo' has no value", "write name=value"),
+    ("tools call get_weather {foo", 2, "'{foo' is not JSON", "write name=value"),
+    ("tools list --config folder", 2, "folder", DIRECTORY),
+    # policy
+    ("policy explain nosuch", 2, "There is no tool 'nosuch'", ALL),
+    ("policy explain get_weather foo=1", 2, "'foo' is not a parameter", "tools show get_weather"),
+    ("policy explain get_weather --mode bad", 2, "'bad'", "choose one of 'ask', 'autonomous'"),
+    ("policy reference cach", 2, "There is no page 'cach'", "did you mean 'cache'?"),
+    # config
+    ("config check none.yaml", 1, "none.yaml", NO_FILE),
+    ("config check --config none.yaml", 1, "none.yaml", NO_FILE),
+    ("config check empty", 1, "empty", "write at least 'version: 1'"),
+    ("config check a.yaml --config b.yaml", 2, "'a.yaml' or --config 'b.yaml'", "name the file"),
+    ("config shema", 2, "No such command 'shema'", "Did you mean 'schema'?"),
+    # mcp
+    ("mcp remove nosuch", 2, "There is no MCP server 'nosuch'", "leonidas mcp add nosuch"),
+    ("mcp test nosuch", 2, "There is no MCP server 'nosuch'", "leonidas mcp add nosuch"),
+    ("mcp tools nosuch", 2, "There is no MCP server 'nosuch'", "leonidas mcp add nosuch"),
+    ("mcp import none.json", 2, "none.json", NO_FILE),
+    ("mcp import folder", 2, "folder", DIRECTORY),
+    ("mcp import empty", 2, "empty:1: is not JSON", "correct it, or name the file"),
+    ("mcp add x ftp://host", 2, "'ftp://host' is not a URL", "begin it with http:// or https://"),
+    ("mcp add a/b run", 2, "'a/b' is no name for a server", "use letters, digits"),
+    ("mcp serve --http x", 2, "'x' is not [HOST:]PORT", "write --http 8000"),
+    ("mcp serve --token-env X", 2, "'--token-env' needs HTTP", "add --http PORT"),
+    # events
+    ("events shema", 2, "No such command 'shema'", "Did you mean 'schema'?"),
+]
+NEEDS_SETTINGS = ("tools", "policy explain", "mcp test", "mcp tools", "mcp remove")
+
+
+@pytest.mark.parametrize(("typed", "code", "names", "todo"), CASES, ids=[case[0] for case in CASES])
+def test_a_mistake_is_named_with_what_to_do_next(
+    leonidas, settings, tmp_path, typed, code, names, todo
+):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").touch()
+    (tmp_path / "bad.yaml").write_text("a: [\n")
+    words = typed.split()
+    if typed.startswith(NEEDS_SETTINGS) and "--config" not in words:
+        words += SETTINGS
+    finished = leonidas(*words)
+    said = finished.stdout + finished.stderr
+    assert finished.returncode == code, said
+    assert names in said
+    assert todo in said
+    assert not BARE.search(said)
+    assert "\x1b" not in said
+
+
+def test_the_demo_settings_are_not_used_in_silence(leonidas, settings):
+    finished = leonidas("policy", "list")
+    assert finished.returncode == 0
+    assert finished.stderr == (
+        "No config/tools.yaml in this folder: the demo settings are used (or name a file)\n"
+    )
+    assert leonidas("policy", "list", *SETTINGS).stderr == ""
+    assert leonidas("config", "check", *SETTINGS).stdout.endswith(
+        "tools.yaml: 0 errors, 0 warnings\n"
+    )
