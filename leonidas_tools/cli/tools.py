@@ -157,8 +157,6 @@ def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:
 async def _one_described(config: Path, name: str) -> dict[str, Any]:
     from leonidas_tools.cli.starting import started, tool_named
     from leonidas_tools.settings.option_sources import effective
-    from leonidas_tools.cli.starting import started, tool_named
-    from leonidas_tools.settings.effective import effective
     from leonidas_tools.tools.exports import describe
 
     async with started(config, needed=name) as tools:

@@ -114,7 +114,7 @@ async def _over_http(
     token = None if token_env is None else os.environ.get(token_env, "").strip()
     if token == "":
         raise ConfigurationError(
-            f"The environment variable {token_env!r} is empty: set it to a token"
+            f"The environment variable {token_env!r} is empty: put a token in it"
         )
     if token is None and not (is_loopback(place.host) and not access["hosts"]):
         token = secrets.token_urlsafe(32)
