@@ -56,7 +56,7 @@ CASES = [
     ("mcp import folder", 2, "folder", DIRECTORY),
     ("mcp import empty", 2, "empty:1: is not JSON", "correct it, or name the file"),
     ("mcp add x ftp://host", 2, "'ftp://host' is not a URL", "begin it with http:// or https://"),
-    ("mcp add a/b run", 2, "'a/b' is no name for a server", "use letters, digits"),
+    ("mcp add a/b run", 2, "'a/b' cannot be the name of a server", "use letters, digits"),
     ("mcp serve --http x", 2, "'x' is not [HOST:]PORT", "write --http 8000"),
     ("mcp serve --token-env X", 2, "'--token-env' needs HTTP", "add --http PORT"),
     # events
