@@ -131,6 +131,11 @@ class ToolResult:
         """Return whether the tool did what it was asked."""
         return self.status is _OK or self.status is _NO_RESULTS
 
+    def _repr_html_(self) -> str:
+        from leonidas_tools.results.html import html_table  # only notebooks show it
+
+        return html_table([self.to_response()])
+
     @classmethod
     def no_results(cls, message: str, **more: Any) -> ToolResult:
         """Say that the tool worked and found nothing, so that the model need not ask again."""

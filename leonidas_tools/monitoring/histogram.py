@@ -110,3 +110,8 @@ class DurationHistogram:
         """
         counts = list(accumulate(self.buckets.copy()))
         return [*((upper_edge(edge), counts[edge]) for edge in _EDGES), (math.inf, counts[-1])]
+
+    def _repr_svg_(self) -> str:
+        from leonidas_tools.monitoring.charts import durations  # only notebooks draw
+
+        return durations(self).svg

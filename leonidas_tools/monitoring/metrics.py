@@ -15,6 +15,7 @@ from leonidas_tools.monitoring.figures import (
     recent_seconds,
     system_figures,
 )
+from leonidas_tools.monitoring.histogram import DurationHistogram
 from leonidas_tools.monitoring.recoveries import RecoveryKey, recovery_key
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.effective import category_of
@@ -136,6 +137,11 @@ class Metrics:
         if metric == "error_rate":
             return recent_error_rate(recent)
         return _time_of(metric, recent_seconds(recent))
+
+    def durations(self, tool: str | None) -> DurationHistogram:
+        """Return a histogram of the durations of a tool's calls, or of all calls."""
+        parts = [figures for figures in self.tools() if tool in {None, figures.tool}]
+        return DurationHistogram.merged(figures.durations for figures in parts)
 
     def calls(self, tool: str | None) -> int:
         """Return how many calls have ended: of one tool, or of all for `None`."""

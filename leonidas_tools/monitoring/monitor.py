@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ResultStatus
     from leonidas_tools.calls.events import Sink, ToolEvent
+    from leonidas_tools.monitoring.histogram import DurationHistogram
     from leonidas_tools.monitoring.prometheus import PrometheusExporter
 
 _log = visible_logger(__name__)
@@ -117,6 +118,15 @@ class Monitor:
             kept = {"breakers": self._vitals.breakers(), "cache": self._vitals.cache()}
             figures |= {name: dict(figure) for name, figure in kept.items() if figure}
         return figures
+
+    def durations(self, tool: str | None = None) -> DurationHistogram:
+        """Return how long calls took, as a histogram that a notebook draws.
+
+        Args:
+            tool: A tool's name; all tools by default.
+        """
+        self._count()
+        return self._metrics.durations(tool)
 
     def median_seconds(self, tool: str) -> float | None:
         """Return the median duration of a tool's recent calls; `None` where there were none.

@@ -257,6 +257,11 @@ class ToolRegistry:
             except Exception as error:  # noqa: BLE001 - its fault must not undo the change
                 logger.warning("A listener for changed tools failed: %s", described(error))
 
+    def _repr_html_(self) -> str:
+        from leonidas_tools.results.html import html_table  # only notebooks show it
+
+        return html_table([tool.shown() for tool in self])
+
     def __repr__(self) -> str:
         return f"<ToolRegistry of {len(self)} tools>"
 

@@ -227,6 +227,23 @@ class Tool(Generic[P, R]):
         bound = self.function.__get__(instance, owner)
         return Tool(bound, undo=self.undo, **self._options)
 
+    def _repr_html_(self) -> str:
+        from leonidas_tools.results.html import html_table  # only notebooks show it
+
+        return html_table([self.shown()])
+
+    def shown(self) -> dict[str, Any]:
+        """Return what a person wants to see of the tool first, as a row of a table."""
+        parameters = self.metadata.parameters
+        required = parameters.get("required", ())
+        names = [f"{name}{'' if name in required else '?'}" for name in parameters["properties"]]
+        return {
+            "tool": self.name,
+            "effect": self.metadata.effect.value,
+            "parameters": ", ".join(names),
+            "description": self.metadata.description,
+        }
+
     def __repr__(self) -> str:
         return f"<Tool {self._options.get('name') or getattr(self.function, '__name__', '?')!r}>"
 
