@@ -26,11 +26,11 @@ __all__ = [
 MOST_ON_LOOP = 32_768
 """How long JSON may be for its value to be looked through on the event loop.
 
-Values with shared parts and `range` objects are small, and their JSON is not. To find that one is
-longer takes less than 20 ms; to convert or cut it is left to a thread.
+Values with shared parts and `range` objects are small, and their JSON is not. The loop only finds
+out that a value is longer; a thread converts and cuts it.
 """
 _MOST_LISTS = 262_144
-"""How many lists and objects are copied: to drop a million holds the event loop for a second."""
+"""How many lists and objects are copied: to collect and drop millions holds the event loop."""
 _MOST_LISTS_ON_LOOP = 4096
 _ROOM_OF_MANY = 2 * _MOST_LISTS
 _BRANCHES = frozenset({dict, list})

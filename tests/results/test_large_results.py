@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from types import FrameType
 from typing import Any
 
@@ -14,7 +15,7 @@ from leonidas_tools import AdvancedToolProcessor, Tool, ToolResult
 from leonidas_tools.results.plain import plain
 
 MOST_CALLS = 150_000
-"""How many function calls the event loop may be held for: about 30 ms of them."""
+"""How many function calls the event loop may be held for; without a bound they are millions."""
 BUDGETS = {"tokens": {"max_result_tokens": 4000}, "spill": {"overflow": "spill"}}
 
 
@@ -28,6 +29,7 @@ LARGE: dict[str, Callable[[], Any]] = {
     "shared lists": lambda: nested([]),
     "shared tuples": lambda: nested((1,)),
     "shared objects": lambda: nested({"a": {}}, 10, 12),
+    "decimals": lambda: [Decimal(1)] * 1_000_000,
     "an endless range": lambda: range(10**12),
     "many keys": lambda: {n: n for n in range(1_000_000)},
 }
