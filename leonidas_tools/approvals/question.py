@@ -149,6 +149,7 @@ class Question:
         is_yes = (
             all(self._judged(each) is Said.YES for each in whole)
             and not any(each.broken for each in answers)
+            and not all(each.ambiguous for each in answers)
             and all(map(self._is_harmless, exchange.meanwhile))
         )
         return Proof.YES if is_yes else Proof.DOUBTFUL

@@ -14,6 +14,7 @@ _REMEMBERED = 1000
 _MOST_PARTS = 64
 _MOST_CHARACTERS = 20_000
 """The most characters of one piece; more text begins another piece."""
+_QUESTION_MARKS = frozenset("?？؟")  # noqa: RUF001 - of several scripts
 
 Kind = Literal["user", "model", "user_end", "model_end", "interrupted", "connection", "mark"]
 
@@ -44,6 +45,8 @@ class Utterance:
     """Whether the connection was lost while the user spoke, so that words may be missing."""
     goes_on: bool = False
     """Whether it continues an utterance that began earlier."""
+    ambiguous: bool = False
+    """Whether it may answer something else that the model has said since the question."""
 
     def hear(self, text: str, number: int) -> None:
         """Append a piece."""
@@ -229,6 +232,7 @@ class _ExchangeReader:
         self._said = self.exchange.earlier
         self._current: Utterance | None = None
         self._over_model: Utterance | None = None
+        self._spoke_since = False
         self._ends = {
             "user_end": self._end_utterance,
             "model_end": self._end_turn,
@@ -273,7 +277,9 @@ class _ExchangeReader:
     def _user(self, text: str, number: int) -> None:
         speaking = self._speech is not None
         if self._current is None:
-            self._current = Utterance(text="", last=number, goes_on=self._is_late)
+            self._current = Utterance(
+                text="", last=number, goes_on=self._is_late, ambiguous=self._spoke_since
+            )
             if self._is_late:
                 self.exchange.earlier.append(self._current)
             elif speaking:
@@ -304,7 +310,7 @@ class _ExchangeReader:
             if each is not None:
                 each.broken = True
         self._current, self._is_late = None, False
-        self._drop_turn()
+        self._drop_turn(is_cut=True)
 
     def _end_turn(self) -> None:
         exchange = self.exchange
@@ -314,7 +320,7 @@ class _ExchangeReader:
             exchange.answers = self._said = []
             exchange.meanwhile = self._meanwhile
             self._is_late = self._is_late or (self._tells_end and self._over_model is not None)
-            self._meanwhile = []
+            self._speech, self._meanwhile, self._spoke_since = None, [], False
         self._drop_turn()
         self._current = None
 
@@ -322,9 +328,26 @@ class _ExchangeReader:
         if self._interrupted and self._speech is not None and self._asks("".join(self._speech)):
             self.exchange.asked, self.exchange.speech = True, "".join(self._speech)
             self._said = self.exchange.answers
-        self._drop_turn()
+        self._drop_turn(is_cut=True)
 
-    def _drop_turn(self) -> None:
-        """End a turn of the model that did not ask the question, or was interrupted."""
+    def _drop_turn(self, *, is_cut: bool = False) -> None:
+        """End a turn of the model that did not ask the question, or did not end by itself."""
+        if self.exchange.asked and not self._interrupted and any(self._speech or ()):
+            self._end_other_turn(self._speech or [], is_cut=is_cut)
         self._said += [each for each in self._meanwhile if not each.goes_on]
         self._speech, self._meanwhile, self._over_model = None, [], None
+
+    def _end_other_turn(self, speech: list[str], *, is_cut: bool) -> None:
+        """Let no later yes count for the question: it may be meant for what was said since.
+
+        What is heard over a turn that ends by itself may be the late transcription of an answer,
+        unless that turn asks something.
+        """
+        exchange = self.exchange
+        if is_cut and self._is_asked_again(speech):  # the user may not have heard it to its end
+            exchange.earlier += exchange.answers
+            exchange.asked, exchange.answers, self._said = False, [], exchange.earlier
+        asks = not _QUESTION_MARKS.isdisjoint("".join(speech))
+        for each in self._meanwhile:
+            each.ambiguous = each.ambiguous or is_cut or asks
+        self._spoke_since = True

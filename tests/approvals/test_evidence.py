@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from leonidas_tools.approvals.spoken import UnsayableError, ValueSpeaker
@@ -57,6 +57,18 @@ NOT_RUN = {
     "in two turns": ["model:Shall I do this: send,", "end", "model: to Ana, amount 20?", *YES[1:]],
     "interrupted": ["ask", "interrupted", "user:Yes.", "finished"],
     "interrupted by the yes": ["ask", "user:Yes.", "interrupted", "end", "finished"],
+    "asked again, interrupted by the yes": ["ask", "end", "ask", "user:Yes.", "interrupted"],
+    "asked again, interrupted, then yes": ["ask", "end", "ask", "interrupted", *YES[2:]],
+    "asked again in part": [*YES[:2], "model:Shall I do this", "interrupted", "end", *YES[2:]],
+    "asked again, yes, cut by the connection": [
+        "ask", "end", "ask", "user:Yes.", "finished", "reconnected"],
+    "yes, asked again, interrupted": [*YES, "ask", "interrupted", "end"],
+    "yes to another question": [
+        *YES[:2], "model:Shall I do this: send, to Ben, amount 20?", "end", *YES[2:]],
+    "yes over another question": [*YES[:2], "model:And to Ben?", "user:Yes.", "finished", "end"],
+    "yes to something else": [*YES[:2], "model:Say yes if you hear me.", "end", *YES[2:]],
+    "yes to something else, interrupted": [
+        *YES[:2], "model:Say yes if you", "user:Yes.", "interrupted", "end", "finished"],
     "interrupted half-way": ["model:Shall I do this: send", "interrupted", "user:Yes.", "finished"],
     "cut by the connection": ["ask", "end", "user:Yes", "reconnected"],
     "question cut by the connection": ["ask", "reconnected", "end", "user:Yes.", "finished"],
@@ -80,6 +92,9 @@ RUNS = {
     "doubt, asked anew, yes": ["ask", "end", "user:How much?", "finished", *YES],
     "interrupted, asked anew": ["ask", "interrupted", "end", *YES],
     "another connection": ["ask", "end", "reconnected", "user:Yes.", "finished"],
+    "the yes is heard late": [*YES[:2], "model:Okay.", "user:Yes.", "finished", "end"],
+    "yes, then yes to something else": [*YES, "model:And a receipt?", "end", *YES[2:]],
+    "something else, asked anew": [*YES[:2], "model:Hello.", "end", *YES],
     "the request is heard late, ended": ["user:Send it.", "finished", *YES],
 }
 
@@ -136,14 +151,47 @@ async def test_a_yes_to_this_question_runs_the_call(events):
     assert await confirmed(events) == [("Ana", 20)]
 
 
+BEN = "Shall I do this: send, to Ben, amount 20?"
 EVENTS = ["ask", "end", "user:Yes.", "user:No.", "user:Maybe.", "finished", "model:Hello.",
-          "interrupted", "reconnected",
-          "model:Shall I do this: send, to Ben, amount 20?"]  # fmt: skip
+          "interrupted", "reconnected", "sound", f"model:{ASK[:22]}", f"model:{ASK[22:]}",
+          f"model:{BEN}"]  # fmt: skip
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.sampled_from(EVENTS), max_size=14))
-def test_a_call_runs_only_if_the_last_question_was_followed_by_yes_and_no_no(events):
+def may_be_consent(events):
+    """Read a conversation once more: the question to its end, then a yes before other words."""
+    asked = agreed = is_over = False
+    speech, over = "", []
+    for event in events:
+        kind, _, text = event.partition(":")
+        if kind in ("ask", "model"):
+            speech += ASK if kind == "ask" else text
+        elif kind == "user":
+            over.append(text)
+            agreed = agreed or (asked and not is_over and not speech and text == "Yes.")
+        elif kind in ("end", "interrupted", "reconnected"):
+            if ASK in speech and (kind != "end" or speech.endswith(ASK)):
+                asked, agreed, is_over = kind == "end", False, False
+            elif speech:
+                is_answer = "Yes." in over and kind == "end" and "?" not in speech
+                agreed = agreed or (asked and not is_over and is_answer)
+                is_over = True
+            speech, over = "", []
+        if kind != "user" and not speech:
+            over = []
+    return agreed and ASK not in speech
+
+
+@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.builds(
+        list.__add__,
+        st.sampled_from([[], ["ask", "end"], YES]),
+        st.lists(st.sampled_from(EVENTS), max_size=12),
+    )
+)
+@example(["ask", "end", "ask", "user:Yes.", "interrupted"])
+@example(["ask", "end", "ask", "user:Yes.", "finished", "reconnected"])
+def test_a_call_runs_only_if_a_yes_follows_the_last_question_to_its_end(events):
     sent = []
 
     @in_no_time
@@ -152,13 +200,10 @@ def test_a_call_runs_only_if_the_last_question_was_followed_by_yes_and_no_no(eve
 
     conversation()
     if sent:
-        last = max(i for i, event in enumerate(events) if event == "ask")
-        said = [event for event in events[last:] if event.startswith("user:")]
-        assert "user:Yes." in said
-        assert not {"user:No.", "user:Maybe."} & set(said)
-        assert events.index("end", last) < max(
-            i for i, event in enumerate(events) if event == "user:Yes."
-        )
+        assert may_be_consent(events)
+        last = max((i for i, event in enumerate(events) if event == "ask"), default=0)
+        said = {event for event in events[last:] if event.startswith("user:")}
+        assert not {"user:No.", "user:Maybe."} & said
 
 
 @in_no_time
