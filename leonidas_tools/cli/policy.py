@@ -14,7 +14,7 @@ from leonidas_tools.errors import ConfigurationError, ToolValidationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools import ToolRuntime
     from leonidas_tools.json_schema import ArgumentValidator
     from leonidas_tools.rules.engine import ToolRules
     from leonidas_tools.rules.rule import Rule
@@ -129,7 +129,7 @@ def _valid(name: str, validator: "ArgumentValidator", given: dict[str, Any]) -> 
         raise ConfigurationError(said) from None
 
 
-def _rules(tools: "AdvancedToolProcessor", name: str) -> "ToolRules":
+def _rules(tools: "ToolRuntime", name: str) -> "ToolRules":
     from leonidas_tools.rules.engine import RuleBook
     from leonidas_tools.rules.subject import subject_of
 

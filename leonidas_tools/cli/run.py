@@ -158,15 +158,17 @@ async def _talk(
     options: "VoiceOptions",
 ) -> "list[Summary]":
     """A real session."""
+    from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.conversation import Company
-    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.starting import wait_for_servers
     from leonidas_tools.cli.typed import TypedLines
     from leonidas_tools.cli.with_gemini import with_gemini
 
     terminal = sys.stdin is not None and sys.stdin.isatty()
     voice = options.choose(by_default=terminal)
     typed = None if voice.microphone is not None and not terminal else TypedLines()
-    async with started(config) as tools:
+    async with AdvancedToolProcessor(config=config) as tools:
+        await wait_for_servers(tools.runtime)
         where = "Gemini Live on Vertex AI" if access.vertex else "Gemini Live"
         _announce(display, f"{where}, {model}; {_how_to_talk(voice)}", mode="live")
         company = Company(tools=tools, display=display, voice=voice, typed=typed)
@@ -186,9 +188,10 @@ def _how_to_talk(voice: "Voice") -> str:
 
 async def _play(display: "Display", played: _Played, options: "VoiceOptions") -> "list[Summary]":
     """Play scenarios one after another; those with the same settings share their servers."""
+    from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.generations import generation_for
-    from leonidas_tools.cli.starting import started
+    from leonidas_tools.cli.starting import wait_for_servers
     from leonidas_tools.cli.typed import TypedLines
     from leonidas_tools.simulator import Scenario
 
@@ -201,7 +204,8 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
     pending = list(zip(scenarios, generations, configs, strict=True))
     while pending and not any(result.interrupted for result in results):
         config = pending[0][2]
-        async with started(config) as tools:
+        async with AdvancedToolProcessor(config=config) as tools:
+            await wait_for_servers(tools.runtime)
             while pending and pending[0][2] == config:
                 scenario, generation, _ = pending.pop(0)
                 tools.executor.cache.invalidate()  # a scenario plays the same after any other

@@ -11,7 +11,7 @@ from leonidas_tools.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools import ToolRuntime
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.tools.registry import AnyTool
 
@@ -21,7 +21,7 @@ _START_SECONDS = 60.0
 @asynccontextmanager
 async def started(
     config: Path, *, needed: str | None = None, approval: "Channel | None" = None
-) -> "AsyncIterator[AdvancedToolProcessor]":
+) -> "AsyncIterator[ToolRuntime]":
     """Yield the tools, ready to be called; a server that cannot start is logged.
 
     Args:
@@ -32,21 +32,26 @@ async def started(
     Raises:
         LeonidasError: The settings are wrong, or a toolbox cannot be loaded.
     """
-    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools import ToolRuntime
 
-    async with AdvancedToolProcessor(config=config, approval=approval) as tools:
-        names = [server["name"] for server in tools.mcp_servers.status()]
-        if names and (needed is None or needed not in tools.registry):
-            console = terminal.messages()
-            message = terminal.line(f"Starting MCP servers: {', '.join(names)}")
-            if not console.is_terminal:
-                console.print(message)
-            with console.status(message):
-                await tools.ready(_START_SECONDS)
+    async with ToolRuntime(config=config, approval=approval) as tools:
+        await wait_for_servers(tools, needed=needed)
         yield tools
 
 
-def tool_named(tools: "AdvancedToolProcessor", name: str) -> "AnyTool":
+async def wait_for_servers(tools: "ToolRuntime", *, needed: str | None = None) -> None:
+    """Wait until the MCP servers have listed their tools, and show that they start."""
+    names = [server["name"] for server in tools.mcp_servers.status()]
+    if names and (needed is None or needed not in tools.registry):
+        console = terminal.messages()
+        message = terminal.line(f"Starting MCP servers: {', '.join(names)}")
+        if not console.is_terminal:
+            console.print(message)
+        with console.status(message):
+            await tools.ready(_START_SECONDS)
+
+
+def tool_named(tools: "ToolRuntime", name: str) -> "AnyTool":
     """Return a tool.
 
     Raises:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from genai_processors import context as context_lib
 
-from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.parts import StatusPart
 from leonidas_tools.redaction import redact
 
 if TYPE_CHECKING:
-    from genai_processors import processor
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.calls.call import ToolSession
+    from leonidas_tools.runtime.runtime import ToolRuntime
 
 LIVE_EVENT = "live_event"
 """Metadata key of what happened to the connection; only a `StatusPart` tells of it."""
@@ -42,12 +41,12 @@ class LiveEvents:
     """Tells those who follow the tools' events what becomes of a live session.
 
     Args:
-        tools: What answers the calls; only an `AdvancedToolProcessor` has followers.
+        runtime: Runs the calls, and has followers; `None` if the tools have no runtime.
         session: The session.
     """
 
-    def __init__(self, tools: processor.Processor, session: ToolSession) -> None:
-        self._stream = tools.events if isinstance(tools, AdvancedToolProcessor) else None
+    def __init__(self, runtime: ToolRuntime | None, session: ToolSession) -> None:
+        self._stream = None if runtime is None else runtime.events
         self._session = session
 
     def heard(self, part: ProcessorPart) -> None:

@@ -21,7 +21,6 @@ from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.silence import SilenceFiller
 from leonidas_tools.live.words import Words
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.parts import (
     EventPart,
     call_id,
@@ -35,6 +34,7 @@ from leonidas_tools.processors.parts import (
 from leonidas_tools.processors.requests import TOOL_REQUEST, is_request, read_only
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.runtime import runtime_of
 from leonidas_tools.session.state import AgentState, StateChange
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _check_arguments(model: object, tools: object) -> None:
     for name, given in (("model", model), ("tools", tools)):
         if isinstance(given, type):
             raise TypeError(f"{name} is the class {given.__name__}: give an instance, as {example}")
-    if isinstance(model, AdvancedToolProcessor) or isinstance(tools, GeminiLiveProcessor):
+    if runtime_of(model) is not None or isinstance(tools, GeminiLiveProcessor):
         raise TypeError(f"The model comes first and the tools second, as {example}")
     if not isinstance(model, processor.Processor):
         raise TypeError(f"model takes a live model, not {model!r}; such as {example}")
@@ -122,6 +122,7 @@ class _Loop:
 
     def __init__(self, live: LiveToolSession) -> None:
         tools, session = live.tools, live.session
+        runtime = runtime_of(tools)
         self._model = live.model
         self._tools = tools
         self._session = session
@@ -131,8 +132,8 @@ class _Loop:
         # them back. So everything ready to be heard waits in a queue of its own.
         self.out = ListenerQueue()
         self._words = Words(session)
-        self._events = LiveEvents(tools, session)
-        self._silence = SilenceFiller(tools, show=self.out.put, say=self._interim)
+        self._events = LiveEvents(runtime, session)
+        self._silence = SilenceFiller(runtime, show=self.out.put, say=self._interim)
 
     async def drive(self, content: AsyncIterable[ProcessorPart]) -> None:
         """Run the session to its end; errors are raised to the reader of the stream."""

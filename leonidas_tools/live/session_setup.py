@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 from google.genai import types
 
+from leonidas_tools.runtime.runtime import runtime_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from leonidas_tools.calls.call import ToolSession
 
 
 @runtime_checkable
@@ -22,6 +26,25 @@ class DeclaresTools(Protocol):
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change; returns a function that ends that."""
         ...
+
+
+class DeclaresInSessions(Protocol):
+    """A source of tool declarations that may differ from one conversation to the next."""
+
+    def declarations(self, session: ToolSession | None) -> list[types.Tool]:
+        """Return what a Live setup declares in a conversation."""
+        ...
+
+    def on_declarations_change(
+        self, listener: Callable[[], None], session: ToolSession | None
+    ) -> Callable[[], None]:
+        """Call `listener` after each change; returns a function that ends that."""
+        ...
+
+
+def takes_sessions(tools: object) -> TypeGuard[DeclaresInSessions]:
+    """Whether a source of declarations has a runtime, which knows of conversations."""
+    return runtime_of(tools) is not None
 
 
 def declarer(tools: object) -> DeclaresTools:

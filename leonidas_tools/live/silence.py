@@ -14,13 +14,12 @@ from leonidas_tools.live.dead_air import DeadAir, Filler
 from leonidas_tools.live.listener_queue import is_speech
 from leonidas_tools.live.media import seconds_of
 from leonidas_tools.live.tool_options import filler_for, wording_of
-from leonidas_tools.processors.advanced import AdvancedToolProcessor
 from leonidas_tools.processors.parts import TOOL_EVENT, StatusPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from genai_processors import processor
+    from leonidas_tools.runtime.runtime import ToolRuntime
 
 _SPOKEN = ("", "input_transcription", "output_transcription")
 
@@ -29,19 +28,19 @@ class SilenceFiller:
     """Watches a session for dead air.
 
     Args:
-        tools: What answers the calls; only an `AdvancedToolProcessor` says when to fill.
+        runtime: Runs the calls, and says when to fill; `None` if the tools have no runtime.
         show: Given a status part for the listener: a `tool_progress` with `filler`.
         say: Given an interim answer, which has the model say the sentence.
     """
 
     def __init__(
         self,
-        tools: processor.Processor,
+        runtime: ToolRuntime | None,
         *,
         show: Callable[[ProcessorPart], None],
         say: Callable[[ProcessorPart], None],
     ) -> None:
-        self._tools = tools if isinstance(tools, AdvancedToolProcessor) else None
+        self._runtime = runtime
         self._show = show
         self._say = say
         self._names: dict[str, str] = {}
@@ -49,7 +48,7 @@ class SilenceFiller:
 
     def called(self, call_id: str, name: str) -> None:
         """Note a call of the model."""
-        filler = filler_for(self._tools, name) if self._tools is not None else None
+        filler = filler_for(self._runtime, name) if self._runtime is not None else None
         if filler is not None:
             self._names[call_id] = name
             self._dead_air.called(call_id, filler)
@@ -77,7 +76,7 @@ class SilenceFiller:
         name = self._names[call_id]
         self._show(_shown(call_id, name, filler))
         if filler.sentence is not None:
-            said = wording_of(self._tools).text("filler", sentence=filler.sentence)
+            said = wording_of(self._runtime).text("filler", sentence=filler.sentence)
             self._say(_interim_answer(call_id, name, said))
 
 

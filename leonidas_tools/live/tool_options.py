@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leonidas_tools.live.dead_air import Filler
-from leonidas_tools.processors.advanced import AdvancedToolProcessor
+from leonidas_tools.live.session_setup import takes_sessions
 from leonidas_tools.results.texts import AS_IT_IS
+from leonidas_tools.runtime.runtime import runtime_of
 from leonidas_tools.settings.effective import effect_of, either, repeats_after_resume
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.live.session_setup import DeclaresTools
     from leonidas_tools.results.texts import Wording
+    from leonidas_tools.runtime.runtime import ToolRuntime
 
 MEDIAN = "median"
 """Stands for the median of the tool's recent calls."""
@@ -26,7 +28,7 @@ _SHORTEST_MEDIAN_SECONDS = 1.0
 _UNKNOWN_MEDIAN_SECONDS = 2.0
 
 
-def filler_for(tools: AdvancedToolProcessor, declared_name: str) -> Filler | None:
+def filler_for(tools: ToolRuntime, declared_name: str) -> Filler | None:
     """Return what is to fill the silence while a tool runs; `None` where nothing is.
 
     The time says whether, the sentence only with what. A median counts as 1 s at least, and as 2 s
@@ -51,19 +53,18 @@ def filler_for(tools: AdvancedToolProcessor, declared_name: str) -> Filler | Non
 
 def wording_of(tools: object) -> Wording:
     """Return the texts of the settings; the default ones if `tools` has no settings."""
-    if isinstance(tools, AdvancedToolProcessor):
-        return tools.settings.current.wording or AS_IT_IS
-    return AS_IT_IS
+    runtime = runtime_of(tools)
+    return AS_IT_IS if runtime is None else runtime.settings.current.wording or AS_IT_IS
 
 
 def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[types.Tool]:
     """Return what is declared in a conversation.
 
     Args:
-        tools: What declares tools; only an `AdvancedToolProcessor` knows of conversations.
+        tools: What declares tools; only tools with a runtime know of conversations.
         session: The conversation.
     """
-    if isinstance(tools, AdvancedToolProcessor):
+    if takes_sessions(tools):
         return tools.declarations(session)
     return tools.declarations()
 
@@ -72,7 +73,7 @@ def follow_declarations(
     tools: DeclaresTools, session: ToolSession, listener: Callable[[], None]
 ) -> Callable[[], None]:
     """Call back when what is declared in a conversation has changed; returns what ends that."""
-    if isinstance(tools, AdvancedToolProcessor):
+    if takes_sessions(tools):
         return tools.on_declarations_change(listener, session)
     return tools.on_declarations_change(listener)
 
@@ -81,17 +82,16 @@ def may_repeat(tools: DeclaresTools, declared_name: str, given: bool) -> bool:
     """Return whether a call that the model makes again after a reconnect is to run again.
 
     Args:
-        tools: What declares the tool; only an `AdvancedToolProcessor` knows its settings.
+        tools: What declares the tool; only tools with a runtime have settings.
         declared_name: The name the model has called.
         given: Whether the model was given the outcome of the first one: then a tool that only
             reads is read anew.
     """
-    if not isinstance(tools, AdvancedToolProcessor):
+    runtime = runtime_of(tools)
+    tool = None if runtime is None else runtime.registry.find(declared_name)
+    if runtime is None or tool is None:
         return False
-    tool = tools.registry.find(declared_name)
-    if tool is None:
-        return False
-    settings = tools.settings.current.for_tool(tool.name, tool.origin)
+    settings = runtime.settings.current.for_tool(tool.name, tool.origin)
     if given and effect_of(tool, settings) is ToolEffect.READ:
         return True
     return repeats_after_resume(tool, settings)

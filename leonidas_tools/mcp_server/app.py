@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
+    from leonidas_tools.runtime.runtime import ToolRuntime
 
 _MOST_BODY_BYTES = 4 * 1024 * 1024
 _MOST_SESSIONS = 256
@@ -87,7 +88,7 @@ class MCPApp:
 
 
 def mcp_app(
-    tools: AdvancedToolProcessor,
+    tools: ToolRuntime | AdvancedToolProcessor,
     *,
     patterns: Sequence[str] = (),
     token: str | None = None,

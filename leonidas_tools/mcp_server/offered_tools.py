@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from leonidas_tools.calls.call import ToolSession
-    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+    from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.tools.registry import AnyTool
 
 logger = visible_logger(__name__)
@@ -38,7 +38,7 @@ class OfferedTools:
         patterns: Names, or patterns such as `get_*`, of those that are offered; all by default.
     """
 
-    def __init__(self, tools: AdvancedToolProcessor, patterns: Sequence[str] = ()) -> None:
+    def __init__(self, tools: ToolRuntime, patterns: Sequence[str] = ()) -> None:
         self._tools = tools
         self._patterns = tuple(patterns)
 
@@ -99,7 +99,7 @@ class _Subscription:
     """Tells one listener, on its event loop, that what is offered has become different."""
 
     def __init__(
-        self, offers: OfferedTools, tools: AdvancedToolProcessor, listener: Callable[[], None]
+        self, offers: OfferedTools, tools: ToolRuntime, listener: Callable[[], None]
     ) -> None:
         self._offered = offers
         self._listener = listener

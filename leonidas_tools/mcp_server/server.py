@@ -26,6 +26,7 @@ from leonidas_tools.mcp_server.offered_tools import OfferedTools
 from leonidas_tools.mcp_server.sessions import Context, Sessions
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
+from leonidas_tools.runtime.runtime import ToolRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -51,10 +52,13 @@ class ToolServer:
     """
 
     def __init__(
-        self, tools: AdvancedToolProcessor, patterns: Sequence[str] = (), most_sessions: int = 256
+        self,
+        tools: ToolRuntime | AdvancedToolProcessor,
+        patterns: Sequence[str] = (),
+        most_sessions: int = 256,
     ) -> None:
-        self._tools = tools
-        self._offered = OfferedTools(tools, patterns)
+        self._tools = tools if isinstance(tools, ToolRuntime) else tools.runtime
+        self._offered = OfferedTools(self._tools, patterns)
         self._sessions = Sessions(self._ask, self._tell, most_sessions)
         self._calls: dict[str, ServedCall] = {}
         self._waiting: dict[str, ServedCall] = {}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
+    from leonidas_tools.runtime.runtime import ToolRuntime
 
 logger = visible_logger(__name__)
 
@@ -40,7 +41,10 @@ _CLOSE_SECONDS = 2
 
 
 async def serve_stdio(
-    tools: AdvancedToolProcessor, *, patterns: Sequence[str] = (), pipes: Pipes | None = None
+    tools: ToolRuntime | AdvancedToolProcessor,
+    *,
+    patterns: Sequence[str] = (),
+    pipes: Pipes | None = None,
 ) -> None:
     """Serves the client that has started this process, until it closes standard input.
 
@@ -63,7 +67,7 @@ async def serve_stdio(
 
 
 async def serve_http(  # noqa: PLR0913 - what can be said of a server
-    tools: AdvancedToolProcessor,
+    tools: ToolRuntime | AdvancedToolProcessor,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,

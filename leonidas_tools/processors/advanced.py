@@ -22,7 +22,7 @@ from leonidas_tools.processors.category import (
     SpeechControlProcessor,
 )
 from leonidas_tools.processors.configuration import ConfigurationProcessor
-from leonidas_tools.processors.declared import GeminiDeclarations
+from leonidas_tools.processors.gemini_declarations import GeminiDeclarations
 from leonidas_tools.processors.mcp import MCPToolProcessor
 from leonidas_tools.processors.monitoring import MonitoringProcessor
 from leonidas_tools.processors.registry import ToolRegistryProcessor

@@ -18,8 +18,8 @@ from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.monitoring.vitals import Vitals
 from leonidas_tools.policies.loop_guard import LoopHistory, LoopLimits
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.declared import DeclaredTools
 from leonidas_tools.runtime.executor import Executor
-from leonidas_tools.runtime.offered import OfferedTools
 from leonidas_tools.runtime.on_demand import OnDemandTools
 from leonidas_tools.runtime.ref_counted import RefCountedResource
 from leonidas_tools.runtime.store_binding import StoreBinding
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.features import ClientFeatures
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
-    from leonidas_tools.runtime.offered import Declaration
+    from leonidas_tools.runtime.declared import Declaration
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.store import Store
 
@@ -123,7 +123,7 @@ class ToolRuntime:
             save=self.settings.update,
         )
         self._register(as_tools(tools), builtin_tools=builtin_tools)
-        self._offered = OfferedTools(self.registry, self.settings, update=on_demand.update)
+        self._declared = DeclaredTools(self.registry, self.settings, update=on_demand.update)
         servers, tell = self.settings.current.mcp_servers, self.monitor.events.publish
         self.mcp_servers = MCPServers(self.registry, servers, asks, tell)
         self._opened = RefCountedResource(self._open)
@@ -251,7 +251,7 @@ class ToolRuntime:
         Args:
             session: The session; by default that of the calls that name no other.
         """
-        return self._offered.tools(session or self.session)
+        return self._declared.tools(session or self.session)
 
     def declared(self, session: ToolSession | None = None) -> tuple[Declaration, ...]:
         """Return the declarations of those tools; the identical tuple while none of them changes.
@@ -259,7 +259,7 @@ class ToolRuntime:
         Args:
             session: The session; by default that of the calls that name no other.
         """
-        return self._offered.declarations(session or self.session)
+        return self._declared.declarations(session or self.session)
 
     def on_declarations_change(
         self, listener: Callable[[], None], session: ToolSession | None = None
@@ -277,7 +277,7 @@ class ToolRuntime:
         Raises:
             RuntimeError: No event loop is running.
         """
-        return self._offered.on_change(listener, session or self.session)
+        return self._declared.on_change(listener, session or self.session)
 
     def openai_tools(self) -> list[dict[str, Any]]:
         """Return the tools as definitions for an OpenAI-compatible endpoint."""

@@ -68,3 +68,25 @@ async def test_a_turn_takes_any_object_with_a_name_args_and_an_id():
     assert result.result == "nothing down"
     with pytest.raises(TypeError, match="is not a call"):
         await tools.execute_turn([SimpleNamespace(name="look")])
+
+
+SERVED = """
+import asyncio, sys
+from leonidas_tools import ToolRuntime
+from leonidas_tools.mcp_server import mcp_app
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+async def main():
+    async with mcp_app(ToolRuntime([add])) as app:
+        print(*sys.modules)
+
+asyncio.run(main())
+"""
+
+
+def test_an_mcp_server_runs_without_genai_processors_and_without_google_genai():
+    loaded = subprocess.check_output([sys.executable, "-c", SERVED], text=True).split()
+    assert "leonidas_tools.mcp_server.server" in loaded
+    assert {"genai_processors", "google.genai"}.isdisjoint(loaded)

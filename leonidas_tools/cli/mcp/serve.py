@@ -89,11 +89,11 @@ def _over_stdio(config: Path, patterns: list[str]) -> None:
 
     # Before anything of the settings is loaded: what that prints is no message.
     with claimed_pipes() as pipes:
-        from leonidas_tools import AdvancedToolProcessor
+        from leonidas_tools import ToolRuntime
         from leonidas_tools.mcp_server import serve_stdio
 
         async def run() -> None:
-            await serve_stdio(AdvancedToolProcessor(config=config), patterns=patterns, pipes=pipes)
+            await serve_stdio(ToolRuntime(config=config), patterns=patterns, pipes=pipes)
 
         asyncio.run(_until_told(run()))
 
@@ -105,7 +105,7 @@ async def _over_http(
     patterns: list[str],
     access: dict[str, list[str]],
 ) -> None:
-    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools import ToolRuntime
     from leonidas_tools.cli import terminal
     from leonidas_tools.mcp_server import serve_http
     from leonidas_tools.mcp_server.guard import is_loopback
@@ -120,7 +120,7 @@ async def _over_http(
         token = secrets.token_urlsafe(32)
         console.print(f"Clients must send: Authorization: Bearer {token}", soft_wrap=True)
     await serve_http(
-        AdvancedToolProcessor(config=config),
+        ToolRuntime(config=config),
         host=place.host,
         port=place.port,
         token=token,

@@ -1,4 +1,4 @@
-"""The tools that are offered to a model in a session, and the news when they have changed."""
+"""The tools that are declared to a model in a session, and the news when they have changed."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Declaration:
     behavior: ToolBehavior | None
 
 
-class OfferedTools:
-    """Choose the tools of a registry that are offered to a model under the settings.
+class DeclaredTools:
+    """Choose the tools of a registry that are declared to a model under the settings.
 
     `update` registers and unregisters on-demand tools; it is called before the registry is read.
 
@@ -64,8 +64,8 @@ class OfferedTools:
         >>> from leonidas_tools.settings.watch import WatchedSettings
         >>> def add(a: int, b: int) -> int:
         ...     return a + b
-        >>> offered = OfferedTools(ToolRegistry([add]), WatchedSettings(), update=lambda: None)
-        >>> [declaration.name for declaration in offered.declarations()]
+        >>> declared = DeclaredTools(ToolRegistry([add]), WatchedSettings(), update=lambda: None)
+        >>> [declaration.name for declaration in declared.declarations()]
         ['add']
     """
 
@@ -217,18 +217,18 @@ class _Subscription:
     """Tells one listener, on its event loop, of changes it has not been told yet."""
 
     def __init__(
-        self, offered: OfferedTools, listener: Callable[[], None], session: ToolSession | None
+        self, declared: DeclaredTools, listener: Callable[[], None], session: ToolSession | None
     ) -> None:
-        self._offered = offered
+        self._declared = declared
         self._session = session
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         # A task that the listener starts belongs to the subscriber, not to the maker of a change.
         self._context = contextvars.copy_context()
-        self._told = offered.declarations(session)
+        self._told = declared.declarations(session)
         self._sources = [
-            offered.registry.on_change(self._stir),
-            offered.settings.on_change(self._stir),
+            declared.registry.on_change(self._stir),
+            declared.settings.on_change(self._stir),
         ]
         if session is not None:
             self._sources.append(session.get(SessionPolicy).on_change(self._stir))
@@ -248,7 +248,7 @@ class _Subscription:
         if not self._sources:
             return
         try:
-            told, self._told = self._told, self._offered.declarations(self._session)
+            told, self._told = self._told, self._declared.declarations(self._session)
             if self._told is not told and self._told != told:
                 self._listener()
         except Exception as error:  # noqa: BLE001 - its fault must not be the loop's

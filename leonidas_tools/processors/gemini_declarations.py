@@ -13,7 +13,7 @@ from leonidas_tools.redaction import is_marked
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leonidas_tools.runtime.offered import Declaration
+    from leonidas_tools.runtime.declared import Declaration
     from leonidas_tools.tools.registry import AnyTool
 
 _MARKS = frozenset({"writeOnly", "x-secret", "format"})
