@@ -26,7 +26,9 @@ _RIGHT: Final = 20
 _ROW: Final = 30
 _BAR: Final = 16
 _MOST_TICKS: Final = 10
+_MOST_BARS: Final = 12
 _LONGEST_LABEL: Final = 40
+_LETTER: Final = 5.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +62,7 @@ def timeline(lanes: Mapping[str, Sequence[Span]]) -> Chart:
     for row, (name, spans) in enumerate(lanes.items()):
         y = 10 + row * _ROW
         parts.append(_said(_LEFT - 8, y + 13, name, "end"))
-        colour = _COLOURS[row % len(_COLOURS)]
+        colour, free = _COLOURS[row % len(_COLOURS)], 0.0
         for start, end, label in spans:
             x, width = _x(start, seconds), max(_x(end, seconds) - _x(start, seconds), 2.0)
             title = f"<title>{_escaped(label)} {start:.2f} to {end:.2f} s</title>"
@@ -68,7 +70,8 @@ def timeline(lanes: Mapping[str, Sequence[Span]]) -> Chart:
                 f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2" '
                 f'fill="{colour}">{title}</rect>'
             )
-            if label:
+            if label and x >= free:  # else it would cover the label before
+                free = x + _LETTER * min(len(label), _LONGEST_LABEL)
                 parts.append(_said(x, y + _BAR + 10, label, "start", size=9))
     return Chart(svg=_svg(height, parts))
 
@@ -79,13 +82,7 @@ def durations(histogram: DurationHistogram) -> Chart:
     Args:
         histogram: The durations of calls, such as `tools.monitor.durations("get_weather")`.
     """
-    edges = histogram.cumulative()
-    counts = [
-        (edge, count - before)
-        for (edge, count), before in zip(edges, [0, *(count for _, count in edges)], strict=False)
-    ]
-    used = [index for index, (_, count) in enumerate(counts) if count]
-    shown = counts[max(used[0] - 1, 0) : used[-1] + 2] if used else counts[:1]
+    shown = histogram.bars(_MOST_BARS) or [(0.001, 0)]
     most = max((count for _, count in shown), default=0) or 1
     height, floor, step = 220, 160, (_WIDTH - _LEFT - _RIGHT) / len(shown)
     parts = [

@@ -111,6 +111,26 @@ class DurationHistogram:
         counts = list(accumulate(self.buckets.copy()))
         return [*((upper_edge(edge), counts[edge]) for edge in _EDGES), (math.inf, counts[-1])]
 
+    def bars(self, most: int) -> list[tuple[float, int]]:
+        """Return the counts between the shortest and the longest duration, in few equal steps.
+
+        Args:
+            most: How many steps at most.
+
+        Returns:
+            The upper edge of each step in seconds, and the durations in it.
+        """
+        buckets = self.buckets.copy()
+        used = [index for index, count in enumerate(buckets) if count]
+        if not used:
+            return []
+        width = -(-(used[-1] + 1 - used[0]) // most)
+        starts = range(used[0], used[-1] + 1, width)
+        return [
+            (upper_edge(min(start + width, _LAST + 1) - 1), sum(buckets[start : start + width]))
+            for start in starts
+        ]
+
     def _repr_svg_(self) -> str:
         from leonidas_tools.monitoring.charts import durations  # only notebooks draw
 
