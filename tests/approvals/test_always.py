@@ -5,6 +5,7 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
+from leonidas_tools.store import sessions
 from leonidas_tools.tools.metadata import ToolOrigin
 
 CHANGED = "The definition of this tool has changed since you said always."
@@ -62,7 +63,9 @@ CHANGES = {
 
 @pytest.mark.parametrize("scope", ["session", "file", "user"])
 @pytest.mark.parametrize("change", CHANGES)
-async def test_another_tool_of_the_name_is_asked_about_again(scope, change, tmp_path):
+async def test_another_tool_of_the_name_is_asked_about_again(scope, change, tmp_path, monkeypatch):
+    # What is not loaded in time is asked about as if it had never been allowed.
+    monkeypatch.setattr(sessions, "_LOADING_SECONDS", 20.0)
     file = tmp_path / "tools.yaml"
     store = f"{{enabled: true, url: {str(tmp_path / 'kept.db')!r}}}"
     file.write_text(f"version: 1\nstore: {store}\n")
