@@ -114,6 +114,12 @@ class Transcript:
         self._add("user_end")
         self._changed.set()
 
+    def user_typed(self, text: str) -> None:
+        """Record a typed message, which is whole and no late transcription."""
+        self._add("user_end")
+        self.user_said(text)
+        self._add("user_end")
+
     def model_spoke(self, text: str = "") -> None:
         """Record speech of the model; cheap, since it is called for every chunk of audio.
 

@@ -32,9 +32,9 @@ class Words:
     def typed(self, part: ProcessorPart) -> None:
         """Take in a part of the user's side."""
         if part.part.text and part.role != "model" and part.substream_name in _TYPED_IN:
-            self._transcript.turn_ended()  # what is typed is no late transcription
-            self._transcript.user_said(part.part.text)
-            self._transcript.turn_ended()
+            if not self._has_sound:  # a text is read at once, and some models mark no end
+                self._transcript.model_finished()
+            self._transcript.user_typed(part.part.text)
 
     def heard(self, part: ProcessorPart) -> None:
         """Take in a part of the model's side."""

@@ -1,4 +1,4 @@
-"""How the agent speaks: set by the speech tools, read by whatever plays the audio."""
+"""The speech settings of a session: set by the speech tools, read by the audio output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEARD = ("rate", "volume", "voice", "paused_until", "emphasis")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpeechSettings:
-    """What the listener is to hear.
+    """Settings of the speech output.
 
     Args:
         rate: How fast, from 0.5 to 2.0, 1.0 being the voice's own pace.
@@ -51,7 +51,7 @@ class SpeechSettings:
 
 
 class SpeechState:
-    """The speech settings of one session, and who listens to their changes.
+    """The speech settings of one session, with their history and listeners.
 
     Example:
         >>> speech = SpeechState()
@@ -70,11 +70,11 @@ class SpeechState:
 
     @property
     def paused_seconds(self) -> float:
-        """How much longer nothing is to be heard."""
+        """Return the seconds left of a pause."""
         return max(0.0, self.current.paused_until - time.monotonic())
 
     def set(self, **changes: Any) -> SpeechSettings:
-        """Changes some settings; the others stay.
+        """Change some settings and keep the others.
 
         Raises:
             ValueError: A value is out of its bounds; nothing is changed.
@@ -84,20 +84,20 @@ class SpeechState:
         return self._become(settings)
 
     def pause(self, seconds: float) -> SpeechSettings:
-        """Lets nothing be heard for a while."""
+        """Pause the speech for a number of seconds."""
         return self.set(paused_until=time.monotonic() + seconds)
 
     def resume(self) -> SpeechSettings:
-        """Ends a pause."""
+        """End a pause."""
         return self.set(paused_until=0.0)
 
     def emphasized(self, words: str) -> SpeechSettings:
-        """Takes note that words have been stressed: `roll_back` does not ask for it again."""
+        """Drop the emphasis of spoken words, so that `roll_back` cannot restore it."""
         self._history = deque((_without(s, words) for s in self._history), maxlen=_REMEMBERED)
         return self._become(_without(self.current, words))
 
     def roll_back(self) -> SpeechSettings:
-        """Goes back to the settings before the last change."""
+        """Restore the settings before the last change."""
         return self._become(self._history.pop() if self._history else SpeechSettings())
 
     def on_change(
@@ -106,18 +106,18 @@ class SpeechState:
         *,
         heard: Collection[str] = HEARD,
     ) -> Callable[[], None]:
-        """Call `listener` with the new settings; return a function that ends that.
+        """Call `listener` with the new settings; return a function that unsubscribes.
 
         Args:
-            listener: What follows the settings, such as what plays the audio.
-            heard: The settings that it makes heard, by name.
+            listener: Receives the settings, such as the audio output.
+            heard: The names of the settings that it applies.
         """
         entry = (listener, frozenset(heard))
         self._listeners.append(entry)
         return lambda: self._listeners.remove(entry)
 
     def is_heard(self, setting: str) -> bool:
-        """Whether something follows a setting, so that the listener hears a change of it."""
+        """Whether a listener applies a setting, so that a change of it can be heard."""
         return any(setting in heard for _, heard in self._listeners)
 
     def _become(self, settings: SpeechSettings) -> SpeechSettings:

@@ -1,4 +1,4 @@
-"""The state of an agent: which there are, how it came to this one, and the way back."""
+"""The state machine of an agent, with its history."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class AgentState:
     """A state machine with a history.
 
     Args:
-        states: The allowed states; the first is where it begins.
-        transitions: From each state, where it may go; every state where one is left out.
+        states: The allowed states; the first is the initial one.
+        transitions: The states that each state may change to; a state left out may change to any.
 
     Example:
         >>> state = AgentState(["idle", "listening"])
@@ -50,7 +50,7 @@ class AgentState:
 
     STATES = ("idle", "listening", "thinking", "speaking", "working", "waiting")
     SHUTTING_DOWN = "shutting_down"
-    """Where `shut_down` leads from every state, and no other change."""
+    """The state that only `shut_down` leads to, from every state."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class AgentState:
 
     @property
     def history(self) -> list[StateChange]:
-        """The last changes, oldest first."""
+        """Return the last changes, the oldest first."""
         return list(self._history)
 
     @property
@@ -74,14 +74,14 @@ class AgentState:
         return self.current == self.SHUTTING_DOWN
 
     def reachable(self) -> list[str]:
-        """Where it may go from here."""
+        """Return the states that the current one may change to."""
         return [s for s in self.transitions.get(self.current, self.states) if s != self.current]
 
     def change(self, new: str, reason: str) -> StateChange:
-        """Goes to another state.
+        """Change to another state.
 
         Raises:
-            ToolError: There is no such state, or no way to it from here.
+            ToolError: The state is unknown, or not reachable from the current one.
         """
         if new != self.current and new not in self.reachable():
             raise ToolError(
@@ -93,11 +93,11 @@ class AgentState:
         return self._go(new, reason)
 
     def shut_down(self, reason: str) -> StateChange:
-        """Asks the agent to end, whatever it is doing."""
+        """Ask the agent to end, in any state."""
         return self._go(self.SHUTTING_DOWN, reason)
 
     def roll_back(self) -> StateChange:
-        """Goes back to the state before the last change.
+        """Restore the state before the last change.
 
         Raises:
             ToolError: Nothing has changed yet.
@@ -111,7 +111,7 @@ class AgentState:
         return change
 
     def on_change(self, listener: Callable[[StateChange], None]) -> Callable[[], None]:
-        """Calls `listener` after every change; returns a function that ends that."""
+        """Call `listener` after every change; return a function that unsubscribes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -1,4 +1,4 @@
-"""What the agent has set out to do in a conversation, task by task."""
+"""The task list of an agent in a conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WRITERS = frozenset({"write_tasks", "update_task"})
 
 
 class TaskStatus(StrEnum):
-    """How far a task is."""
+    """The status of a task."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -30,7 +30,7 @@ class TaskStatus(StrEnum):
 
 
 _FIRST = [TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.FAILED]
-"""Which of the tasks that wait for the same tool gets the next call of it."""
+"""The order in which tasks that wait for the same tool get its calls, by status."""
 _FAILED = frozenset(
     {
         ResultStatus.FAILED,
@@ -51,10 +51,10 @@ class Task:
     """One line of the list.
 
     Args:
-        id: Names it within its session.
-        title: What is to be done.
-        status: How far it is.
-        calls: The trace ids of the calls that were made for it, the last hundred.
+        id: Identifies it within its session.
+        title: The work to be done.
+        status: Its status.
+        calls: The trace ids of the last hundred calls made for it.
         tools: The tools that it takes, one for each call. Where there are some, the status follows
             their calls by itself.
         done: Those of them whose calls have done what they were asked.
@@ -68,7 +68,7 @@ class Task:
     done: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The task as plain JSON."""
+        """Return the task as plain JSON."""
         body = {**asdict(self), "status": self.status.value, "calls": list(self.calls)}
         lists = {"tools": list(self.tools), "done": list(self.done)}
         for key, value in lists.items():
@@ -130,7 +130,7 @@ class TaskList:
         return tasks
 
     def put(self, tasks: Sequence[Task]) -> None:
-        """Replaces the list by tasks that were kept elsewhere, or before."""
+        """Replace the list with tasks that were stored."""
         self._tasks = {task.id: task for task in tasks}
         known = [int(task.id) for task in tasks if task.id.isdecimal()]
         self._last_id = max([self._last_id, *known])
@@ -138,7 +138,7 @@ class TaskList:
         self._tell(EventKind.TASK_LIST, {"tasks": [task.to_json() for task in tasks]})
 
     def update(self, id: str, status: TaskStatus | str) -> Task:  # noqa: A002 - the field's word
-        """Notes how far a task is.
+        """Set the status of a task.
 
         Raises:
             ToolError: There is no such task.
@@ -160,7 +160,7 @@ class TaskList:
         return task
 
     def on_change(self, listener: Listener) -> Callable[[], None]:
-        """Tells someone of every change from now on; returns a function that ends that."""
+        """Call `listener` after every change; return a function that unsubscribes."""
         self._listeners = (*self._listeners, listener)
 
         def unsubscribe() -> None:
@@ -169,11 +169,11 @@ class TaskList:
         return unsubscribe
 
     def tie(self, call: ToolCall, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
-        """Ties a call that begins to the task in progress: its events name the task.
+        """Assign a call that starts to its task, so that its events name the task.
 
         Args:
             call: The call.
-            sinks: Who hears of its events.
+            sinks: The receivers of its events.
         """
         if call.name in _WRITERS:
             return sinks
@@ -210,7 +210,7 @@ class TaskList:
         return min(waiting, key=lambda task: _FIRST.index(task.status)).id if waiting else None
 
     def _moved(self, id_: str, event: ToolEvent) -> ToolEvent | None:
-        """Note what a call of a task that names it has come to; return the event that tells so."""
+        """Update a task that names a tool after an event of its call; return the event to emit."""
         result, name = event.result, event.call.name
         if result is not None and name in self._running.get(id_, ()):
             self._running[id_].remove(name)
@@ -233,7 +233,7 @@ class TaskList:
         return Task(id=str(self._last_id), title=title)
 
     def _follow(self) -> None:
-        """Looks which task is the one in progress."""
+        """Determine the task in progress."""
         going = {t.id for t in self._tasks.values() if t.status is TaskStatus.IN_PROGRESS}
         self._begun = [each for each in self._begun if each in going]
         self.current = self._begun[-1] if self._begun else next(iter(sorted(going)), None)
@@ -244,7 +244,7 @@ class TaskList:
 
 
 def _status_after(task: Task, event: ToolEvent) -> TaskStatus:
-    """How far a task is once this has happened to a call that it names."""
+    """Return the status of a task after an event of a call that it names."""
     result = event.result
     if event.kind is EventKind.START:
         return TaskStatus.IN_PROGRESS
@@ -254,5 +254,5 @@ def _status_after(task: Task, event: ToolEvent) -> TaskStatus:
         is_done = len(task.done) >= len(task.tools) and task.status is not TaskStatus.FAILED
         return TaskStatus.COMPLETED if is_done else task.status
     if event.kind is EventKind.CANCEL:
-        return TaskStatus.PENDING  # nobody wants this call: the task is still to be done
+        return TaskStatus.PENDING  # the call was cancelled: the task is still to be done
     return TaskStatus.FAILED if result.status in _FAILED else task.status

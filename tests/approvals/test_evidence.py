@@ -65,6 +65,7 @@ NOT_RUN = {
     "yes, asked again, interrupted": [*YES, "ask", "interrupted", "end"],
     "yes to another question": [
         *YES[:2], "model:Shall I do this: send, to Ben, amount 20?", "end", *YES[2:]],
+    "typed while it asks": ["ask", "typed:Yes.", "end"],
     "yes over another question": [*YES[:2], "model:And to Ben?", "user:Yes.", "finished", "end"],
     "yes to something else": [*YES[:2], "model:Say yes if you hear me.", "end", *YES[2:]],
     "yes to something else, interrupted": [
@@ -94,6 +95,7 @@ RUNS = {
     "another connection": ["ask", "end", "reconnected", "user:Yes.", "finished"],
     "the yes is heard late": [*YES[:2], "model:Okay.", "user:Yes.", "finished", "end"],
     "yes, then yes to something else": [*YES, "model:And a receipt?", "end", *YES[2:]],
+    "typed": [*YES[:2], "typed:Yes."],
     "something else, asked anew": [*YES[:2], "model:Hello.", "end", *YES],
     "the request is heard late, ended": ["user:Send it.", "finished", *YES],
 }
@@ -108,6 +110,8 @@ def play(transcript: Transcript, event: str) -> None:
             transcript.model_spoke(text)
         case "user":
             transcript.user_said(text)
+        case "typed":
+            transcript.user_typed(text)
         case _:
             {
                 "end": transcript.model_finished,

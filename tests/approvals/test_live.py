@@ -222,6 +222,26 @@ async def test_what_is_typed_is_an_answer_and_another_model_is_told_late_results
     ]
 
 
+async def test_what_is_typed_while_the_model_asks_aloud_is_no_answer():
+    sent, session = [], ToolSession()
+    desk = session.get(Approvals)
+    tools = tools_that_send(sent)
+    async with Conversation(session=session, processor_of_tools=tools) as talk:
+        talk.model.say(call("send", ASKED, id="c1"))
+        await talk.model.until_answered("c1")
+        (request,) = desk.pending()
+        talk.model.say(ProcessorPart(b"\0\0", mimetype="audio/pcm;rate=24000", role="model"))
+        talk.model.say(ProcessorPart(QUESTION, role="model", substream_name="output_transcription"))
+        await talk.until(lambda heard: any(part.part.text == QUESTION for part in heard))
+        talk.speak(ProcessorPart("Yes.", role="user"))
+        await talk.model.until(lambda taken: any(p.part.text == "Yes." for p in taken))
+        told = {"approval_id": request.id, "decision": "yes"}
+        talk.model.say(call("confirm_action", told, id="c2"))
+        await talk.model.until_answered("c2")
+    assert sent == []
+    assert talk.model.answers[-1][2]["reason_code"] == "not_asked"
+
+
 async def test_a_yes_whose_answer_nobody_wants_any_more_is_told_all_the_same():
     begun, may_end = asyncio.Event(), asyncio.Event()
     session = ToolSession()
