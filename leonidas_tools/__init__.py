@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 else:  # hidden from the type checker, for which it would stand for every wrong name as well
 
     def __getattr__(name: str) -> Any:
-        """Loads a public name from its module, once."""
+        """Load a public name from its module, once."""
         if name not in _LOADED_WHEN_NAMED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_LOADED_WHEN_NAMED[name]), name)

@@ -25,7 +25,7 @@ _SHOWN_BY_RUN = ("leonidas_tools.live.runner", "leonidas_tools.policies.loop_gua
 
 
 def main() -> None:
-    """Runs the program; a `.env` file in the working directory adds to the environment.
+    """Run the program; a `.env` file in the working directory adds to the environment.
 
     Raises:
         SystemExit: Always: 0 for good, 1 where something failed, 2 for wrong usage or settings.
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _load_environment(file: Path) -> None:
-    """Adds the variables of a file to the environment; a folder may have that name too.
+    """Add the variables of a file to the environment; a folder may have that name too.
 
     Raises:
         ConfigurationError: It cannot be read, is not a regular file, is too large, or not text.
@@ -82,7 +82,7 @@ class _Program(TyperGroup):
 
 
 def program() -> typer.Typer:
-    """The commands."""
+    """Return the commands."""
     app = typer.Typer(
         cls=_Program,
         callback=_configure,

@@ -31,7 +31,7 @@ class Found:
 
 
 def commands() -> typer.Typer:
-    """The commands about settings."""
+    """Return the commands about settings."""
     app = typer.Typer(help="Check the settings, or print their JSON Schema.")
     app.command("check")(check)
     app.command("schema")(schema)
@@ -110,7 +110,7 @@ def _findings(path: Path) -> Iterator[Found]:
 
 
 def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
-    """What is well-formed, and does nothing for the tools there are."""
+    """Yield well-formed settings that have no effect on the registered tools."""
     from leonidas_tools import ToolRuntime
     from leonidas_tools.mcp.listing.selection import check_server
     from leonidas_tools.mcp.listing.tool_names import ListedNames
@@ -141,7 +141,7 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
 
 
 def _line_of(key: str, lines: Mapping[str, int]) -> int | None:
-    """The line of the nearest key that stands in the file."""
+    """Return the line of the nearest key in the file."""
     while key and key not in lines:
         key = key.rpartition(".")[0]
     return lines.get(key)

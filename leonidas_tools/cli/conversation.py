@@ -44,13 +44,13 @@ LOST = (APIError, OSError, WebSocketException, GoogleAuthError)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Company:
-    """What a conversation has besides the model.
+    """The parts of a conversation besides the model.
 
     Args:
         tools: Answers the calls.
         display: Shows what happens.
-        voice: Microphone and speaker, as far as there are any.
-        typed: What is typed; `None` where nobody reads it.
+        voice: Microphone and speaker, where present.
+        typed: The typed lines; `None` where they are not read.
     """
 
     tools: AdvancedToolProcessor
@@ -60,7 +60,7 @@ class Company:
 
 
 def live_config() -> types.LiveConnectConfig:
-    """What every session of the program is set up with, besides the tools."""
+    """Return what every session of the program is set up with, besides the tools."""
     return types.LiveConnectConfig(
         response_modalities=[types.Modality.AUDIO],
         system_instruction=types.Content(parts=[types.Part(text=INSTRUCTION)]),
@@ -94,7 +94,7 @@ class Conversation:
         *,
         settle_seconds: float,
     ) -> None:
-        """Runs the conversation to its end, over however many connections.
+        """Run the conversation to its end, over however many connections.
 
         Args:
             live: The model.
@@ -113,7 +113,7 @@ class Conversation:
         try:
             async with limit:
                 await self._converse(agent, over)
-        except BrokenPipeError:  # nobody reads what is shown
+        except BrokenPipeError:  # the reader of the output has left
             raise
         except LOST as error:
             if not limit.expired():
@@ -141,7 +141,7 @@ class Conversation:
                 await speaker.drained()
 
     async def reply(self) -> None:
-        """Waits until the model has ended its next turn, but not for ever."""
+        """Wait until the model has ended its next turn, for a bounded time."""
         self._turn_over.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(_REPLY_SECONDS):

@@ -1,4 +1,4 @@
-"""How happenings are shown: a line each for people, an object each for programs."""
+"""Show happenings: a line each for people, a JSON object each for programs."""
 
 from __future__ import annotations
 
@@ -63,21 +63,21 @@ class Display(Protocol):
     """Shows a session."""
 
     def show(self, happening: Happening) -> None:
-        """Shows what happens."""
+        """Show what happens."""
 
     def close(self, summary: Summary) -> None:
-        """Shows what became of it."""
+        """Show what became of it."""
 
 
 class JsonLines:
     """One JSON object a line."""
 
     def show(self, happening: Happening) -> None:
-        """Shows what happens."""
+        """Show what happens."""
         terminal.write_json(happening.to_json())
 
     def close(self, summary: Summary) -> None:
-        """Shows what became of it."""
+        """Show what became of it."""
         terminal.write_json({"event": "summary", **summary.to_json()})
 
 
@@ -89,7 +89,7 @@ class Lines:
         self._closed = 0
 
     def show(self, happening: Happening) -> None:
-        """Shows what happens."""
+        """Show what happens."""
         if happening.kind == "turn_complete":
             return
         if happening.kind == "session" and self._closed:
@@ -105,7 +105,7 @@ class Lines:
         self._console.print(line, soft_wrap=True)
 
     def close(self, summary: Summary) -> None:
-        """Shows what became of it."""
+        """Show what became of it."""
         self._closed += 1
         console = self._console
         rows = terminal.table(console, "", "call", "tool", "status", "time", "answers")
@@ -139,7 +139,7 @@ def _status_style(status: str) -> str:
 
 
 def _told(happening: Happening, width: int) -> tuple[str, str]:
-    """Who or what, and the text beside it."""
+    """Return who or what, and the text beside it."""
     data = happening.data
     if happening.kind == "said":
         return str(data["who"]), str(data["text"])
@@ -163,14 +163,14 @@ def _told(happening: Happening, width: int) -> tuple[str, str]:
 
 
 def _decided(data: Mapping[str, Any]) -> tuple[str, str]:
-    """What was decided about a call, and by whom."""
+    """Return what was decided about a call, and by whom."""
     how = "" if data["decision"] in ("approve", "deny") else f" ({data['decision']})"
     by = f"the rule {data['rule']!r}" if data.get("rule") else str(data.get("by"))
     return _DECISIONS.get(data["decision"], "decided"), f"{data['tool']}, by {by}{how}"
 
 
 def _how_answered(data: Mapping[str, Any]) -> str:
-    """What stands out of an answer: that it did not run, not now, or said more than is shown."""
+    """Return the notable parts of an answer: not run, not now, or longer than shown."""
     response = data["response"]
     result = response.get("result")
     if response.get("status") == "loop":
@@ -181,7 +181,7 @@ def _how_answered(data: Mapping[str, Any]) -> str:
 
 
 def _answer(data: Mapping[str, Any]) -> str:
-    """An answer in a line: its status, and what the model is told besides."""
+    """Return an answer in a line: its status, and what the model is told besides."""
     response = {k: v for k, v in data["response"].items() if k not in ("status", "retryable")}
     status = data["response"].get("status", "answered")
     text = f"{data['tool']}: {status} in {_duration(data['seconds'])}"
@@ -195,7 +195,7 @@ def _answer(data: Mapping[str, Any]) -> str:
 
 
 def _event_text(kind: str, data: Mapping[str, Any]) -> str:
-    """What has happened to the connection, or was asked and answered about a call."""
+    """Return what has happened to the connection, or was asked and answered about a call."""
     match kind:
         case "approval_request":
             return f"{data['tool']}: the rule {data['rule']!r} requires approval"
@@ -206,7 +206,7 @@ def _event_text(kind: str, data: Mapping[str, Any]) -> str:
             return f"{data['reason'] or data.get('code')}{more}"
         case "tools_changed":
             told = [f"+{name}" for name in data["added"]] + [f"-{name}" for name in data["removed"]]
-            return " ".join(told) or "declared anew"
+            return " ".join(told) or "declared again"
         case "malformed_function_call":
             return "the model has made a call that cannot be read"
         case _:
@@ -225,7 +225,7 @@ def _quoted(value: Any) -> Any:
 
 
 def progress_text(data: Mapping[str, Any]) -> str:
-    """What an event under way has to say, such as `Asking TAP, 33%`.
+    """Return the details of a progress event, such as `Asking TAP, 33%`.
 
     Args:
         data: The data of the event.

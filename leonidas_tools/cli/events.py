@@ -6,7 +6,7 @@ import typer
 
 
 def commands() -> typer.Typer:
-    """The commands about events."""
+    """Return the commands about events."""
     app = typer.Typer(callback=_group)  # without one, a single command is no group
     app.command("schema")(schema)
     return app

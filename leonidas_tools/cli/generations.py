@@ -1,4 +1,4 @@
-"""Which profile, model, simulated server and scenario belong to one generation of Gemini Live."""
+"""The profile, model, simulated server and scenario of each generation of Gemini Live."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _PLAIN = Generation(profile=GENERATIONS[0].profile, model="simulated", server=No
 
 
 def check_profile(name: str) -> None:
-    """Makes sure that there is such a profile, or that all are meant.
+    """Make sure that there is such a profile, or that all are meant.
 
     Raises:
         ConfigurationError: There is none; the message names the closest.
@@ -81,7 +81,7 @@ def check_profile(name: str) -> None:
 
 
 def model_of(profile: str | None, *, vertex: bool) -> str:
-    """The model to talk to where none is named.
+    """Return the model to talk to where none is named.
 
     Args:
         profile: The name of a profile.
@@ -100,7 +100,7 @@ def model_of(profile: str | None, *, vertex: bool) -> str:
 
 
 def scenarios_of(profile: str) -> list[str]:
-    """The scenarios that show a profile, or all of them.
+    """Return the scenarios that show a profile, or all of them.
 
     Raises:
         ConfigurationError: None does.
@@ -114,7 +114,7 @@ def scenarios_of(profile: str) -> list[str]:
 
 
 def generation_for(scenario: Scenario, profile: str | None) -> Generation:
-    """Who plays a scenario, and for what the client is to take it.
+    """Return who plays a scenario, and for what the client is to take it.
 
     Args:
         scenario: The scenario; the generation it is written for has the last word.

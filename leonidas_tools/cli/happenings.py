@@ -96,7 +96,7 @@ class Listener:
         return Happening(kind=kind, at_seconds=self._clock() - self._began, data=data)
 
     def hear(self, part: ProcessorPart) -> Iterator[Happening]:
-        """What a part says has happened."""
+        """Yield what a part says has happened."""
         if speaker := _SPEAKERS.get(part.substream_name):
             yield from self._speech(speaker, part.text)
         elif isinstance(part, StatusPart) and part.metadata.get(TOOL_EVENT):
@@ -110,7 +110,7 @@ class Listener:
             yield from self._turn(part)
 
     def pause(self) -> Iterator[Happening]:
-        """The words that are left, when nobody goes on with them."""
+        """Yield the remaining words, when no more follow."""
         text, self._words = self._words.strip(), ""
         if text:
             yield self.happening("said", who=self._speaker, text=text)
@@ -145,7 +145,7 @@ class Listener:
             yield from self._tools({})
 
     def _tools(self, event: dict[str, Any]) -> Iterator[Happening]:
-        """Which tools have come and gone; a new connection declares others without a word."""
+        """Yield which tools have come and gone; a new connection declares others without a word."""
         before, now = self._known_tools, self._declared()
         self._known_tools = now
         if before != now or event:

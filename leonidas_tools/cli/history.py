@@ -28,7 +28,7 @@ _LACKS = (
 
 
 def commands() -> typer.Typer:
-    """The commands about what happened."""
+    """Return the commands about what happened."""
     app = typer.Typer(help="Show what happened: calls, sessions, approvals, a session over again.")
     app.callback(invoke_without_command=True)(calls)
     app.command("sessions")(sessions)
@@ -168,7 +168,7 @@ def interrupted(
 def paced(
     events: "Iterable[ReplayEvent]", speed: float, longest_pause: float
 ) -> "Iterator[tuple[float, ReplayEvent]]":
-    """Each event with how long to wait before it, in seconds.
+    """Yield each event with how long to wait before it, in seconds.
 
     Args:
         events: In their order.
@@ -183,7 +183,7 @@ def paced(
 
 
 def _check_status(status: str | None) -> None:
-    """Refuses a status that no call has.
+    """Refuse a status that no call has.
 
     Raises:
         typer.BadParameter: It is none.
@@ -200,7 +200,7 @@ def _check_status(status: str | None) -> None:
 
 
 def _moment(text: str | None, option: str) -> float | None:
-    """A time in seconds since the epoch: so long ago, or a date with or without a time.
+    """Return a time in seconds since the epoch: so long ago, or a date with or without a time.
 
     Raises:
         typer.BadParameter: It is neither.

@@ -19,7 +19,7 @@ _WIDEST = 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kept:
-    """All that is kept of one session.
+    """The stored records of one session.
 
     Args:
         calls: Its calls, the first one first.
@@ -34,7 +34,7 @@ class _Kept:
     results: "Sequence[KeptResult]"
 
     def lines(self) -> list[dict[str, Any]]:
-        """The records as plain JSON; `record` says what each one is."""
+        """Return the records as plain JSON; `record` says what each one is."""
         rows: list[tuple[str, Sequence[Any]]] = [
             ("call", self.calls),
             ("approval", self.approvals),
@@ -162,7 +162,7 @@ def _show_results(console: "Console", found: "Sequence[KeptResult]") -> None:
 def _show(
     console: "Console", title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
-    """A table of what there is; nothing where there is nothing."""
+    """Show a table, unless it is empty."""
     from leonidas_tools.cli import terminal
 
     table = terminal.table(console, *columns, title=title)

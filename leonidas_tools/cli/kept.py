@@ -1,4 +1,4 @@
-"""What the commands about the store share: where it is, and how its rows are shown."""
+"""Share what the commands about the store need: its address, and how rows are shown."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,7 +22,7 @@ Place = Annotated[
     str | None,
     typer.Option("--store", help="A file or an address; else store.url of the settings."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 
 
 def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None) -> T:
@@ -55,7 +55,7 @@ def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: s
 
 
 def _check_file(file: Path) -> None:
-    """Refuses what is no database: opened as a store, it would be set aside.
+    """Refuse what is no database: opened as a store, it would be set aside.
 
     Raises:
         ConfigurationError: It is none, or it cannot be read.
@@ -73,7 +73,7 @@ def _check_file(file: Path) -> None:
 
 
 def write_lines(rows: Iterable[Any]) -> None:
-    """One JSON object a line."""
+    """Write one JSON object a line."""
     from leonidas_tools.cli import terminal
 
     for row in rows:
@@ -81,5 +81,5 @@ def write_lines(rows: Iterable[Any]) -> None:
 
 
 def when(at: float) -> str:
-    """A time as people here read it."""
+    """Return a time as people here read it."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""Outcomes of calls that were told to the model as conversation, since their connection is gone."""
+"""Outcomes that the model was told as conversation, because their connection was lost."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class ToldOutcome:
     at: float
 
     def is_of(self, record: CallRecord) -> bool:
-        """Whether it is the outcome of that call; an id that came twice has its own ending."""
+        """Return whether it is the outcome of that call; a repeated id has its own ending."""
         known = record.id is not None and record.id_sent
         same = not known or self.id == record.id or self.id.startswith(f"{record.id}~")
         return same and self.name == record.name and self.connection > record.connection
 
 
 def told_outcomes(texts: Iterable[ReceivedText]) -> list[ToldOutcome]:
-    """The outcomes in what the user's side has said: a JSON object a line.
+    """Return the outcomes in what the user's side has said: a JSON object a line.
 
     Args:
         texts: What the simulator has received.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def commands() -> typer.Typer:
-    """The commands about rules."""
+    """Return the commands about rules."""
     app = typer.Typer(help="Show the rules, what they decide, and a page about each policy.")
     app.command("list")(list_rules)
     app.command("explain")(explain)
@@ -92,7 +92,7 @@ def explain(
     if told["rules"]:
         console.print(rows)
     else:
-        console.print("No rule is about this tool; `leonidas policy list` shows all there are.")
+        console.print("No rule applies to this tool; `leonidas policy list` shows all rules.")
 
 
 async def _explained(
@@ -140,7 +140,7 @@ def _rules(tools: "ToolRuntime", name: str) -> "ToolRules":
 
 
 def _about(rule: "Rule") -> str:
-    """Which calls a rule is about, in a line."""
+    """Return which calls a rule is about, in a line."""
     from leonidas_tools.cli import terminal
 
     told = {k: v for k, v in rule.to_json().items() if k not in _SHOWN and v}

@@ -35,7 +35,7 @@ def reference(
         return
     if page not in pages:
         close = get_close_matches(page, pages, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(pages)}"
+        hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(pages)}"
         raise ConfigurationError(f"There is no page {page!r}: {hint}")
     text = pages[page].read_text(encoding="utf-8")
     if not console.is_terminal:
@@ -47,6 +47,6 @@ def reference(
 
 
 def _first_sentence(text: str) -> str:
-    """What a page is about: the first sentence below its title."""
+    """Return what a page is about: the first sentence below its title."""
     _, _, about, *_ = text.splitlines()
     return about.partition(". ")[0].removesuffix(".").replace("`", "") + "."

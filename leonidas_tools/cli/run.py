@@ -30,7 +30,7 @@ _INTERRUPTED = 130
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Access:
-    """How a real server is reached, if it is.
+    """The address of a real server.
 
     Args:
         api_key: The key of the Gemini API.
@@ -105,7 +105,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Played:
-    """What the simulator is to play.
+    """The scenario that the simulator plays.
 
     Args:
         files: The scenarios.
@@ -157,7 +157,7 @@ async def _talk(
     profile: str | None,
     options: "VoiceOptions",
 ) -> "list[Summary]":
-    """A real session."""
+    """Return a real session."""
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.starting import wait_for_servers

@@ -1,4 +1,4 @@
-"""What became of a session: every call with its answers, and whether all is well."""
+"""The summary of a session: every call with its answers, and whether it passed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CallSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """What became of a session.
+    """The summary of a session.
 
     Args:
         calls: Every call.
@@ -60,17 +60,17 @@ class Summary:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing went wrong."""
+        """Return whether nothing went wrong."""
         return not self.problems
 
     @property
     def survived(self) -> int:
-        """How many calls have outlived their connection."""
+        """Return how many calls have outlived their connection."""
         return sum(call.survived for call in self.calls)
 
     @property
     def verdict(self) -> str:
-        """All in one sentence."""
+        """Return all in one sentence."""
         right = [call for call in self.calls if call.ok]
         cancelled = sum(call.status == "cancelled" for call in right)
         told = [f"{len(right) - cancelled} answered once", f"{cancelled} cancelled"]
@@ -110,7 +110,7 @@ class CallLog:
         """Why the last connection was refused, while there was none."""
 
     def note(self, happening: Happening) -> None:
-        """Takes down a call, an answer, a cancellation or a connection."""
+        """Take down a call, an answer, a cancellation or a connection."""
         if happening.kind in ("connection_opened", "connection_renewed"):
             self.connections = happening.data["connection"]
         elif happening.kind == "connection_refused":
@@ -138,7 +138,7 @@ class CallLog:
 
 
 def of_session(log: CallLog, errors: Iterable[str], *, interrupted: bool) -> Summary:
-    """What became of a session with the real server.
+    """Return what became of a session with the real server.
 
     Args:
         log: The calls.
@@ -161,7 +161,7 @@ def of_session(log: CallLog, errors: Iterable[str], *, interrupted: bool) -> Sum
 def of_simulation(
     simulator: LiveSimulator, log: CallLog, errors: Iterable[str], *, interrupted: bool
 ) -> Summary:
-    """What became of a scenario, by the simulator's own records.
+    """Return what became of a scenario, by the simulator's own records.
 
     Args:
         simulator: Has played it.
@@ -191,7 +191,7 @@ def of_simulation(
 
 
 def _troubles(outcomes: Iterable[Outcome], *, interrupted: bool) -> list[str]:
-    """What did not go as written; what comes after the first failure only follows from it."""
+    """Return the failed steps; what comes after the first failure only follows from it."""
     troubles: list[str] = []
     for outcome in outcomes:
         if outcome.status == "failed" or (outcome.status == "left" and not interrupted):
@@ -230,7 +230,7 @@ def _timed(call: CallSummary, log: CallLog) -> CallSummary:
 def _outlived(
     record: CallRecord, told: Sequence[ToldOutcome], records: Iterable[CallRecord]
 ) -> CallSummary:
-    """A call whose connection has brought no answer: a later one may have."""
+    """Return a call whose connection has brought no answer: a later one may have."""
     call = CallSummary(id=record.id, tool=record.name)
     outcomes = [each for each in told if each.is_of(record)]
     if outcomes:

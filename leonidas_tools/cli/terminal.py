@@ -1,4 +1,4 @@
-"""What commands write with: results to standard output, all else to standard error."""
+"""Write results to standard output, and everything else to standard error."""
 
 import json
 import sys
@@ -110,7 +110,7 @@ def table(console: Console, *columns: str, title: str | None = None) -> Table:
 
 
 def one_line(value: Any, width: int) -> str:
-    """A value as JSON, cut to a width."""
+    """Return a value as JSON, cut to a width."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(text.split())
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"

@@ -1,4 +1,4 @@
-"""`leonidas tools`: which tools there are, what one takes, and calling it."""
+"""`leonidas tools`: list tools, show one, and call it."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ Name = Annotated[str, typer.Argument(help="Its name; `leonidas tools list` has t
 
 
 def commands() -> typer.Typer:
-    """The commands about tools."""
+    """Return the commands about tools."""
     app = typer.Typer(help="List the tools, show one, or call it.")
     app.command("list")(list_tools)
     app.command("show")(show)
@@ -147,7 +147,7 @@ async def _described(config: Path, category: str | None, query: str | None) -> l
 
 
 def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:
-    """What a call changes, and whether anybody has said so; the settings outweigh the tool."""
+    """Return the effect of a tool, and whether it was declared."""
     from leonidas_tools.settings.effective import effect_of
 
     declared = settings.effect is not None or tool.declares_effect

@@ -1,4 +1,4 @@
-"""What is typed at the terminal, line by line, without holding the event loop."""
+"""Read typed lines without holding the event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_LINE_BYTES = 1 << 20
 
 
 class TypedLines:
-    """The lines of standard input, of which each is read once, whoever reads it.
+    """The lines of standard input; each is read once, by one reader.
 
     Nothing is read before somebody asks for the first line. Of lines that come faster than they are
     taken a thousand wait; then no more is read. A line longer than a megabyte is read as several.
@@ -37,7 +37,7 @@ class TypedLines:
         self._reader: threading.Thread | None = None
 
     async def lines(self) -> AsyncIterator[str]:
-        """The lines until it ends; empty ones are left out."""
+        """Yield the lines until it ends; empty ones are left out."""
         self._start()
         while not self.ended.is_set():
             line = await self._lines.get()

@@ -22,7 +22,7 @@ _MIME_TYPE = f"audio/pcm;rate={MICROPHONE_HERTZ}"
 async def spoken(
     microphone: Microphone, ended: asyncio.Event | None = None
 ) -> AsyncIterator[ProcessorPart]:
-    """What a microphone hears, as it is heard.
+    """Yield the sound of a microphone in real time.
 
     Args:
         microphone: The microphone, open.
@@ -40,7 +40,7 @@ async def spoken(
 async def together(
     sources: list[AsyncIterator[ProcessorPart]], until: Callable[[], Awaitable[object]]
 ) -> AsyncGenerator[ProcessorPart]:
-    """The parts of several sources as they come, until something has happened.
+    """Yield the parts of several sources as they come, until something has happened.
 
     Args:
         sources: Where the parts come from; that they end means nothing.
@@ -67,7 +67,7 @@ async def _pump(
     try:
         async for part in source:
             await parts.put(part)
-    except Exception as error:  # noqa: BLE001 - carried to whoever reads the parts
+    except Exception as error:  # noqa: BLE001 - carried to the reader of the parts
         await parts.put(error)
 
 

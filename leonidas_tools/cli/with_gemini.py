@@ -54,7 +54,7 @@ async def with_gemini(
 
 
 async def _over(conversation: Conversation, company: Company) -> None:
-    """Waits until the user has said all."""
+    """Wait until the user has said all."""
     if company.voice.ends:
         await conversation.heard_all.wait()
         await conversation.reply()

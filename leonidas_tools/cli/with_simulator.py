@@ -28,7 +28,7 @@ _END_SECONDS = 10.0
 async def with_simulator(
     company: Company, *, scenario: Scenario, generation: Generation, speed: float
 ) -> summary.Summary:
-    """Plays a scenario, over all its connections.
+    """Play a scenario, over all its connections.
 
     Args:
         company: What the conversation has besides the model. What is typed is read where the
@@ -68,7 +68,7 @@ def _awaited(scenario: Scenario) -> Iterator[str]:
 
 
 def _present(company: Company, scenario: Scenario) -> Company:
-    """The company without what the scenario does not ask for."""
+    """Return the company without what the scenario does not ask for."""
     voice = company.voice
     if voice.microphone is None and "audio" in _awaited(scenario):
         voice = replace(voice, microphone=SilentMicrophone())
@@ -82,7 +82,7 @@ def _client(simulator: LiveSimulator, *, vertex: bool) -> Client:
 
 
 async def _over(simulator: LiveSimulator) -> float:
-    """Waits until all is played, or something has gone wrong; returns what time is then left."""
+    """Wait until all is played, or something has gone wrong; returns what time is then left."""
     scripts = len(simulator.scenario.scripts)
 
     def failed() -> bool:

@@ -50,7 +50,7 @@ def input_message(part: ProcessorPart, *, takes_content: bool) -> Message:
 
 
 def answers_message(responses: Sequence[types.FunctionResponse]) -> Message:
-    """Function responses that are ready together."""
+    """Join function responses that are ready together."""
     return lambda session: session.send_tool_response(function_responses=responses)
 
 

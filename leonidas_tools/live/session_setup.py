@@ -43,7 +43,7 @@ class DeclaresInSessions(Protocol):
 
 
 def takes_sessions(tools: object) -> TypeGuard[DeclaresInSessions]:
-    """Whether a source of declarations has a runtime, which knows of conversations."""
+    """Return whether a source of declarations has a runtime, which knows of conversations."""
     return runtime_of(tools) is not None
 
 

@@ -85,7 +85,7 @@ class ToolFigures:
         self._this_minute += 1
 
     def by_status(self) -> dict[str, int]:
-        """Ended calls by the status of their result."""
+        """Return the ended calls by the status of their result."""
         return {status.value: count for status, count in self.statuses.copy().items()}
 
     @property

@@ -60,7 +60,7 @@ class Figures(Protocol):
         """Return how long the calls took that completed or failed."""
 
     def by_status(self) -> Mapping[str, int]:
-        """Ended calls by the status of their result."""
+        """Return the ended calls by the status of their result."""
 
 
 class Alerts(Protocol):

@@ -63,7 +63,7 @@ class AdvancedToolProcessor(Stage):
         config: A YAML file, which is watched; a mapping, or settings. `None` stands for defaults.
         registry: Tools that are registered already.
         builtin_tools: Whether the agent's own tools (think, set_speech_rate, …) are there too.
-        categories: Processors of categories of one's own, asked before ours; the tools they bring
+        categories: Processors of user-defined categories, asked before ours; the tools they bring
             are registered.
         policies: Policies of the user, put around every call outside all others.
         approval: Asks a person where the rules say so; by default the model asks, by voice.
@@ -217,7 +217,7 @@ class AdvancedToolProcessor(Stage):
         return self.runtime.store
 
     def in_session(self, session: ToolSession) -> processor.Processor:
-        """These tools for one conversation, whose state the caller can see.
+        """Return these tools for one conversation, whose state the caller can see.
 
         Args:
             session: Holds the `AgentState` and the `SpeechState`.

@@ -33,10 +33,10 @@ _PROGRESS = EventKind.PROGRESS
 
 
 class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
-    """What a `CallStream` needs of a category; it is held while the stream runs."""
+    """The category behind a `CallStream`; it is held while the stream runs."""
 
     def match(self, part: ProcessorPart) -> bool:
-        """Whether the part is a call for it."""
+        """Return whether the part is a call for it."""
         ...
 
     def recognise(
@@ -83,7 +83,7 @@ class CallStream(Stage):
 
 
 def _part(made: _Made) -> ProcessorPart:
-    """The part that an event or an answer becomes; here, where it is sliced."""
+    """Return the part that an event or an answer becomes; here, where it is sliced."""
     if isinstance(made, ToolEvent):
         return EventPart(made)
     if isinstance(made, tuple):
@@ -92,7 +92,7 @@ def _part(made: _Made) -> ProcessorPart:
 
 
 def _with_dropped(item: ProcessorPart | _Made | None, dropped: int) -> ProcessorPart | _Made | None:
-    """The progress that comes after some that was dropped, and says how much."""
+    """Return the progress that comes after some that was dropped, and says how much."""
     if isinstance(item, EventPart):
         return item.with_dropped(dropped)
     assert isinstance(item, ToolEvent)
@@ -100,7 +100,7 @@ def _with_dropped(item: ProcessorPart | _Made | None, dropped: int) -> Processor
 
 
 class _Calls:
-    """The calls of one stream that are under way, and what is ready to leave it."""
+    """The running calls of one stream, and the parts that are ready to leave it."""
 
     def __init__(self, categories: Sequence[Claimant], resources: AsyncExitStack) -> None:
         self._categories = categories
@@ -116,7 +116,7 @@ class _Calls:
         self._intake = Intake(ToolRegistry(), stream.session())
 
     async def read(self, content: processor.ProcessorStream) -> None:
-        """Takes the input apart: calls begin, cancellations stop them, all else passes."""
+        """Take the input apart: calls begin, cancellations stop them, all else passes."""
         try:
             count = 0
             async for part in content:
@@ -133,7 +133,7 @@ class _Calls:
                 if (cancelled := cancelled_id(part)) is not None:
                     self._cancel(cancelled)
                 self._pass(part)
-        except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
+        except Exception as error:  # noqa: BLE001 - carried to the reader of the stream
             self.ready.put(error)
         except asyncio.CancelledError:
             self.cancel_all()
@@ -156,12 +156,12 @@ class _Calls:
             self.ready.put(event)
 
     def cancel_all(self) -> None:
-        """Nobody reads any more: stops what may be stopped."""
+        """Stop what may be stopped, because the reader has left."""
         for invocation in tuple(self._under_way.values()):
             invocation.cancel()
 
     def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
-        """Begins the call of a part; returns its executor where this stream does not hold it."""
+        """Begin the call of a part; returns its executor where this stream does not hold it."""
         category = self._claimant(part, call)
         if category is None:
             self.ready.put(part)
@@ -183,7 +183,7 @@ class _Calls:
         return executor if new else None
 
     def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> Claimant | None:
-        """Who runs the call of a part; looked for once for each tool."""
+        """Return who runs the call of a part; looked for once for each tool."""
         if call is None or call.tool is None:
             return next((one for one in self._categories if one.match(part)), None)
         said = None if call.settings is None else call.settings.category

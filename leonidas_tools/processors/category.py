@@ -1,4 +1,4 @@
-"""Third stage: runs the calls of some categories, each as a task beside the stream.
+"""Third stage: run the calls of some categories, each as a task beside the stream.
 
 genai-processors runs a chain of `PartProcessor`s in input order, so that a slow tool would hold
 back the audio behind it (`genai_processors/map_processor.py`). A category is a `PartProcessor`,
@@ -41,7 +41,7 @@ _PASSTHROUGHS = (processor.PASSTHROUGH_FALLBACK, processor.PASSTHROUGH_ALWAYS)
 
 
 class _RunsCalls(processor._ParallelPartProcessor):  # noqa: SLF001 - its name is how `//` asks
-    """What runs calls as a part processor, alone or in a group.
+    """A part processor that runs calls, alone or in a group.
 
     Upstream's `//` gives every part to all that match it. With an operand of its own class on the
     right it asks for the processors in it, which is where `other // category` is refused: there the
@@ -117,16 +117,16 @@ class CategoryProcessor(_RunsCalls):
 
     @functools.cached_property
     def executor(self) -> Executor:
-        """Runs its own tools, where no registry stage has recognised the call."""
+        """Run its own tools, where no registry stage has recognised the call."""
         return Executor(self.registry)
 
     @property
     def tools(self) -> list[AnyTool]:
-        """The tools it brings, ready to register."""
+        """Return the tools it brings, ready to register."""
         return list(self.registry)
 
     def claims(self, tool: AnyTool, settings: ToolConfiguration | None = None) -> bool:
-        """Whether the calls of a tool are for this category.
+        """Return whether the calls of a tool are for this category.
 
         Args:
             tool: The tool.
@@ -135,7 +135,7 @@ class CategoryProcessor(_RunsCalls):
         return self._serves(category_of(tool, settings))
 
     def match(self, part: ProcessorPart) -> bool:
-        """Whether the part is a call for this category; never raises."""
+        """Return whether the part is a call for this category; never raises."""
         call = attached(part)
         if call is not None:
             return call.tool is not None and self.claims(call.tool, call.settings)
@@ -158,14 +158,14 @@ class CategoryProcessor(_RunsCalls):
         return None if taken is None else (taken[0], self.executor, taken[1])
 
     async def __aenter__(self) -> Self:
-        """Holds what the category needs while a stream runs; nothing, unless a subclass says so."""
+        """Hold what the category needs while a stream runs; nothing, unless a subclass says so."""
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Lets it go."""
+        """Let it go."""
 
     async def call(self, part: ProcessorPart) -> AsyncIterable[ProcessorPart]:
-        """Runs one call and yields its answer."""
+        """Run one call and yields its answer."""
         recognised = self.recognise(part, Intake(self.registry, stream.session()))
         if recognised is not None:
             call, executor, result = recognised
@@ -178,7 +178,7 @@ class CategoryProcessor(_RunsCalls):
             yield response_part(call, result)
 
     def to_processor(self) -> processor.Processor:
-        """This category as a stage of a stream."""
+        """Return this category as a stage of a stream."""
         return CallStream([self])
 
     def _knows(self, name: str | None) -> bool:
@@ -215,7 +215,7 @@ class CategoryGroup(_RunsCalls):
         self.others = list(others)
 
     def match(self, part: ProcessorPart) -> bool:
-        """Whether the part is for one of the categories or of the other processors."""
+        """Return whether the part is for one of the categories or of the other processors."""
         return self.category_of(part) is not None or self.is_for_others(part)
 
     async def call(self, part: ProcessorPart) -> AsyncIterable[ProcessorPart]:
@@ -240,7 +240,7 @@ class CategoryGroup(_RunsCalls):
         return next((category for category in self.categories if category.match(part)), None)
 
     def is_for_others(self, part: ProcessorPart) -> bool:
-        """Whether the other processors get the part; calls of the group hear all cancellations."""
+        """Return whether the other processors get the part; all calls receive cancellations."""
         return cancelled_id(part) is None and any(other.match(part) for other in self.others)
 
 
@@ -327,7 +327,7 @@ class PythonFunctionProcessor(CategoryProcessor):
 class GenericToolProcessor(CategoryProcessor):
     """Runs tools of the categories system, data, integration, query, storage, external and custom.
 
-    It also runs the tools of every category of one's own that has no processor beside it.
+    It also runs tools of user-defined categories that have no processor beside it.
 
     Args:
         tools: Tools it brings.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ConfigurationProcessor(Stage):
-    """Pins the settings in force to each call, so that an edit never reaches one under way.
+    """Pins the settings in force to each call, so that an edit never reaches a running one.
 
     A tool that is switched off is answered for at once. The file is watched while a stream runs.
 

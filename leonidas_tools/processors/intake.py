@@ -170,7 +170,7 @@ class Intake:
         return known
 
     def _is_new(self, identifier: str) -> bool:
-        """Whether this stream has neither taken nor cancelled a call with this id."""
+        """Return whether this stream has neither taken nor cancelled a call with this id."""
         if identifier in self._seen or identifier in self._cancelled:
             return False
         self._seen[identifier] = None
@@ -187,7 +187,7 @@ class Intake:
 
 
 def _is_once(tool: AnyTool, settings: ToolConfiguration | None) -> bool:
-    """Whether the tool or the settings declare the effect `once`."""
+    """Return whether the tool or the settings declare the effect `once`."""
     if tool.metadata.effect is _ONCE:
         return True
     return settings is not None and effect_of(tool, settings) is _ONCE

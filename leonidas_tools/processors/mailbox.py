@@ -61,11 +61,11 @@ class CoalescingQueue(Generic[T]):
         return len(self._items) - self._gone
 
     def append(self, item: T) -> None:
-        """Adds an item that is never dropped."""
+        """Add an item that is never dropped."""
         self._items.append(item)
 
     def append_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
-        """Adds an item, and drops the oldest of its source where too many wait.
+        """Add an item, and drops the oldest of its source where too many wait.
 
         Args:
             item: The item.
@@ -87,7 +87,7 @@ class CoalescingQueue(Generic[T]):
             self._gone = 0
 
     def popleft(self) -> T:
-        """Removes the oldest item and returns it.
+        """Remove the oldest item and returns it.
 
         Raises:
             IndexError: There is none.
@@ -108,7 +108,7 @@ class CoalescingQueue(Generic[T]):
             return kept
 
     def remove(self, is_unwanted: Callable[[T], bool]) -> None:
-        """Removes every item that is not wanted."""
+        """Remove every item that is not wanted."""
         kept: deque[T | _Replaceable[T]] = deque()
         self._waiting.clear()
         self._gone = 0
@@ -143,13 +143,13 @@ class Mailbox(CoalescingQueue[T]):
         self._reader: asyncio.Future[None] | None = None
 
     def put(self, item: T) -> None:
-        """Adds an item, and wakes the reader."""
+        """Add an item, and wakes the reader."""
         self._items.append(item)
         if self._reader is not None:
             self._wake(self._reader)
 
     def put_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
-        """Adds an item that newer ones of its source may replace, and wakes the reader."""
+        """Add an item that newer ones of its source may replace, and wakes the reader."""
         self.append_replaceable(item, source, dropped)
         if self._reader is not None:
             self._wake(self._reader)

@@ -58,7 +58,7 @@ class MCPToolProcessor(CategoryProcessor):
 
     @classmethod
     def from_json(cls, path: str | Path, *, registry: ToolRegistry | None = None) -> Self:
-        """Takes the servers of another program's file, such as `claude_desktop_config.json`.
+        """Take the servers of another program's file, such as `claude_desktop_config.json`.
 
         Args:
             path: JSON with `mcpServers`, or with `servers` as VS Code has it.
@@ -79,11 +79,11 @@ class MCPToolProcessor(CategoryProcessor):
 
     @property
     def tools(self) -> list[AnyTool]:
-        """The tools known so far, ready to register."""
+        """Return the tools known so far, ready to register."""
         return self.servers.tools
 
     async def ready(self, timeout_seconds: float) -> bool:
-        """Waits until every server is connected and its tools are known.
+        """Wait until every server is connected and its tools are known.
 
         Args:
             timeout_seconds: How long to wait at most.

@@ -61,7 +61,7 @@ class MonitoringProcessor(Stage):
 
 
 def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]:
-    """What becomes of a call that nothing has run."""
+    """Return what becomes of a call that nothing has run."""
     executor = executor_of(part)
     if executor is None:
         return (without_call(part),)

@@ -84,7 +84,7 @@ def executor_of(part: ProcessorPart) -> Executor | None:
 
 
 class Claim:
-    """Whether a stage has taken a call in order to answer it."""
+    """The claim of a stage that answers a call."""
 
     taken = False
 
@@ -124,12 +124,12 @@ class CallPart(ProcessorPart):
         self._substream_name = part.substream_name
 
     def pin(self, call: ToolCall) -> None:
-        """Puts the call in the place of the one it carries."""
+        """Put the call in the place of the one it carries."""
         self._metadata[TOOL_CALL] = call
 
     @functools.cached_property
     def _part(self) -> types.Part:  # type: ignore[override]  # a field of the parent, read lazily
-        """The part with the id in the call; made when somebody outside our stages looks."""
+        """Return the part with the id in the call; made when somebody outside our stages looks."""
         identifier = self._metadata[TOOL_CALL].id
         function_call = self._original.function_call
         assert function_call is not None
@@ -140,7 +140,7 @@ class CallPart(ProcessorPart):
 
 
 def without_call(part: ProcessorPart) -> ProcessorPart:
-    """The part without what the stages attach to one another's parts."""
+    """Return the part without what the stages attach to one another's parts."""
     metadata = {k: v for k, v in metadata_of(part).items() if k not in _ATTACHED}
     return ProcessorPart(
         part.part, role=part.role, substream_name=part.substream_name, metadata=metadata
@@ -148,9 +148,9 @@ def without_call(part: ProcessorPart) -> ProcessorPart:
 
 
 def response_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
-    """The answer to a call: a function response with its id and the name that was called.
+    """Return the answer to a call: a function response with its id and the name that was called.
 
-    What was said of its scheduling goes with it, whether or not the model will wait for the
+    Its scheduling goes with it, whether or not the model will wait for the
     answer: that depends on the model.
     """
     fields: dict[str, Any] = {"response": result.to_response()}
@@ -163,10 +163,10 @@ def response_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
 
 
 def late_result_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
-    """What has become of a call that was answered `pending_approval`.
+    """Return what has become of a call that was answered `pending_approval`.
 
     It is no answer, for the call has had its one; it is marked by `late_result` in the metadata. A
-    question that nobody has answered in time is nothing to speak of.
+    question without an answer in time is not announced.
     """
     part = response_part(call, result)
     part.metadata[LATE_RESULT] = True
@@ -176,7 +176,7 @@ def late_result_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
 
 
 def outcome_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
-    """The newest outcome of a call, which is told only if the model makes the call again."""
+    """Return the newest outcome of a call, which is told only if the model makes the call again."""
     part = response_part(call, result)
     assert part.part.function_response is not None
     part.part.function_response.scheduling = types.FunctionResponseScheduling.SILENT
@@ -185,7 +185,7 @@ def outcome_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
 
 
 def late_result_text(part: ProcessorPart) -> ProcessorPart:
-    """The same as text, for a model that takes no results of calls that were answered."""
+    """Return the same as text, for a model that takes no results of calls that were answered."""
     response = part.part.function_response
     assert response is not None
     told = json.dumps({"name": response.name, **(response.response or {})}, ensure_ascii=False)
@@ -194,7 +194,7 @@ def late_result_text(part: ProcessorPart) -> ProcessorPart:
 
 
 def progress_part(event: ToolEvent) -> ProcessorPart | None:
-    """The interim answer that an event of progress makes, where the tool's progress is scheduled.
+    """Return the interim answer of a progress event, where the tool's progress is scheduled.
 
     Its body is `{"status": "running", "message": …, "fraction": …, "result": …}`: `result` holds
     what else the tool has said of its progress, or the value that a generator has yielded. With
@@ -273,7 +273,7 @@ def _processor_part(part: types.Part, metadata: dict[str, Any], mimetype: str) -
 
 
 def _like(template: M, fields: dict[str, Any]) -> M:
-    """A copy of a model with other values, which are right already.
+    """Return a copy of a model with other values, which are right already.
 
     A new model would check them again, for six times as long; `model_copy` copies what is
     replaced here.
@@ -304,7 +304,7 @@ class StatusPart(ProcessorPart):
 
 
 def asks_nothing(part: ProcessorPart) -> bool:
-    """Whether a part surely carries no call and no request, which few parts do."""
+    """Return whether a part surely carries no call and no request, which few parts do."""
     return type(part) is EventPart or not part.metadata
 
 

@@ -136,7 +136,7 @@ class ToolRegistryProcessor(Stage):
 
 
 def _load(target: str) -> Callable[..., Any]:
-    """The function that `package.module:name` stands for."""
+    """Return the function that `package.module:name` stands for."""
     try:
         module, _, name = target.partition(":")
         return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]  # the caller checks

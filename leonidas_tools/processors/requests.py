@@ -44,7 +44,7 @@ READ_ONLY = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRequest:
-    """What is asked of a stage.
+    """A request to a stage.
 
     Args:
         name: Such as `list_tools`, `get_tool`, `update_configuration`, `get_metrics`.
@@ -95,7 +95,7 @@ def request_of(part: ProcessorPart) -> ToolRequest | None:
 
 
 def is_request(part: ProcessorPart) -> bool:
-    """Whether a part asks something of a stage."""
+    """Return whether a part asks something of a stage."""
     return not asks_nothing(part) and request_of(part) is not None
 
 
@@ -106,7 +106,7 @@ def read_only(part: ProcessorPart) -> ProcessorPart:
 
 
 def from_json(part: ProcessorPart) -> ProcessorPart:
-    """Return the read-only request that a part makes in JSON; any other part as it is.
+    """Return the read-only request that a part makes in JSON; any other part unchanged.
 
     Such a part has `tool_request` in its metadata, and its text is a JSON object: the name as
     `request`, and the arguments.
@@ -126,7 +126,7 @@ def from_json(part: ProcessorPart) -> ProcessorPart:
 
 
 def answer_part(request: ToolRequest, result: ToolResult) -> ProcessorPart:
-    """The answer to a request: the same envelope that calls are answered with."""
+    """Return the answer to a request: the same envelope that calls are answered with."""
     body, _ = plain({"request": request.name, **result.to_response()}, _LONGEST_ANSWER)
     return ProcessorPart(
         json.dumps(body),

@@ -1,4 +1,4 @@
-"""What all stages are: processors that can be added to any other."""
+"""The base of all stages: processors that can be added to any other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROGRESS = EventKind.PROGRESS
 
 
 class _Closing(processor.Processor):
-    """A processor that ends with whoever reads it, also outside `processor.context()`."""
+    """A processor that ends with its reader, also outside `processor.context()`."""
 
     def _call_impl(self, content: Any, current_trace: Any) -> AsyncIterator[ProcessorPart]:  # type: ignore[misc]  # final upstream
         parts: AsyncIterator[ProcessorPart] = super()._call_impl(content, current_trace)  # type: ignore[assignment]  # it is one
@@ -50,7 +50,7 @@ class Chain(_Closing, processor._ChainProcessor):  # noqa: SLF001 - upstream has
 
 
 async def _with_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[ProcessorPart]:
-    """The parts, read in a context of their own; of progress the newest few wait for the reader."""
+    """Yield the parts, read in a context of their own; of progress only the newest wait."""
     ready: Mailbox[ProcessorPart | None] = Mailbox(_with_dropped)
 
     async def read() -> None:
@@ -70,7 +70,7 @@ async def _with_context(parts: AsyncIterator[ProcessorPart]) -> AsyncIterator[Pr
         while (part := await ready.get()) is not None:
             yield part
     except BaseException:
-        reading.cancel()  # nobody reads any more: the input may never end by itself
+        reading.cancel()  # the reader has left: the input may never end by itself
         await asyncio.wait([reading])
         raise
     await reading

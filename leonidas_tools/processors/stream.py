@@ -1,4 +1,4 @@
-"""What a whole stream shares, handed from a later stage to the earlier ones it reads from.
+"""State that a whole stream shares, handed from a later stage to the earlier ones.
 
 Stages are nested generators: a stage that reads its input runs the one before it in its own
 context, so a context variable set by the last stage is seen by all.
@@ -58,12 +58,12 @@ def on_session(listener: Callable[[ToolSession], None]) -> None:
 
 
 def use_session(session: ToolSession) -> None:
-    """Makes this the conversation of the stream that is read from here on."""
+    """Make this the conversation of the stream that is read from here on."""
     _session.set(session)
 
 
 def named_session() -> ToolSession | None:
-    """The conversation of this stream, where anybody has named it."""
+    """Return the conversation of this stream, where anybody has named it."""
     return _session.get()
 
 
@@ -73,7 +73,7 @@ def tools() -> object | None:
 
 
 def session() -> ToolSession:
-    """The conversation of this stream; a new one where nobody has named it."""
+    """Return the conversation of this stream; a new one where none was named."""
     return _session.get() or ToolSession()
 
 
@@ -100,7 +100,7 @@ def shared(
 
 
 def leave() -> None:
-    """Forgets the stream, so that a tool that reads one of its own begins anew."""
+    """Forget the stream, so that a tool that reads one of its own starts a new one."""
     _session.set(None)
     _tools.set(None)
     _sinks.set(())
@@ -108,5 +108,5 @@ def leave() -> None:
 
 
 def sinks() -> tuple[Sink, ...]:
-    """Who hears of the events of this stream."""
+    """Return who hears of the events of this stream."""
     return _sinks.get()

@@ -32,14 +32,14 @@ logger = visible_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """Runs a tool's function once and makes a plain result of whatever comes of it.
+    """Runs a tool's function once, and makes a plain result of any outcome.
 
     Args:
         function: Runs the tool's function.
         takes_context: Whether that needs a `ToolContext`.
         max_bytes: How big the result may be.
         once: Whether the effect must not happen twice.
-        stoppable: Whether it is stopped when nobody wants the answer any more.
+        stoppable: Whether it is stopped when its answer is not wanted any more.
         undoes: Whether what was done is undone then, also where it was done to the end.
         undo: Takes back what a call has half done.
         undo_seconds: How long each step of undoing may take.
@@ -65,7 +65,7 @@ class Attempt:
     secret_names: frozenset[str] = frozenset()
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Runs the function; only cancellation that is ours leaves here."""
+        """Run the function; only cancellation that is ours leaves here."""
         invocation = current()
         mask = None
         if self.secrets is not None or call.inherited:
@@ -99,7 +99,7 @@ class Attempt:
             invocation.begun = False
 
     def _masking(self, call: ToolCall) -> Masking | None:
-        """What is secret here, and nowhere else: each way out has what was masked."""
+        """Return what is secret here, and nowhere else: each way out has what was masked."""
         known = [each for each in (self.secrets, *call.inherited) if each]
         known += [each] if (each := call.secretive_arguments()) else []
         return Masking(known, self.secret_names) if known or self.secret_names else None
@@ -107,7 +107,7 @@ class Attempt:
     def _begun(
         self, call: ToolCall, invocation: Invocation, mask: Masking | None
     ) -> ToolContext | None:
-        """Notes what holds from here on; returns what the tool is given."""
+        """Prepare the call; return the arguments that the tool is given."""
         context = None
         if self.takes_context:
             context = invocation.context = ToolContext(call, invocation.tell, mask)
@@ -136,7 +136,7 @@ class Attempt:
             return self._failed(call, error)
 
     def _sent(self, call: ToolCall, value: Any, mask: Masking | None) -> ToolResult | None:
-        """A value as a result; `None` where that would hold the event loop."""
+        """Return a value as a result; `None` where that would hold the event loop."""
         if mask is not None and is_long(value):  # to look for secrets takes a while
             return None
         try:
@@ -160,7 +160,7 @@ class Attempt:
         return ToolResult.failed(say("failed", tool=call.name), error=error)
 
     async def _done(self, call: ToolCall, context: ToolContext | None) -> None:
-        """Undoes what nobody wants any more; else keeps at hand what would undo it."""
+        """Undo a call that is not wanted any more; else keep what would undo it."""
         invocation = current()
         if not invocation.wanted or invocation.stopped_by is not None:
             await self._take_back(call, context)
@@ -174,7 +174,7 @@ class Attempt:
         await self._run_to_end(self._steps(call, context), call.name)
 
     def _steps(self, call: ToolCall, context: ToolContext | None) -> list[Callable[[], Any]]:
-        """What takes back what was done, in its order."""
+        """Return what takes back what was done, in its order."""
         steps = context.take_undo_steps() if context is not None else []
         undo = self.undo
         if undo is not None:
@@ -182,7 +182,7 @@ class Attempt:
         return steps
 
     async def _run_to_end(self, steps: list[Callable[[], Any]], tool: str) -> None:
-        """Runs the steps to the end, once: whoever stops the call waits for this too."""
+        """Run the steps to the end, once; stopping the call waits for this too."""
         invocation, loop = current(), asyncio.get_running_loop()
         invocation.take_back = None
         if not steps:
@@ -198,7 +198,7 @@ class Attempt:
             invocation.left_over += 1
 
     async def _undo_all(self, steps: list[Callable[[], Any]], tool: str) -> None:
-        """Runs the steps one after another; none stops the others."""
+        """Run the steps one after another; none stops the others."""
         for step in steps:
             done = True
             try:
@@ -218,5 +218,5 @@ class Attempt:
 
 
 def _all_undone(invocation: Invocation) -> bool:
-    """Whether every step that was noted was taken back, and there was one."""
+    """Return whether every step that was noted was taken back, and there was one."""
     return invocation.undone > 0 and not invocation.left_over

@@ -33,7 +33,7 @@ _LONGEST_WHOLE = 8 * 1024 * 1024
 
 @record
 class Plan:
-    """What runs the calls of a tool.
+    """The compiled run of a tool.
 
     Args:
         tool: The tool.
@@ -160,7 +160,7 @@ class Compiler:
             tool=tool,
             settings=settings,
             inherited=call.known,
-            autonomous=False,  # said of the first tool, and of no other
+            autonomous=False,  # allowed for the first tool only
         )
         guarded = self._is_guarded(call)
         options = effective_options(tool, settings, self.settings.policies, guarded=guarded)

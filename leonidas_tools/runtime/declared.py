@@ -37,7 +37,7 @@ _MOST_CHARACTERS = 600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
-    """A tool as it is declared to a model, in no vendor's form.
+    """The declaration of a tool, in no vendor's form.
 
     Args:
         tool: The tool; another one that is declared alike makes no difference.

@@ -84,18 +84,18 @@ class _Failures:
         self.calls: OrderedDict[str, _Failure] = OrderedDict()
 
     def keep(self, failure: _Failure) -> None:
-        """Keep a failure; the oldest goes where there are too many."""
+        """Keep a failure; drop the oldest if there are too many."""
         self.calls[failure.call.trace_id] = failure
         if len(self.calls) > _MOST_FAILURES:
             self.calls.popitem(last=False)
 
 
 class Executor:
-    """Runs calls: every call, of whatever stream or caller, passes through here and only here.
+    """Runs calls: every call of any stream or caller passes through here and only here.
 
     Args:
         registry: Where fallback tools and dependencies are found.
-        settings: What holds for each tool, and for all together.
+        settings: The settings of each tool, and of all together.
         policies: Policies of the user, outside all others.
         sinks: Who hears of every event.
         approval: Asks a person where the rules say so; without one, the answer comes later, by
@@ -142,32 +142,32 @@ class Executor:
 
     @property
     def settings(self) -> Settings:
-        """What holds for the calls that begin now."""
+        """Return the settings of the calls that begin now."""
         return self._compiler.settings
 
     @property
     def cache(self) -> ResultCache:
-        """The results of reads that may be used again."""
+        """Return the results of reads that may be used again."""
         return self._compiler.shared.cache
 
     @property
     def breakers(self) -> dict[str, str]:
-        """The state of every breaker that watches a tool: `closed`, `open` or `half_open`."""
+        """Return the state of every circuit breaker: `closed`, `open` or `half_open`."""
         breakers = self._compiler.shared.breakers
         return {name: breaker.state.value for name, breaker in breakers.items()}
 
     def apply(self, settings: Settings) -> None:
-        """Puts other settings in force for the calls that begin from now on."""
+        """Put other settings in force for the calls that begin from now on."""
         self._compiler.apply(settings)
 
     def start(
         self, call: ToolCall, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
     ) -> Invocation:
-        """Begins a call in a task of its own.
+        """Begin a call in a task of its own.
 
         Args:
             call: A call whose tool is known.
-            on_end: Called once with the result, also when nobody wants it any more.
+            on_end: Called once with the result, also when it is not wanted any more.
             sinks: Who hears of its events; by default those of the executor.
         """
         sinks = sinks or self.sinks
@@ -194,7 +194,7 @@ class Executor:
     def settle(
         self, call: ToolCall, result: ToolResult, sinks: tuple[Sink, ...] = ()
     ) -> ToolResult:
-        """Ends a call that has not begun: unknown, or switched off; returns what it is told."""
+        """End a call that has not begun: unknown, or switched off; returns what it is told."""
         result = self.reworded(self._judged(call, result))
         call, _ = self._bounded(call)
         event = ToolEvent(kind=ending_kind(result), call=call, result=result, seconds=0.0)
@@ -268,17 +268,17 @@ class Executor:
             arguments=arguments,
             tool=tool,
             settings=settings,
-            autonomous=False,  # said of the tool that was called, and of no other
+            autonomous=False,  # allowed for the called tool only
             stands_in=True,
         )
 
     def reworded(self, result: ToolResult) -> ToolResult:
-        """Return a result in the words of the settings there are now."""
+        """Return a result in the words of the current settings."""
         wording = self.settings.wording
         return result if wording is None else result.reworded(wording)
 
     def renewed(self, call: ToolCall, arguments: Mapping[str, Any]) -> ToolCall:
-        """The call as a new one, with the tool and the settings there are now.
+        """Return the call as a new one, with the current tool and settings.
 
         Args:
             call: A call that was not run.
@@ -319,7 +319,7 @@ class Executor:
     ) -> asyncio.Future[ToolResult]:
         """Run a call that failed once more, because a person has decided so.
 
-        It runs under all policies, with the settings there are now, also where its side effect
+        It runs under all policies, with the current settings, also where its side effect
         happens once. A decision counts for one run; if that fails too, a person may decide again.
         The model is told the new outcome, as one of a call that was answered before.
 
@@ -331,7 +331,7 @@ class Executor:
             How the new run ends; it need not be awaited.
 
         Raises:
-            ToolError: No such call has failed, or it was decided about, or there are several.
+            ToolError: No such call has failed, or it was decided already, or several match.
         """
         failed = self._take_failure(call_id, session)
         # What ran unasked was allowed to run once: the rules ask again where they ask.
@@ -368,7 +368,7 @@ class Executor:
             What the model is told; it need not be awaited.
 
         Raises:
-            ToolError: No such call runs or has failed, or there are several.
+            ToolError: No such call runs or has failed, or several match.
         """
         if any(_is_named(each.call, call_id, session) for each in self._open_calls()):
             return self._stop(self._running(call_id, session), "skip")
@@ -450,7 +450,7 @@ class Executor:
         )
 
     async def run(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
-        """Runs one call to its end; cancelling this cancels the call."""
+        """Run one call to its end; cancelling this cancels the call."""
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
         def on_end(_: Invocation, result: ToolResult) -> None:
@@ -470,7 +470,7 @@ class Executor:
         """Run the calls of one turn, and return their results in the order of the calls.
 
         Reads run side by side. A call that changes something waits for all before it, and all after
-        it wait for it, whatever lanes they have. Cancelling this cancels the calls.
+        it wait for it, in any lane. Cancelling this cancels the calls.
 
         Args:
             calls: Each call, with its result where it is known without running it.
@@ -503,11 +503,11 @@ class Executor:
 
     @property
     def loop_lag_seconds(self) -> float | None:
-        """The longest time the event loop was held while calls were under way."""
+        """Return the longest time the event loop was held while calls ran."""
         return self._loop_watch.longest_lag_seconds if self._loop_watch is not None else None
 
     async def __aenter__(self) -> Self:
-        """Holds threads and processes, and watches the loop, until the last user leaves."""
+        """Hold threads and processes, and watches the loop, until the last user leaves."""
         self._users += 1
         if self._loop_watch is None:
             self._loop_watch = LoopWatch(lambda: bool(self._under_way))
@@ -517,17 +517,17 @@ class Executor:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Lets go; the last to leave ends the calls still under way."""
+        """Let go; the last user ends the calls that still run."""
         self._users -= 1
         if not self._users:
             await self._close()
 
     def with_sinks(self, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
-        """The executor's sinks and these, each once."""
+        """Return the executor's sinks and these, each once."""
         return self.sinks + tuple(sink for sink in sinks if sink not in self.sinks)
 
     def _by_voice(self) -> bool:
-        """Whether the model can put a question to the user, and tell the answer."""
+        """Return whether the model can put a question to the user, and tell the answer."""
         tool = self.registry.get(CONFIRM)
         return tool is not None and tool.metadata.answers_questions
 
@@ -557,7 +557,7 @@ async def _refuse(_: ToolCall, *, result: ToolResult) -> ToolResult:
 
 
 def _accepts(tool: AnyTool, arguments: Mapping[str, Any]) -> bool:
-    """Whether the tool's schema names all the arguments and accepts them as they are."""
+    """Return whether the tool's schema names all the arguments and accepts them as they are."""
     parameters = tool.metadata.parameters
     if not arguments.keys() <= parameters.get("properties", {}).keys():
         return False
@@ -570,7 +570,7 @@ def _accepts(tool: AnyTool, arguments: Mapping[str, Any]) -> bool:
 
 
 def _is_named(call: ToolCall, call_id: str, session: ToolSession | None) -> bool:
-    """Whether an id is that of a call, in this session or in any."""
+    """Return whether an id is that of a call, in this session or in any."""
     return call_id in (call.id, call.trace_id) and session in (None, call.session)
 
 

@@ -1,4 +1,4 @@
-"""How a function of each kind is run: coroutines, threads, processes, generators."""
+"""Run functions of each kind: coroutines, threads, processes, generators."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Worker
 
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Calls a function, and in the same thread goes through the iterator it may return."""
+    """Call a function, and in the same thread goes through the iterator it may return."""
     value = function(*args, **kwargs)
     if type(value) in _PLAIN:
         return value
@@ -107,7 +107,7 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class _Awaitable:
-    """What a function returned that is to be awaited on the loop.
+    """An awaitable that a function returned, to be awaited on the loop.
 
     To ask that of a value may run code of its own, so the thread asks.
     """
@@ -137,7 +137,7 @@ def _died(tool: str, *, begun: bool) -> ToolError:
 
 
 class LastValue:
-    """What a generator yields, of which the last value is the result."""
+    """The values of a generator, of which the last is the result."""
 
     __slots__ = ("last",)
     measures = False
@@ -156,7 +156,7 @@ class LastValue:
 
 
 class Collected(LastValue):
-    """All that a generator yields, as far as there is room for it.
+    """All values of a generator, up to a size.
 
     Args:
         room: How long the JSON of all may be, roughly.
@@ -189,7 +189,7 @@ class Collected(LastValue):
 
 
 def _length(value: Any, room: int) -> int:
-    """How long the JSON of a value is, roughly; more than there is room for where it has none."""
+    """Return the approximate length of a value as JSON; beyond the limit if it has none."""
     try:
         shown, cut = plain(value, room)
     except NotPlainError:
@@ -251,7 +251,7 @@ def _drain(
     context: ToolContext,
     values: LastValue,
 ) -> Any:
-    """Run a generator to its end, or until nobody wants it any more; return what it has given."""
+    """Run a generator to its end, or until it is not wanted; return its values."""
     stream = function(*args, **kwargs)
     for number, value in enumerate(stream):
         if context.cancelled:
@@ -265,12 +265,12 @@ def _drain(
 
 
 def _tell(context: ToolContext, value: Any) -> None:
-    """Reports a value that a generator has yielded before its last."""
+    """Report a value that a generator has yielded before its last."""
     context.progress(**{"message" if issubclass(type(value), str) else "value": value})
 
 
 def undoing(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
-    """What takes back a call of the tool, given the same arguments, if there is anything."""
+    """Return what takes back a call of the tool, given the same arguments, if there is anything."""
     undo = tool.undo
     if undo is None:
         return None
@@ -284,10 +284,10 @@ def undoing(tool: Tool[..., Any]) -> Callable[[ToolCall], Any] | None:
 
 
 def runs_in_thread(tool: Tool[..., Any]) -> bool:
-    """Whether the tool's code is made for a thread, and would hold the loop."""
+    """Return whether the tool's code is made for a thread, and would hold the loop."""
     return kind_of(tool.function) in ("sync", "generator")
 
 
 def takes_context(tool: Tool[..., Any]) -> bool:
-    """Whether running the tool needs a `ToolContext`."""
+    """Return whether running the tool needs a `ToolContext`."""
     return tool.signature.context_parameter is not None or "generator" in kind_of(tool.function)

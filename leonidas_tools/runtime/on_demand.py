@@ -81,7 +81,7 @@ class OnDemandTools:
         self._keep(tool, needed=needed)
 
     def _servers_may_ask(self) -> bool:
-        """Whether an MCP server with registered tools may ask while one of them runs."""
+        """Return whether an MCP server with registered tools may ask while one of them runs."""
         servers = self._settings.current.mcp_servers
         asking = {name for name, each in servers.items() if each.elicitation and each.enabled}
         origins = (tool.origin for tool in self._registry) if asking else ()

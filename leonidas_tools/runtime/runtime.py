@@ -224,7 +224,7 @@ class ToolRuntime:
             How the new run ends; it need not be awaited.
 
         Raises:
-            ToolError: No such call has failed, or it was decided about, or there are several.
+            ToolError: No such call has failed, or it was decided already, or several match.
         """
         return self.executor.retry(call_id, session=session)
 
@@ -241,7 +241,7 @@ class ToolRuntime:
             What the model is told; it need not be awaited.
 
         Raises:
-            ToolError: No such call runs or has failed, or there are several.
+            ToolError: No such call runs or has failed, or several match.
         """
         return self.executor.skip(call_id, session=session)
 
@@ -289,12 +289,12 @@ class ToolRuntime:
 
     @property
     def events(self) -> EventStream:
-        """All that happens, for any number of readers: `async for … in events.subscribe()`."""
+        """Return all events, for any number of readers: `async for … in events.subscribe()`."""
         return self.monitor.events
 
     @property
     def store(self) -> Store | None:
-        """The store of what has happened, if the settings have one."""
+        """Return the store of what has happened, if the settings have one."""
         return self._stored.store
 
     def begin(self, session: ToolSession | None) -> None:
@@ -399,7 +399,7 @@ def runtime_of(tools: object) -> ToolRuntime | None:
 
 
 def _asked(call: TurnCall) -> tuple[str, Any, str | None]:
-    """Return the name, the arguments and the id of a call, in whatever form it is given."""
+    """Return the name, the arguments and the id of a call in any form."""
     name: object
     identifier: object
     if isinstance(call, tuple) and len(call) == 2:  # noqa: PLR2004 - a pair

@@ -79,7 +79,7 @@ def read_text(path: Path) -> str:
 
 
 def read_settings(text: str, file: Path | None = None) -> Settings:
-    """Settings out of YAML text.
+    """Read settings from YAML text.
 
     Args:
         text: The YAML.

@@ -15,7 +15,7 @@ from leonidas_tools.cli.mcp import (
 
 
 def commands() -> typer.Typer:
-    """The commands about MCP servers."""
+    """Return the commands about MCP servers."""
     app = typer.Typer(help="The MCP servers of the settings.")
     app.command("list")(list_servers.list_servers)
     app.command("tools")(list_tools.list_tools)

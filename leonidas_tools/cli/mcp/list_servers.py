@@ -66,7 +66,7 @@ def _counted(tools: list[str], quarantined: list[str]) -> str:
 
 
 async def _status(config: Path) -> list[dict[str, Any]]:
-    """Every server of the settings, those included that are switched off."""
+    """Return every server of the settings, those included that are switched off."""
     from leonidas_tools.cli.starting import started
 
     async with started(config) as tools:

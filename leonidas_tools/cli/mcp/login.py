@@ -21,7 +21,7 @@ def logout(name: Name, config: Config = None) -> None:
     from leonidas_tools.mcp.login import log_out
 
     existed = asyncio.run(log_out(name, server_settings(config, name)))
-    terminal.say(f"{name}: {'logged out' if existed else 'nobody was logged in'}")
+    terminal.say(f"{name}: {'logged out' if existed else 'there was no login'}")
 
 
 _WORDS = {
@@ -36,6 +36,6 @@ async def _open_page(url: str) -> None:
 
     from leonidas_tools.cli import terminal
 
-    # Said in any case: the browser may be on another machine, or nobody may see it open.
+    # Always shown: the browser may be on another machine.
     terminal.say(f"Log in with the browser: {url}", err=True)
     await asyncio.to_thread(webbrowser.open, url)

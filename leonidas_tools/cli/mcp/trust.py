@@ -66,7 +66,7 @@ def _pins(server: str, config: Path | None) -> "Pins":
 
 
 def _waiting(server: str, pins: "Pins", named: list[str]) -> "_Waiting":
-    """The tools that have changed, and what they say; only those named, where some were."""
+    """Return the tools that have changed, and what they say; only those named, where some were."""
     from leonidas_tools.settings.explain import closest
 
     pinned = pins.pinned()

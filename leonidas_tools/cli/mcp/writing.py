@@ -40,7 +40,7 @@ def written_servers(file: Path) -> dict[str, list[str]]:
 
 
 def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Adds servers to a settings file, and says what is to be done about their secrets.
+    """Add servers to a settings file, and says what is to be done about their secrets.
 
     A variable that is not set is written with an empty default: the file stays one that loads.
 
@@ -72,7 +72,7 @@ def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[
 
 
 def problem_of(name: str, server: Mapping[str, Any]) -> str | None:
-    """Why a server cannot stand in a settings file, if it cannot.
+    """Return why a server cannot be written to a settings file, or `None`.
 
     Args:
         name: The server's name.
@@ -90,7 +90,7 @@ def problem_of(name: str, server: Mapping[str, Any]) -> str | None:
 
 
 def secret_notes(name: str, server: Mapping[str, Any]) -> list[str]:
-    """Which values of a server are secrets in plain text.
+    """Return which values of a server are secrets in plain text.
 
     Args:
         name: The server's name.

@@ -1,4 +1,4 @@
-"""Which microphone and which speaker a session has."""
+"""Choose the microphone and the speaker of a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VoiceOptions:
-    """What was asked for on the command line.
+    """The options of the command line.
 
     Args:
         wanted: Whether devices are to be used; `None` where they can be.
@@ -32,7 +32,7 @@ class VoiceOptions:
     speaker: Path | None = None
 
     def choose(self, *, by_default: bool) -> Voice:
-        """The voice of a session.
+        """Return the voice of a session.
 
         Args:
             by_default: Whether devices are used where nothing was said about them.
@@ -57,7 +57,7 @@ class VoiceOptions:
         return Voice(microphone=microphone, speaker=speaker, ends=ends, why_not=why_not)
 
     def _why_no_devices(self, microphone: Microphone | None, speaker: Speaker | None) -> str:
-        """Why what is missing cannot be had as a device; empty if it can.
+        """Return why what is missing cannot be had as a device; empty if it can.
 
         Raises:
             ConfigurationError: It cannot, and somebody has asked for it.
@@ -79,7 +79,7 @@ class Voice:
         microphone: Hears the user.
         speaker: Lets the user hear the model.
         ends: Whether the microphone has an end, as a file has.
-        why_not: Why there are none where there could be.
+        why_not: Why there are none.
     """
 
     microphone: Microphone | None = None
@@ -89,7 +89,7 @@ class Voice:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def __aenter__(self) -> Self:
-        """Opens them.
+        """Open them.
 
         Raises:
             ConfigurationError: One cannot be used.
@@ -107,5 +107,5 @@ class Voice:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes them."""
+        """Close them."""
         await self._stack.aclose()

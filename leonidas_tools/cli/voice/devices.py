@@ -25,7 +25,7 @@ _LONGEST_WAIT_SECONDS = 10.0
 
 
 def require_devices(*, microphone: bool, speaker: bool) -> None:
-    """Makes sure of what is needed for voice.
+    """Make sure of what is needed for voice.
 
     Args:
         microphone: Whether one is needed.
@@ -56,7 +56,7 @@ class DeviceMicrophone:
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:
-        """Begins to record.
+        """Begin to record.
 
         Raises:
             ConfigurationError: The microphone cannot be used.
@@ -77,7 +77,7 @@ class DeviceMicrophone:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends recording."""
+        """End recording."""
         self._stream.close()
 
     def _hear(self, frame: bytes) -> None:
@@ -86,7 +86,7 @@ class DeviceMicrophone:
         self._frames.put_nowait(frame)
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """What is heard, without an end."""
+        """Yield what is heard, without an end."""
         while True:
             yield await self._frames.get()
 
@@ -99,7 +99,7 @@ class DeviceSpeaker(JitterBuffer):
         self._stream: Any = None
 
     async def __aenter__(self) -> Self:
-        """Begins to play.
+        """Begin to play.
 
         Raises:
             ConfigurationError: The speaker cannot be used.
@@ -117,7 +117,7 @@ class DeviceSpeaker(JitterBuffer):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends playing."""
+        """End playing."""
         self._stream.close()
 
 

@@ -1,4 +1,4 @@
-"""What the program needs of a microphone and a speaker."""
+"""The interface of microphones and speakers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Device(Protocol):
     """Something that is open between entering and leaving."""
 
     async def __aenter__(self) -> Self:
-        """Opens it."""
+        """Open it."""
         ...
 
     async def __aexit__(
@@ -29,7 +29,7 @@ class Device(Protocol):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes it."""
+        """Close it."""
         ...
 
 
@@ -37,7 +37,7 @@ class Microphone(Device, Protocol):
     """Hears the user: 16-bit mono at 16 kHz."""
 
     def frames(self) -> AsyncIterator[bytes]:
-        """Frames of 20 ms, as fast as they are spoken, until there are no more."""
+        """Yield frames of 20 ms in real time, until the input ends."""
         ...
 
 
@@ -45,13 +45,13 @@ class Speaker(Device, Protocol):
     """Lets the user hear the model: 16-bit mono at 24 kHz."""
 
     def play(self, sound: bytes) -> None:
-        """Plays a sound after what is waiting; returns at once."""
+        """Play a sound after what is waiting; returns at once."""
         ...
 
     def flush(self) -> None:
-        """Drops what is not played yet."""
+        """Drop what is not played yet."""
         ...
 
     async def drained(self) -> None:
-        """Waits until all is played."""
+        """Wait until all is played."""
         ...

@@ -38,12 +38,12 @@ class JitterBuffer:
         self._lock = threading.Lock()
 
     def play(self, sound: bytes) -> None:
-        """Plays a sound after what is waiting; returns at once."""
+        """Play a sound after what is waiting; returns at once."""
         with self._lock:
             self._sound += sound
 
     def take(self, count: int) -> bytes:
-        """The next sound of so many bytes; what is missing is silence."""
+        """Return the next sound of so many bytes; what is missing is silence."""
         with self._lock:
             if not self._may_play(count):
                 return bytes(count)
@@ -54,13 +54,13 @@ class JitterBuffer:
             return taken.ljust(count, b"\0")
 
     def flush(self) -> None:
-        """Drops what is not played yet."""
+        """Drop what is not played yet."""
         with self._lock:
             self._sound.clear()
             self._playing = False
 
     async def drained(self) -> None:
-        """Waits until all should be taken, whether somebody takes it or not."""
+        """Wait until all should be taken, whether somebody takes it or not."""
         await asyncio.sleep(self._seconds())
         left = self._seconds()
         if left:  # it began late, or its clock is slower than ours
