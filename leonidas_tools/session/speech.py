@@ -70,19 +70,11 @@ class SpeechState:
 
     @property
     def paused_seconds(self) -> float:
-<<<<<<< HEAD
         """Return the seconds left of a pause."""
         return max(0.0, self.current.paused_until - time.monotonic())
 
     def set(self, **changes: Any) -> SpeechSettings:
         """Change some settings and keep the others.
-=======
-        """Return how much longer nothing is to be heard."""
-        return max(0.0, self.current.paused_until - time.monotonic())
-
-    def set(self, **changes: Any) -> SpeechSettings:
-        """Change some settings; the others stay.
->>>>>>> a868dc7 (Say processors, runtime and the program in plain English)
 
         Raises:
             ValueError: A value is out of its bounds; nothing is changed.
@@ -92,11 +84,7 @@ class SpeechState:
         return self._become(settings)
 
     def pause(self, seconds: float) -> SpeechSettings:
-<<<<<<< HEAD
         """Pause the speech for a number of seconds."""
-=======
-        """Let nothing be heard for a while."""
->>>>>>> a868dc7 (Say processors, runtime and the program in plain English)
         return self.set(paused_until=time.monotonic() + seconds)
 
     def resume(self) -> SpeechSettings:
@@ -104,20 +92,12 @@ class SpeechState:
         return self.set(paused_until=0.0)
 
     def emphasized(self, words: str) -> SpeechSettings:
-<<<<<<< HEAD
         """Drop the emphasis of spoken words, so that `roll_back` cannot restore it."""
-=======
-        """Take note that words have been stressed: `roll_back` does not ask for it again."""
->>>>>>> a868dc7 (Say processors, runtime and the program in plain English)
         self._history = deque((_without(s, words) for s in self._history), maxlen=_REMEMBERED)
         return self._become(_without(self.current, words))
 
     def roll_back(self) -> SpeechSettings:
-<<<<<<< HEAD
         """Restore the settings before the last change."""
-=======
-        """Go back to the settings before the last change."""
->>>>>>> a868dc7 (Say processors, runtime and the program in plain English)
         return self._become(self._history.pop() if self._history else SpeechSettings())
 
     def on_change(
@@ -137,11 +117,7 @@ class SpeechState:
         return lambda: self._listeners.remove(entry)
 
     def is_heard(self, setting: str) -> bool:
-<<<<<<< HEAD
         """Whether a listener applies a setting, so that a change of it can be heard."""
-=======
-        """Return whether something follows a setting, so that the listener hears a change of it."""
->>>>>>> a868dc7 (Say processors, runtime and the program in plain English)
         return any(setting in heard for _, heard in self._listeners)
 
     def _become(self, settings: SpeechSettings) -> SpeechSettings:
