@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.always import remember
 from leonidas_tools.approvals.outcome import fit_decision, with_question
-from leonidas_tools.approvals.request import Answer, Decision, hash_of
+from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.calls.call import ToolCall, ToolResult
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
+from leonidas_tools.tools.metadata import hash_of
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question

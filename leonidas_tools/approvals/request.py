@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -164,16 +162,3 @@ Channel: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision | None]]
 
 The call waits until the channel returns. After `None` its result is `pending_approval`.
 """
-
-
-def hash_of(tool: str, fingerprint: str, arguments: Mapping[str, Any]) -> str:
-    """Return a hash of a call: the tool's name, its definition's fingerprint, and the arguments."""
-    return _digest([tool, fingerprint, arguments])
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(_canonical(value).encode()).hexdigest()
-
-
-# Created once: `json.dumps` creates an encoder on each call.
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode

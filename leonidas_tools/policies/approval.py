@@ -12,7 +12,7 @@ from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.channels import ask, channel_of
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.question import Question
-from leonidas_tools.approvals.request import Answer, ApprovalRequest, hash_of
+from leonidas_tools.approvals.request import Answer, ApprovalRequest
 from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.events import EventKind
@@ -22,7 +22,7 @@ from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict
 from leonidas_tools.rules.rule import Decide, Mode
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.tools.metadata import fingerprint_of
+from leonidas_tools.tools.metadata import fingerprint_of, hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping

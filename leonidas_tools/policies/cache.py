@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import ref
 
-from leonidas_tools.approvals.request import hash_of
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.calls.invocation import Invocation, current
 from leonidas_tools.calls.sendable import says_little
 from leonidas_tools.results.plain import snapshot
 from leonidas_tools.results.texts import join, say
-from leonidas_tools.tools.metadata import Overflow, ToolEffect, fingerprint_of
+from leonidas_tools.tools.metadata import Overflow, ToolEffect, fingerprint_of, hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ from leonidas_tools.approvals.channels import ask, channel_of
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.inquiry import CallPausedError, PausedCalls
 from leonidas_tools.approvals.question import Question
-from leonidas_tools.approvals.request import ApprovalRequest, Decision, hash_of
+from leonidas_tools.approvals.request import ApprovalRequest, Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.events import EventKind
@@ -21,7 +21,7 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.rules.engine import Circumstances
 from leonidas_tools.rules.rule import Decide, Rule
-from leonidas_tools.tools.metadata import ToolCategory, fingerprint_of
+from leonidas_tools.tools.metadata import ToolCategory, fingerprint_of, hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -418,4 +418,9 @@ def fingerprint_of(metadata: ToolMetadata) -> str:
 
 
 # Made once: `json.dumps` makes an encoder for each call.
+def hash_of(tool: str, fingerprint: str, arguments: Mapping[str, Any]) -> str:
+    """Return a hash of a call: the tool's name, its definition's fingerprint, and the arguments."""
+    return hashlib.sha256(_canonical([tool, fingerprint, arguments]).encode()).hexdigest()
+
+
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode
