@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from leonidas_tools.approvals.answering import answer
-from leonidas_tools.approvals.confirmation import confirm
 from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.evidence import answer, confirm
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.calls.invocation import current

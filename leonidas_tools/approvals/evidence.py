@@ -1,12 +1,13 @@
-"""Check the spoken answer that the model reports against the transcript."""
+"""Check the spoken answers that the model reports against the transcript."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls.call import ResultStatus, ToolResult
@@ -14,6 +15,8 @@ from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.calls.call import ToolSession
 
@@ -40,9 +43,7 @@ async def confirm(
         ToolDeniedError: The question is unknown or already closed.
     """
     desk = session.get(Approvals)
-    question = desk.question(approval_id)
-    if question.waiter is not None:  # a channel asks a person: the model does not know of it
-        raise ToolDeniedError(say("question_elsewhere"), reason_code="asked_elsewhere")
+    question = _asked_of_model(desk, approval_id)
     if question.request.schema is not None and yes:
         raise ToolDeniedError(
             say("wants_answers"),
@@ -50,7 +51,7 @@ async def confirm(
         )
     if question.voice is None and yes:
         return question, question.pending_result()
-    refusal = None if question.trusts_model else await _unproven(desk, question, yes=yes)
+    refusal = None if question.trusts_model else await _unproven_yes(desk, question, yes=yes)
     desk.question(approval_id)  # raises if another answer has arrived meanwhile
     if refusal is not None and refusal.reason_code != "contradicted":
         return question, refusal
@@ -63,25 +64,33 @@ async def confirm(
     return question, await desk.run(question, decision)
 
 
-async def _unproven(desk: Approvals, question: Question, *, yes: bool) -> ToolResult | None:
+def _asked_of_model(desk: Approvals, question_id: str) -> Question:
+    """Return an open question that no channel asks: the model does not know of those."""
+    question = desk.question(question_id)
+    if question.waiter is not None:
+        raise ToolDeniedError(say("question_elsewhere"), reason_code="asked_elsewhere")
+    return question
+
+
+async def _unproven_yes(desk: Approvals, question: Question, *, yes: bool) -> ToolResult | None:
     """Return the refusal of what the model reports; `None` if it counts."""
     if not yes:
         said_yes = question.proof(question.exchange()) is Proof.YES
-        return again(question, "doubtful") if said_yes else None
+        return _again(question, "doubtful") if said_yes else None
     if desk.is_behind_another(question):
         return question.pending_result("waits")
-    proof = await proven(question)
+    proof = await _proven(question)
     if proof is Proof.NO:
         return wording.denied(question.request.tool, "contradicted")
-    return None if proof is Proof.YES else unproven(question, proof)
+    return None if proof is Proof.YES else _unproven(question, proof)
 
 
-def unproven(question: Question, proof: Proof) -> ToolResult:
+def _unproven(question: Question, proof: Proof) -> ToolResult:
     """Return the result that tells the model why the transcript shows no yes."""
     if proof is Proof.UNFINISHED:
         return wording.unfinished(question.request)
     if proof is Proof.DOUBTFUL:
-        return again(question, "doubtful")
+        return _again(question, "doubtful")
     exchange = question.exchange()
     if not question.transcript.user_is_heard:
         return _not_transcribed("user_not_transcribed")
@@ -92,7 +101,7 @@ def unproven(question: Question, proof: Proof) -> ToolResult:
     return question.pending_result(proof.value)
 
 
-def again(question: Question, why: str) -> ToolResult:
+def _again(question: Question, why: str) -> ToolResult:
     """Return the result that has the model ask once more; what was said answers nothing."""
     question.discard_answers()
     return question.pending_result(why)
@@ -102,7 +111,7 @@ def _not_transcribed(key: str) -> ToolResult:
     return ToolResult(status=ResultStatus.DENIED, message=say(key), reason_code="no_transcript")
 
 
-async def proven(question: Question, *, hears_out: bool = False) -> Proof:
+async def _proven(question: Question, *, hears_out: bool = False) -> Proof:
     """Wait for the transcript, and return what it proves.
 
     Transcriptions may arrive in pieces, and later than the model's call. An answer counts when its
@@ -131,3 +140,68 @@ async def proven(question: Question, *, hears_out: bool = False) -> Proof:
         if left <= 0 or question.proof(question.exchange()) is not proof:
             return Proof.UNFINISHED if answers else proof
         return proof if is_over or may_end else Proof.UNFINISHED
+
+
+def _values(decision: Decision) -> list[Any]:
+    values = (decision.arguments or {}).values()
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def _agrees(decision: Decision) -> bool:
+    """Whether one of the values is a yes, which the user must have said explicitly."""
+    values = _values(decision)
+    return any(one is True or (isinstance(one, str) and judge(one) is Said.YES) for one in values)
+
+
+def _refuses(decision: Decision) -> bool:
+    """Whether each value is a no, so that a no is the answer."""
+    values = [each for each in _values(decision) if each is not None and each != ""]
+    return bool(values) and all(
+        one is False or (isinstance(one, str) and judge(one) is Said.NO) for one in values
+    )
+
+
+async def answer(
+    session: ToolSession, question_id: str, answers: Mapping[str, Any] | None
+) -> tuple[Question, ToolResult]:
+    """Accept the values that the model reports, if the user was heard to answer.
+
+    `None` declines, which needs no evidence.
+
+    Returns:
+        The question, and the result of the call that resumes with the answer.
+
+    Raises:
+        ToolDeniedError: The question is unknown or already closed.
+        ToolValidationError: The answers are invalid; the question stays open.
+    """
+    desk = session.get(Approvals)
+    question = _asked_of_model(desk, question_id)
+    if question.request.schema is None:
+        raise ToolDeniedError(
+            say("wants_confirmation"),
+            reason_code="wants_confirmation",
+        )
+    decision = Decision.deny() if answers is None else Decision.fill(question.validate(answers))
+    if answers is not None and not question.trusts_model:
+        if desk.is_behind_another(question):
+            return question, question.pending_result("waits")
+        refusal = await _unproven_values(question, decision)
+        desk.question(question_id)  # raises if another answer has arrived meanwhile
+        if refusal is not None:
+            return question, refusal
+    decision = desk.settle(question, decision, by="voice")
+    return question, await desk.run(question, decision)
+
+
+async def _unproven_values(question: Question, decision: Decision) -> ToolResult | None:
+    """Return the refusal of values that the user was not heard to give; `None` if they count."""
+    refuses = _refuses(decision)
+    proof = await _proven(question, hears_out=refuses)
+    if proof is Proof.NO and refuses:
+        proof = Proof.YES
+    elif proof is Proof.YES and _agrees(decision) and not question.is_agreed():
+        proof = Proof.DOUBTFUL
+    if proof is not Proof.YES:
+        return _unproven(question, proof)
+    return None if question.is_chosen(decision.arguments or {}) else _again(question, "not_chosen")
