@@ -44,7 +44,9 @@ def remember(question: Question, scope: Scope) -> None:
         entry = {"tools": pattern, "question": asks, "fingerprint": question.fingerprint}
         _save(question, name, {**entry, **({"servers": rule.servers[0]} if rule.servers else {})})
     elif scope == "user":
-        logger.warning("'always' for %r holds for this session only: nothing is kept", name)
+        logger.warning(
+            "'always' for %r applies to this session only: there are no user preferences", name
+        )
 
 
 def _save(question: Question, name: str, entry: dict[str, Any]) -> None:
@@ -53,8 +55,8 @@ def _save(question: Question, name: str, entry: dict[str, Any]) -> None:
         entry["users"] = user
     try:
         if save is None:
-            raise ConfigurationError("no file is kept here")  # noqa: TRY301 - logged below
+            raise ConfigurationError("there is no settings file to save it in")  # noqa: TRY301 - logged below
         save({"policies": {"always": {name: entry}}})
-    except ConfigurationError as error:  # the call is approved all the same
+    except ConfigurationError as error:  # the call is approved nevertheless
         level = log_level(error)
-        logger.log(level, "'always' for %r holds for this session only: %s", name, error)
+        logger.log(level, "'always' for %r applies to this session only: %s", name, error)

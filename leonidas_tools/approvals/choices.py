@@ -65,7 +65,7 @@ def options_of(schema: Any) -> Iterator[tuple[Any, str]]:
 def are_chosen(
     schema: Mapping[str, Any], given: Mapping[str, Any], said: Sequence[str], asked: str
 ) -> bool:
-    """Whether the user has named each choice that the model reports, and no other.
+    """Return whether the user has named each choice that the model reports, and no other.
 
     Args:
         schema: The schema of the answer.
@@ -114,7 +114,7 @@ class _Choice:
         )
 
     def is_named(self, heard: Sequence[str], others: Sequence[Any]) -> bool:
-        """Whether the words name what is chosen, and no other option.
+        """Return whether the words name what is chosen, and no other option.
 
         `others` are the chosen values of all properties. A default of the server needs no words.
         """
@@ -128,7 +128,7 @@ class _Choice:
         return named == list(dict.fromkeys(each for each in others if each in options))
 
     def is_numbered(self, said: Sequence[str], asked: str) -> bool:
-        """Whether the user has said nothing but the number of the one option that is chosen."""
+        """Return whether the user has said only the number of the one chosen option."""
         told = list(dict.fromkeys(value for value, _ in self._found(spoken_words(asked))))
         values = [value for value, _ in self._options]
         if told != values or len(said) != 1 or len(self.chosen) != 1:
@@ -164,7 +164,7 @@ class _Choice:
 
 
 def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
-    """Whether words are a part of a longer number: "two" of "twenty two"."""
+    """Return whether words are a part of a longer number: "two" of "twenty two"."""
     before, after = words[max(start - 1, 0) : start], words[end : end + 1]
     return any(is_number(words[start]) and is_number(each) for each in before) or any(
         is_number(words[end - 1]) and is_number(each) for each in after
@@ -172,7 +172,7 @@ def _is_inside_number(words: Sequence[str], start: int, end: int) -> bool:
 
 
 def _takes_text(schema: Any) -> bool:
-    """Whether a property can be any text, which may be said beside a choice."""
+    """Return whether a property can be any text, which may be said beside a choice."""
     is_open = isinstance(schema, dict) and schema.get("type") not in (
         "integer",
         "number",
@@ -182,7 +182,7 @@ def _takes_text(schema: Any) -> bool:
 
 
 def _is_nameable(value: Any) -> bool:
-    """Whether a value is chosen by a name; a boolean needs a yes, and null chooses nothing."""
+    """Return whether a value is chosen by name; a boolean needs a yes, null chooses nothing."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 

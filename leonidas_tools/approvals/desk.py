@@ -140,11 +140,11 @@ class Approvals:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further spoken question may be opened."""
+        """Return whether no further spoken question may be opened."""
         return sum(question.is_spoken for question in self._open.values()) >= _MOST_SPOKEN
 
     def is_behind_another(self, question: Question) -> bool:
-        """Whether another spoken question must be answered first.
+        """Return whether another spoken question must be answered first.
 
         One question at a time accepts spoken answers, so that a yes is unambiguous.
         """

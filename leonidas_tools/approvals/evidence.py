@@ -148,13 +148,13 @@ def _values(decision: Decision) -> list[Any]:
 
 
 def _agrees(decision: Decision) -> bool:
-    """Whether one of the values is a yes, which the user must have said explicitly."""
+    """Return whether one of the values is a yes, which the user must have said explicitly."""
     values = _values(decision)
     return any(one is True or (isinstance(one, str) and judge(one) is Said.YES) for one in values)
 
 
 def _refuses(decision: Decision) -> bool:
-    """Whether each value is a no, so that a no is the answer."""
+    """Return whether each value is a no, so that a no is the answer."""
     values = [each for each in _values(decision) if each is not None and each != ""]
     return bool(values) and all(
         one is False or (isinstance(one, str) and judge(one) is Said.NO) for one in values

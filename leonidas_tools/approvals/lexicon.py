@@ -243,7 +243,7 @@ def spoken_words(text: str) -> list[str]:
 
 
 def is_firm(words: Sequence[str], *, is_whole: bool = False) -> bool:
-    """Whether nothing in the words refuses, doubts, asks or sets a condition.
+    """Return whether nothing in the words refuses, doubts, asks or sets a condition.
 
     With `is_whole`, nothing but the choice may have been said, so that no word may be unknown.
     """
@@ -302,7 +302,7 @@ def _script(sign: str) -> str:
 
 
 def _is_inside(before: str, sign: str, after: str) -> bool:
-    """Whether a sign belongs to the word around it: "don't", "1,500", "-20", "a.txt"."""
+    """Return whether a sign belongs to the word around it: "don't", "1,500", "-20", "a.txt"."""
     if sign == ",":
         return before.isdecimal() and after.isdecimal()
     if sign == "-":
@@ -446,7 +446,7 @@ def _found_han(run: str) -> Iterator[_Kind]:
 
 
 def _repeats(pieces: Sequence[_Piece], question: str, texts: Sequence[str]) -> bool:
-    """Whether the unknown words of an answer repeat parts of the question unchanged."""
+    """Return whether the unknown words of an answer repeat parts of the question unchanged."""
     asked = _lent(question, texts)
     consents = [piece for piece in pieces if piece.kind is _Kind.CONSENT]
     if all(set(piece.words).issubset(asked) for piece in consents):
@@ -468,7 +468,10 @@ def _repeats(pieces: Sequence[_Piece], question: str, texts: Sequence[str]) -> b
 
 
 def _is_clear(asked: Sequence[str], places: set[int], texts: Sequence[str]) -> bool:
-    """Whether a repetition can mean only the question: no piece of a text, no number of several."""
+    """Return whether a repetition can mean only the question.
+
+    It must not be a piece of a text, or one number of several.
+    """
     starts = _numbers_in(asked)
     if len(starts) > 1 and any(at in places and at - 1 not in places for at in starts):
         return False
@@ -552,7 +555,7 @@ def _next(asked: Sequence[str], word: str, place: int, *, follows: bool) -> int:
 
 
 def _may_end(asked: Sequence[str], place: int) -> bool:
-    """Whether a repetition may end here: not after a linking word, and not inside a number."""
+    """Return whether a repetition may end here: not after a linking word or inside a number."""
     if asked[place] in _lexicon().links:
         return False
     following = asked[place + 1 : place + 2]
@@ -564,5 +567,5 @@ def _number(word: str) -> str:
 
 
 def is_number(word: str) -> bool:
-    """Whether a word is a number or a part of one."""
+    """Return whether a word is a number or a part of one."""
     return word in _lexicon().large or any(map(str.isdigit, word))

@@ -22,7 +22,7 @@ CLOSED_BY_NO_PERSON = frozenset({"expiry", "failure", "session", "tool"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closing:
-    """How a question was closed."""
+    """The way in which a question was closed."""
 
     answer: str
     """The person's answer (`approve`, `deny`, `edit`, `fill`, `always`), else `proceed` or

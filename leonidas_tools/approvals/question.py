@@ -48,7 +48,7 @@ class CallRunner(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asking:
-    """How questions are asked, and what runs an approved call."""
+    """The ways to ask questions, and the runner of approved calls."""
 
     runner: CallRunner
     channel: Channel | None = None
@@ -60,7 +60,7 @@ class Asking:
 
 
 class Proof(StrEnum):
-    """What the transcript proves about a question and its answer."""
+    """The evidence of the transcript for a question and its answer."""
 
     NOT_ASKED = "not_asked"
     NOT_ANSWERED = "not_answered"
@@ -113,7 +113,7 @@ class Question:
 
     @property
     def is_spoken(self) -> bool:
-        """Whether the model is expected to ask this question aloud."""
+        """Return whether the model is expected to ask this question aloud."""
         return self.waiter is None and self.voice is not None and self.asking.by_voice()
 
     def pending_result(self, again: str | None = None) -> ToolResult:
@@ -155,7 +155,7 @@ class Question:
         return Proof.YES if is_yes else Proof.DOUBTFUL
 
     def is_met_with_silence(self) -> bool:
-        """Whether it was asked, and the user has neither answered nor said no since it was opened.
+        """Return whether it was asked, and the user has neither answered nor refused since.
 
         A question that the model is expected to ask counts as asked only if it was heard.
         """
@@ -165,12 +165,12 @@ class Question:
         return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
 
     def is_agreed(self) -> bool:
-        """Whether the user has clearly said yes since the question was asked."""
+        """Return whether the user has clearly said yes since the question was asked."""
         answers = self.exchange().answers
         return any(self._judged(each.text) is Said.YES for each in answers)
 
     def is_chosen(self, given: Mapping[str, Any]) -> bool:
-        """Whether the user has named the choices among the values since the question was asked."""
+        """Return whether the user has since named the choices among the values."""
         exchange = self.exchange()
         said = [each.text for each in exchange.answers if each.text.strip()]
         return are_chosen(self.request.schema or {}, given, said, exchange.speech)
@@ -182,7 +182,7 @@ class Question:
         return judge(text, question, self.request.texts)
 
     def _is_harmless(self, said: Utterance) -> bool:
-        """Whether an utterance heard while the model was asking leaves the answer unambiguous.
+        """Return whether an utterance over the question leaves the answer unambiguous.
 
         It may be the late transcription of an earlier sentence, so it never counts as the answer.
         Unless its transcription has finished, the next words may belong to it.

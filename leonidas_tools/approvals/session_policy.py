@@ -80,7 +80,7 @@ class SessionPolicy:
 
     @property
     def mode(self) -> Mode | None:
-        """What the session may do without asking; `None` if it has no mode of its own."""
+        """Return the mode of the session; `None` if only settings and preferences apply."""
         return self._mode
 
     @mode.setter
@@ -101,7 +101,7 @@ class SessionPolicy:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it adds nothing to the settings."""
+        """Return whether it adds nothing to the settings."""
         return not (
             self._mode
             or self.rules

@@ -171,12 +171,12 @@ class ValueSpeaker:
 
 
 def is_short(question: str) -> bool:
-    """Whether a question is short enough to be spoken and understood."""
+    """Return whether a question is short enough to be spoken and understood."""
     return len(question) <= _LONGEST_QUESTION
 
 
 def is_plain(question: str, language: str) -> bool:
-    """Whether nothing in a question is invisible, or looks or sounds like something else."""
+    """Return whether nothing in a question is invisible, or looks or sounds like something else."""
     return _is_plain(" ".join(question.split()), language)
 
 
@@ -188,7 +188,7 @@ def _json(value: Any) -> str:
 
 
 def _is_plain(text: str, language: str) -> bool:
-    """Whether nothing in a text is invisible, or looks or sounds like something else."""
+    """Return whether nothing in a text is invisible, or looks or sounds like something else."""
     if text != text.strip() or "  " in text or unicodedata.normalize("NFC", text) != text:
         return False
     if not all(map(_is_visible, text)):
@@ -241,7 +241,7 @@ class SpokenCheck:
         ]
 
     def is_asked_in(self, speech: str) -> bool:
-        """Whether one turn of the model asks the question, and says nothing else after it.
+        """Return whether one turn of the model asks the question, and says nothing else after it.
 
         The turn contains the question word for word, or a paraphrase: one sentence with the tool,
         all values, and no words beyond those of the question and of asking for consent.
@@ -286,7 +286,7 @@ class SpokenCheck:
         return True
 
     def _is_misnamed(self, name: list[str], value: list[str], said: list[str]) -> bool:
-        """Whether another argument's value directly follows this argument's name."""
+        """Return whether another argument's value directly follows this argument's name."""
         others = [each for _, each in self._arguments if each and each != value]
         place = _first(name, said, 0) if name else None
         while place is not None:
@@ -337,7 +337,7 @@ def _words(text: str) -> list[str]:
 
 
 def _joins_words(text: str, place: int) -> bool:
-    """Whether a hyphen joins two words, where it is not audible."""
+    """Return whether a hyphen joins two words, where it is not audible."""
     around = text[max(place - 1, 0) : place], text[place + 1 : place + 2]
     return text[place] == "-" and all(each.isalpha() for each in around)
 

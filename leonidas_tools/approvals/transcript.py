@@ -1,4 +1,4 @@
-"""What was said in a session: the evidence for questions and their answers."""
+"""The transcript of a session: the evidence for questions and their answers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Utterance:
 
 @dataclass(kw_only=True, slots=True)
 class Exchange:
-    """What was said since the model received a question."""
+    """The conversation since the model received a question."""
 
     model_spoke: bool = False
     model_words: bool = False
@@ -201,7 +201,7 @@ class Transcript:
         return True
 
     def _is_open_at(self, question: int) -> bool:
-        """Whether an earlier sentence is still being transcribed at that position."""
+        """Return whether an earlier sentence is still being transcribed at that position."""
         kinds = [
             piece.kind
             for piece in self._heard

@@ -98,7 +98,7 @@ class KnownSecrets:
         return _without(text, [(max(a - at, 0), b - at) for a, b in spans if b > at])
 
     def are_in(self, data: bytes) -> bool:
-        """Whether any secret occurs in the bytes."""
+        """Return whether any secret occurs in the bytes."""
         return any(
             text.encode("utf-8", "surrogatepass") in data
             or text.encode("utf-16-le", "surrogatepass")[:-1] in data
@@ -150,7 +150,7 @@ class KnownSecrets:
 
     @property
     def _counts(self) -> bool:
-        """Whether numbers can be secret."""
+        """Return whether numbers can be secret."""
         return bool(self._numbers)
 
     def _leaves(
@@ -188,7 +188,7 @@ class KnownSecrets:
         return found
 
     def _is_number(self, text: str, span: Span) -> bool:
-        """Whether the span reveals a secret, rather than a few digits of a longer number."""
+        """Return whether the span reveals a secret, rather than a few digits of a longer number."""
         return span[1] - span[0] >= min(PIECE, len(text))
 
     def _spans(self, joined: str, starts: list[int]) -> list[Span]:
@@ -209,7 +209,7 @@ class KnownSecrets:
         return _merged(spans)
 
     def _tells(self, text: str, start: int, end: int, starts: list[int]) -> bool:
-        """Whether a match counts; a short one must be a whole word within one text."""
+        """Return whether a match counts; a short one must be a whole word within one text."""
         form = text[start:end]
         is_number = form.isdigit()
         if len(form) >= PIECE or (len(form) >= _SHORTEST_ENCODED and not is_number):
@@ -284,7 +284,7 @@ class KnownSecrets:
                 yield high - length, high
 
     def _is_telling(self, piece: str, form: str) -> bool:
-        """Whether a piece reveals a secret: a single word of a sentence does not."""
+        """Return whether a piece reveals a secret: a single word of a sentence does not."""
         return form not in self._sentences or not piece.strip(" ,.").isalpha()
 
     def _begun(self, text: str, low: int, high: int) -> Iterator[Span]:

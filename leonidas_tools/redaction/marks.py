@@ -47,7 +47,7 @@ def secret_marks(schema: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
 
 
 def is_marked(schema: Mapping[str, Any]) -> bool:
-    """Whether a JSON Schema itself, rather than a part of it, is marked as secret."""
+    """Return whether a JSON Schema itself, rather than a part of it, is marked as secret."""
     if schema.get("format") == "password" or schema.get("writeOnly") is True:
         return True
     return schema.get("x-secret") not in (None, False)
@@ -108,7 +108,7 @@ class _Marks:
                 yield from self.names(each, depth + 1)
 
     def marked(self, schema: Any, seen: tuple[str, ...] = ()) -> bool:
-        """Whether a value of the schema is secret, or contains a secret without a name."""
+        """Return whether a value of the schema is secret, or contains a secret without a name."""
         if not isinstance(schema, Mapping):
             return False
         if is_marked(schema):

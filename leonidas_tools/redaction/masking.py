@@ -55,7 +55,7 @@ class Masking:
         return shown
 
     def are_in(self, data: bytes) -> bool:
-        """Whether any secret occurs in the bytes."""
+        """Return whether any secret occurs in the bytes."""
         return any(known.are_in(data) for known in self._known)
 
     def _learn(self, value: Any) -> None:

@@ -38,7 +38,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a name suggests that its value is secret.
+    """Return whether a name suggests that its value is secret.
 
     Example:
         >>> [is_secret_name(name) for name in ("apiKey", "X-Auth-Token", "max_tokens", "keyboard")]

@@ -101,7 +101,7 @@ def distinct(key: str, taken: tuple[Container[str], Container[str]], counts: dic
 
 
 def may_hold_secret(json_text: str) -> bool:
-    """Whether a JSON text is worth a closer look: nothing is masked in one that is not.
+    """Return whether a JSON text is worth a closer look: nothing is masked in one that is not.
 
     Args:
         json_text: With all but ASCII unescaped.

@@ -81,7 +81,7 @@ class Redaction:
         return text if self.is_needless(text) else _json_text(self(value))
 
     def is_needless(self, text: str) -> bool:
-        """Whether masking would leave a value unchanged.
+        """Return whether masking would leave a value unchanged.
 
         Args:
             text: The value as JSON, with all but ASCII unescaped.
@@ -90,7 +90,7 @@ class Redaction:
 
     @property
     def declares(self) -> bool:
-        """Whether any secret is declared."""
+        """Return whether any secret is declared."""
         return bool(self.names) or self.everything
 
     def naming(self, names: Iterable[str]) -> Redaction:
@@ -214,6 +214,6 @@ def redact(value: Any) -> Any:
 
 
 def _is_named_secret(values: Mapping[Any, Any]) -> bool:
-    """Whether it is a pair such as `{"name": "Authorization", "value": …}`."""
+    """Return whether it is a pair such as `{"name": "Authorization", "value": …}`."""
     name = values.get("name", values.get("key"))
     return isinstance(name, str) and is_secret_name(name)

@@ -99,7 +99,7 @@ def without_unseen(text: str) -> str:
 
 
 def hides(text: str) -> bool:
-    """Whether a text has characters that no legitimate name or value needs."""
+    """Return whether a text has characters that no legitimate name or value needs."""
     return _HIDES.search(text) is not None
 
 

@@ -191,7 +191,7 @@ def _described_here(schema: Mapping[str, Any], step: str) -> Sequence[Any] | Non
 
 
 def _is_plain(schema: Mapping[str, Any]) -> bool:
-    """Whether the schema allows neither objects nor arrays."""
+    """Return whether the schema allows neither objects nor arrays."""
     kinds = schema.get("type")
     kinds = {kinds} if isinstance(kinds, str) else set(kinds or ())
     return bool(kinds) and kinds.isdisjoint({"object", "array"})

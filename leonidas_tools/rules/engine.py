@@ -41,7 +41,7 @@ class Verdict:
 
 @record
 class Circumstances:
-    """What rules know about a call besides its tool."""
+    """The facts about a call that rules use besides its tool."""
 
     arguments: Mapping[str, Any]
     mode: Mode
@@ -75,7 +75,7 @@ class RuleBook:
         self._with_approval = in_order([*self.rules, REQUIRES_APPROVAL, AUTONOMOUS])
 
     def may_deny(self, mode: Mode) -> bool:
-        """Whether any rule denies calls in a mode."""
+        """Return whether any rule denies calls in a mode."""
         return any(
             rule.decide is Decide.DENY and mode in (rule.modes or (mode,)) for rule in self.rules
         )
@@ -177,11 +177,11 @@ class ToolRules:
         return _unmet(rule, self.subject, about)
 
     def acts_in(self, mode: Mode) -> bool:
-        """Whether some call may be decided otherwise than `allow` in a mode."""
+        """Return whether some call may be decided otherwise than `allow` in a mode."""
         return any(rule.decide is not Decide.ALLOW for rule, _ in self._for_mode(mode))
 
     def always_denies(self, mode: Mode) -> bool:
-        """Whether every call is denied in a mode."""
+        """Return whether every call is denied in a mode."""
         for rule, _ in self._for_mode(mode):
             if rule.lifts is None:
                 if rule.decide is not Decide.DENY:
@@ -192,7 +192,7 @@ class ToolRules:
 
     @property
     def may_ask(self) -> bool:
-        """Whether a call may be asked about in any mode."""
+        """Return whether a call may be asked about in any mode."""
         return any(self._asks_in(mode) for mode in Mode)
 
     def _asks_in(self, mode: Mode) -> bool:

@@ -29,7 +29,7 @@ class Decide(StrEnum):
 
 
 class Mode(StrEnum):
-    """What a session may do without asking."""
+    """The actions that a session may take without asking."""
 
     ASK = "ask"
     AUTONOMOUS = "autonomous"
@@ -37,7 +37,7 @@ class Mode(StrEnum):
 
 
 class Tier(IntEnum):
-    """Where a rule comes from; a higher tier takes precedence over a lower one."""
+    """The origin of a rule; a higher tier takes precedence over a lower one."""
 
     BUILTIN = 1
     FILE = 2
@@ -127,28 +127,28 @@ class Rule:
 
     @property
     def is_global(self) -> bool:
-        """Whether it applies regardless of the arguments and the user."""
+        """Return whether it applies regardless of the arguments and the user."""
         return not self.when and not self.users
 
     @property
     def holds_back(self) -> bool:
-        """Whether it asks or denies: such a rule applies even in doubt."""
+        """Return whether it asks or denies: such a rule applies even in doubt."""
         return self.decide in (Decide.ASK, Decide.DENY)
 
     def names_in_full(self, subject: Subject) -> bool:
-        """Whether it names the tool without wildcards."""
+        """Return whether it names the tool without wildcards."""
         return not set(subject.all_names).isdisjoint(self.tools)
 
     def fits(self, subject: Subject) -> bool:
-        """Whether it may apply to calls of the tool as it is now defined."""
+        """Return whether it may apply to calls of the tool as it is now defined."""
         return self.names(subject) and not self.is_outdated(subject)
 
     def is_outdated(self, subject: Subject) -> bool:
-        """Whether it answers a question about another definition of the tool."""
+        """Return whether it answers a question about another definition of the tool."""
         return self.lifts is not None and self.fingerprint != subject.fingerprint
 
     def names(self, subject: Subject) -> bool:
-        """Whether its criteria match the tool, whatever the tool's definition."""
+        """Return whether its criteria match the tool, whatever the tool's definition."""
         names = subject.all_names if self.holds_back else subject.names
         return (
             (not self.tools or any(fnmatchcase(n, p) for p in self.tools for n in names))
@@ -162,11 +162,11 @@ class Rule:
         return subject.category in self.categories or subject.set_category in self.categories
 
     def _is_of_server(self, subject: Subject) -> bool:
-        """Whether it matches the tool's server; an "always" does so by its fingerprint."""
+        """Return whether it matches the tool's server; an "always" does so by its fingerprint."""
         return self.lifts is not None or _is_among(subject.server, self.servers)
 
     def holds_in(self, mode: Mode, subject: Subject) -> bool:
-        """Whether it applies in a mode.
+        """Return whether it applies in a mode.
 
         In `read_only` a rule that would let a change through applies only if it names that mode.
         """

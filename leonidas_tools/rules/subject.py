@@ -51,7 +51,7 @@ class Subject:
     metadata: ToolMetadata | None = field(default=None, compare=False, repr=False)
 
     def describes(self, steps: Sequence[str]) -> bool:
-        """Whether its schema allows an argument at a path; `True` if that is unclear."""
+        """Return whether its schema allows an argument at a path; `True` if that is unclear."""
         if self.metadata is None or steps[0] in self.metadata.fixed:
             return True
         return is_described(self.metadata.parameters, steps)

@@ -1,1 +1,1 @@
-"""What a conversation keeps: agent state, speech state and the task list."""
+"""State of a conversation: agent state, speech state and the task list."""

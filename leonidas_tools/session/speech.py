@@ -117,7 +117,7 @@ class SpeechState:
         return lambda: self._listeners.remove(entry)
 
     def is_heard(self, setting: str) -> bool:
-        """Whether a listener applies a setting, so that a change of it can be heard."""
+        """Return whether a listener applies a setting, so that a change of it can be heard."""
         return any(setting in heard for _, heard in self._listeners)
 
     def _become(self, settings: SpeechSettings) -> SpeechSettings:

@@ -70,7 +70,7 @@ class AgentState:
 
     @property
     def shutdown_requested(self) -> bool:
-        """Whether the agent was asked to end."""
+        """Return whether the agent was asked to end."""
         return self.current == self.SHUTTING_DOWN
 
     def reachable(self) -> list[str]:
