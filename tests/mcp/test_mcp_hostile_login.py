@@ -8,7 +8,7 @@ from mcp.shared.auth import OAuthClientInformationFull
 from starlette.responses import JSONResponse
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.auth import errands, token_file
+from leonidas_tools.mcp.auth import request_bounds, token_file
 from leonidas_tools.mcp.auth.failures import LoginError
 from leonidas_tools.mcp.auth.request_bounds import OAuthRequestBounds
 from leonidas_tools.mcp.login import log_in
@@ -108,7 +108,7 @@ async def test_the_address_of_the_metadata_may_not_lead_inside(hostile, place):
 @pytest.mark.parametrize("body", [endless, bomb, trickling, garbage])
 async def test_no_answer_to_a_login_is_read_without_end(hostile, monkeypatch, path, body):
     if body is trickling:  # only time ends it; what has a size is given time on a busy machine
-        monkeypatch.setattr(errands, "_ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr(request_bounds, "_ANSWER_SECONDS", 1.0)
 
     def answer(request):
         response = body(request)

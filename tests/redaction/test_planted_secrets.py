@@ -28,7 +28,7 @@ from leonidas_tools.calls.events import EventKind
 from leonidas_tools.cli import history
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.live.dead_air import DeadAir, Filler
-from leonidas_tools.mcp.transport.redaction import Redaction
+from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.mcp.transport.wire_logs import discreet_logs
 from leonidas_tools.settings.models import MCPServerSettings
 from leonidas_tools.store import Store
@@ -369,7 +369,7 @@ async def test_what_a_server_says_is_told_without_secrets(tmp_path, logged):
 def test_other_libraries_log_no_secret_of_a_server_and_nothing_that_is_said_to_it(logged):
     url = f"http://127.0.0.1:9/mcp?key={NAMED}"
     wire = logging.getLogger("httpx2")
-    with discreet_logs(Redaction(MCPServerSettings(url=url))):
+    with discreet_logs(ServerRedaction(MCPServerSettings(url=url))):
         wire.info("HTTP Request: POST %s", url)
         wire.debug("sent: %s", ARGUMENTS)
         try:
