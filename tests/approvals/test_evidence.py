@@ -1,4 +1,4 @@
-"""Which yes counts, and for which question: conversations, each with what may run after it."""
+"""Conversations that confirm a question, and those that do not."""
 
 import asyncio
 
@@ -89,14 +89,14 @@ RUNS = {
     "an answer in pieces": ["ask", "end", "user:Ye", "user:s, go ahead", "finished"],
     "an answer without an end": ["ask", "end", "user:Yes."],
     "twice": [*YES, "user:Yes, yes.", "finished"],
-    "no, asked anew, yes": ["ask", "end", "user:No.", "finished", *YES],
-    "doubt, asked anew, yes": ["ask", "end", "user:How much?", "finished", *YES],
-    "interrupted, asked anew": ["ask", "interrupted", "end", *YES],
+    "no, asked again, yes": ["ask", "end", "user:No.", "finished", *YES],
+    "doubt, asked again, yes": ["ask", "end", "user:How much?", "finished", *YES],
+    "interrupted, asked again": ["ask", "interrupted", "end", *YES],
     "another connection": ["ask", "end", "reconnected", "user:Yes.", "finished"],
     "the yes is heard late": [*YES[:2], "model:Okay.", "user:Yes.", "finished", "end"],
     "yes, then yes to something else": [*YES, "model:And a receipt?", "end", *YES[2:]],
     "typed": [*YES[:2], "typed:Yes."],
-    "something else, asked anew": [*YES[:2], "model:Hello.", "end", *YES],
+    "something else, asked again": [*YES[:2], "model:Hello.", "end", *YES],
     "the request is heard late, ended": ["user:Send it.", "finished", *YES],
 }
 
@@ -123,7 +123,7 @@ def play(transcript: Transcript, event: str) -> None:
 
 
 async def confirmed(events):
-    """What has really been sent after a conversation, and after the model's yes."""
+    """Return what was sent after a conversation and the model's confirmation."""
     bank = Bank()
     approval = await bank.ask()
     for event in events:
