@@ -1,4 +1,4 @@
-"""Where what is kept of an MCP server lies: its tokens, its pins."""
+"""Paths of the files of an MCP server: its tokens, its pins."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SHOWN_CHARACTERS = 40
 
 
 def data_file(server: str, kind: str) -> Path:
-    """The file for something of a server, in the user's data directory; its folder may be missing.
+    """Return the path of a server's file in the data directory; its folder may be missing.
 
     Args:
-        server: The server's name, whatever it holds: two names never share a file, also where
+        server: The server's name, of any characters: two names never share a file, also where
             files are called the same in capitals.
         kind: What is kept, such as `tokens`.
 
@@ -30,7 +30,7 @@ def data_file(server: str, kind: str) -> Path:
 
 
 def forget(server: str) -> None:
-    """Takes away all that is kept of a server.
+    """Take away all that is kept of a server.
 
     Args:
         server: The server's name.

@@ -31,7 +31,7 @@ _GOODBYE_SECONDS = 10.0
 async def log_in(
     name: str, settings: MCPServerSettings, open_page: OpenPage
 ) -> Literal["logged in", "was logged in", "not asked"]:
-    """Connects once, and has the person log in if the server asks for it.
+    """Connect once, and has the person log in if the server asks for it.
 
     Args:
         name: The server's name.
@@ -63,7 +63,7 @@ async def log_in(
                 if client.server_capabilities.tools is not None:
                     with contextlib.suppress(ValidationError):  # a wrong listing needs a login, too
                         await client.list_tools()
-    except Exception as error:  # noqa: BLE001 - whatever it is, there is no login, and it is said why
+    except Exception as error:  # noqa: BLE001 - any error ends the login, with its reason
         what = with_place(redact(reason_of(error)), settings.url)
         raise ConfigurationError(f"No login to the MCP server {name!r}: {what}") from None
     if asked:
@@ -72,7 +72,7 @@ async def log_in(
 
 
 async def log_out(name: str, settings: MCPServerSettings) -> bool:
-    """Forgets a server's tokens, and has its login server forget them where it offers that.
+    """Forget a server's tokens, and has its login server forget them where it offers that.
 
     Args:
         name: The server's name.
@@ -110,7 +110,7 @@ async def log_out(name: str, settings: MCPServerSettings) -> bool:
 
 def _auth_of(name: str, settings: MCPServerSettings) -> OAuthSettings:
     if settings.url is None:
-        raise ConfigurationError(f"The MCP server {name!r} is a command: nobody logs in to it")
+        raise ConfigurationError(f"The MCP server {name!r} is a command, which needs no login")
     if settings.auth is None:
         raise ConfigurationError(
             f"The MCP server {name!r} has no `auth` in the settings: "

@@ -113,12 +113,12 @@ class MCPServer:
 
     @property
     def is_starting(self) -> bool:
-        """Whether connecting has neither succeeded nor failed."""
+        """Return whether connecting has neither succeeded nor failed."""
         return self.state is ServerState.STARTING
 
     @property
     def is_usable(self) -> bool:
-        """Whether calls are accepted: connected, or about to connect with the next call."""
+        """Return whether calls are accepted: connected, or about to connect with the next call."""
         return self.state in {ServerState.READY, ServerState.STANDBY}
 
     def apply(self, settings: MCPServerSettings) -> None:
@@ -130,7 +130,7 @@ class MCPServer:
 
     @property
     def is_stale(self) -> bool:
-        """Whether settings or trusted definitions have changed since the tools were read."""
+        """Return whether settings or trusted definitions have changed since the tools were read."""
         return self.definitions.are_stale
 
     async def reread(self) -> None:

@@ -66,7 +66,7 @@ class MCPServers:
 
     @property
     def tools(self) -> list[AnyTool]:
-        """The tools known so far."""
+        """Return the tools known so far."""
         return [tool for tools in self._tools.values() for tool in tools.registered()]
 
     async def __aenter__(self) -> Self:
@@ -91,11 +91,11 @@ class MCPServers:
             stopping.clear()
 
     def configure(self, servers: Mapping[str, MCPServerSettings]) -> None:
-        """Applies other settings: what is new starts, what has changed starts anew, the rest ends.
+        """Apply other settings: start new servers, restart changed ones, stop removed ones.
 
-        Where only what is used of a server has changed, its tools are listed anew.
+        Where only the selection of tools has changed, the tools are listed again.
 
-        The calls under way at a server that ends may finish; its tools are gone at once, and
+        Running calls of a server that ends may finish; its tools are removed at once, and
         those of one that has changed answer `unavailable` until it is back.
 
         Args:
@@ -118,7 +118,7 @@ class MCPServers:
             self._begin(name, settings)
 
     async def ready(self, timeout_seconds: float) -> bool:
-        """Waits until every server is connected and its tools are registered.
+        """Wait until every server is connected and its tools are registered.
 
         Returns as soon as every server has been tried: one that is down keeps being tried in the
         background, and is not waited for.
@@ -134,7 +134,7 @@ class MCPServers:
         return all(server.is_usable for server in servers)
 
     def status(self) -> list[dict[str, Any]]:
-        """How each server does, as plain JSON: `name`, `state`, `tools`, `last_error`, …."""
+        """Return how each server does, as plain JSON: `name`, `state`, `tools`, `last_error`, …."""
         return [
             {**server.status(), "tools": [tool.name for tool in self._tools[name].registered()]}
             for name, server in self._servers.items()
@@ -167,9 +167,9 @@ class MCPServers:
             self._watching = asyncio.create_task(self._watch(), name="mcp:watch")
 
     def _is_reserved(self, server: str, name: str) -> bool:
-        """Whether a server that goes before this one is about to bring a tool of that name.
+        """Return whether a server that goes before this one is about to bring a tool of that name.
 
-        Without it the name would go to whichever server is faster, each time anew.
+        Without it the name would go to the faster server, which differs each time.
         """
         before = self._order[: self._order.index(server)] if server in self._order else ()
         return any(self._tools[each].expects(name) for each in before if each in self._tools)
@@ -186,7 +186,7 @@ class MCPServers:
         return None
 
     async def _watch(self) -> None:
-        """Has tools read anew once settings are others, or a person may have trusted some."""
+        """Read tools again when settings change, or a person may have trusted some."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for server in list(self._servers.values()):
@@ -201,7 +201,7 @@ class MCPServers:
 
 
 def _connects_alike(one: MCPServerSettings, other: MCPServerSettings) -> bool:
-    """Whether two settings mean the same server, whatever is used of it.
+    """Return whether two settings mean the same server, with any selection of tools.
 
     Of other directories it is told.
     """

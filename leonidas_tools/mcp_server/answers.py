@@ -24,7 +24,7 @@ _RESOURCES = "resources"
 
 
 def to_answer(result: ToolResult) -> CallToolResult:
-    """Turns a result into an answer.
+    """Turn a result into an answer.
 
     A result that says nothing beside what the tool returned is just that, as text, and as
     structured content unless it is a text. Else the text is the envelope that a model reads, with
@@ -73,7 +73,7 @@ def _shown(media: Media) -> ContentBlock:
 
 
 def _without_resources(value: Any) -> tuple[Any, list[ContentBlock]]:
-    """What is left of a value without its resources, and those; all of it where they are none."""
+    """Split a value into the rest and its resources."""
     if not isinstance(value, Mapping) or not isinstance(value.get(_RESOURCES), list):
         return value, []
     adapter: TypeAdapter[list[ContentBlock]] = TypeAdapter(list[ContentBlock])

@@ -69,7 +69,7 @@ class MCPApp:
         await self._stack.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Answer one request."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] != "http":
@@ -95,10 +95,10 @@ def mcp_app(
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
 ) -> MCPApp:
-    """The tools as an ASGI app, to stand alone or in a Starlette application.
+    """Return the tools as an ASGI app, to stand alone or in a Starlette application.
 
     Args:
-        tools: The tools, with all that holds for their calls.
+        tools: The tools with their policies.
         patterns: Names, or patterns such as `get_*`, of the tools that are offered; all that do
             not act on the voice agent itself, by default.
         token: What clients send as `Authorization: Bearer …`.

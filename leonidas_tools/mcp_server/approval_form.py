@@ -39,14 +39,14 @@ _MOST_CHARACTERS = 2000
 
 
 def can_be_asked(context: Context) -> bool:
-    """Whether the client can put a form to its user."""
+    """Return whether the client can put a form to its user."""
     capabilities = context.session.client_capabilities
     can = None if capabilities is None else capabilities.elicitation
     return can is not None and (can.form is not None or can.url is None)
 
 
 def elicitation(request: ApprovalRequest) -> ElicitRequest:
-    """The question as the client puts it: the sentence, and what would be called with what."""
+    """Return the question for the client: the sentence, the tool and its arguments."""
     details = utf8_text(json.dumps(dict(request.details), ensure_ascii=False, default=str))
     if len(details) > _MOST_CHARACTERS:
         details = details[:_MOST_CHARACTERS] + "…"
@@ -58,7 +58,7 @@ def elicitation(request: ApprovalRequest) -> ElicitRequest:
 
 
 def decision_of(answer: ElicitResult) -> Decision:
-    """What a person has said: only a yes in the form is a yes."""
+    """Return what a person has said: only a yes in the form is a yes."""
     content = answer.content or {}
     if answer.action == "accept" and content.get("approve") is True:
         return Decision.approve()

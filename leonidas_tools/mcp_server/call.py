@@ -25,7 +25,7 @@ _MOST_PROGRESS = 32
 
 
 class ServedCall:
-    """A call under way.
+    """A running call.
 
     A request waits for it; in the newer protocol that may be a second one, which brings what the
     person has answered.
@@ -41,7 +41,7 @@ class ServedCall:
         self, context: Context, name: str, arguments: Mapping[str, Any], session: ToolSession
     ) -> None:
         self.id = f"{context.request_id}-{secrets.token_hex(4)}"
-        """Unlike the request's own, nobody else's."""
+        """Unlike the request's own id, it is unique."""
         self.context = context
         """The request that waits for it now."""
         self.name = name
@@ -57,17 +57,17 @@ class ServedCall:
         self._total: float | None = None
 
     def start(self, run: Coroutine[Any, Any, ToolResult]) -> None:
-        """Begins it."""
+        """Begin it."""
         self._task = asyncio.create_task(run)
         self._task.add_done_callback(lambda _: self._news.set())
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Note that the answer is not wanted any more."""
         if self._task is not None:
             self._task.cancel()
 
     def hear(self, event: ToolEvent) -> None:
-        """Takes down how far it is; what the client is too slow for is left out."""
+        """Take down how far it is; what the client is too slow for is left out."""
         if event.kind is EventKind.PROGRESS:
             self._progress.append(event)
             self._news.set()
@@ -82,13 +82,13 @@ class ServedCall:
             self.asked = self._decided = None
 
     def decide(self, decision: Decision) -> None:
-        """Gives the answer to the question, if it is still open."""
+        """Give the answer to the question, if it is still open."""
         if self._decided is not None and not self._decided.done():
             self._decided.set_result(decision)
             self.asked = None
 
     async def step(self) -> ToolResult | ApprovalRequest:
-        """Waits until it has ended, or asks something; progress is sent on meanwhile.
+        """Wait until it has ended, or asks something; progress is sent on meanwhile.
 
         Cancelling this cancels the call.
         """
@@ -118,7 +118,7 @@ class ServedCall:
                 )
 
     def _amount(self, data: Mapping[str, Any]) -> tuple[float, float | None]:
-        """How much is done, and of how much; it grows with each report, as the protocol wants."""
+        """Return progress and total; progress grows with each report, as the protocol asks."""
         fraction, done = _number(data.get("fraction")), _number(data.get("progress"))
         amount = done if fraction is None else fraction
         if fraction is not None:

@@ -62,12 +62,12 @@ class BoundedConnection(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has not yet sent a complete request."""
+        """Return whether it has not yet sent a complete request."""
         return not self.transport.is_closing() and (self._is_idle or self.cycle.more_body)
 
     @property
     def _is_idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Return whether no request is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 

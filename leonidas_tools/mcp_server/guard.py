@@ -1,4 +1,4 @@
-"""Who may speak to a server over HTTP: checked before anything of a request is read."""
+"""Check who may speak to a server over HTTP, before a request is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOST = re.compile(r"[\w.-]+(:\d+)?|\[[\da-fA-F:.]+\](:\d+)?", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HTTPAccess:
-    """Who may speak to the server.
+    """The permissions of clients.
 
     Without a token only this machine may: the server must then answer to its names alone.
 
@@ -61,7 +61,7 @@ class HTTPAccess:
             )
 
     def refusal(self, headers: Headers) -> tuple[int, str] | None:
-        """Why a request is not answered, as a status and a sentence; `None` where it is."""
+        """Return why a request is not answered, as a status and a sentence; `None` where it is."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._answers_to(hosts[0].lower()):
             return 421, "This server does not answer to that host."
@@ -70,7 +70,7 @@ class HTTPAccess:
         return None
 
     def knows(self, headers: Headers) -> bool:
-        """Whether a request brings the token, if there has to be one."""
+        """Return whether a request brings the token, if there has to be one."""
         if self.token is None:
             return True
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -84,7 +84,7 @@ class HTTPAccess:
         return self.any_address and _address(name) is not None
 
     def _is_allowed(self, origins: Sequence[str], host: str) -> bool:
-        """A page of this very server, or one that was named."""
+        """Return a page of this very server, or one that was named."""
         if len(origins) != 1:
             return False
         origin = origins[0].lower()
@@ -93,7 +93,7 @@ class HTTPAccess:
 
 
 class AccessGuard:
-    """An ASGI app before another: refuses who may not speak to it, and does not wait for ever.
+    """An ASGI app before another: refuses clients without permission, and bounds every wait.
 
     Args:
         app: The app.
@@ -115,7 +115,7 @@ class AccessGuard:
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Answer one request."""
         refusal = self._access.refusal(Headers(scope=scope))
         if refusal is None:
             await self._app(scope, _BodyTimeout(receive).receive, send)
@@ -149,7 +149,7 @@ class _BodyTimeout:
         self._ends: float | None = asyncio.get_running_loop().time() + _BODY_SECONDS
 
     async def receive(self) -> Message:
-        """The next message; once the time is up, that the client has gone."""
+        """Return the next message; once the time is up, that the client has gone."""
         try:
             async with asyncio.timeout_at(self._ends):
                 message = await self._receive()
@@ -161,13 +161,13 @@ class _BodyTimeout:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a host's name or address is one of this machine alone."""
+    """Return whether a host's name or address is one of this machine alone."""
     address = _address(name)
     return name.lower() == "localhost" or (address is not None and address.is_loopback)
 
 
 def _name_of(host: str) -> str:
-    """A host without its port, and an address without its brackets; empty for what is none."""
+    """Return a host without port and brackets; empty if it is none."""
     if not _HOST.fullmatch(host):
         return ""
     try:

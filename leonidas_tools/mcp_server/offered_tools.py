@@ -1,4 +1,4 @@
-"""Which tools an MCP client sees, and as what."""
+"""The tools that an MCP client sees."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class OfferedTools:
     """The tools that an MCP client may see and call.
 
     Built-in tools that act on the voice agent itself (`think`, `set_speech_rate`) are offered only
-    where a pattern fits; what confirms an action by voice never is: here nobody speaks.
+    where a pattern fits; the tool that confirms by voice never is: there is no speech here.
 
     Args:
-        tools: The tools there are.
+        tools: The registered tools.
         patterns: Names, or patterns such as `get_*`, of those that are offered; all by default.
     """
 
@@ -43,7 +43,7 @@ class OfferedTools:
         self._patterns = tuple(patterns)
 
     def listed(self, session: ToolSession | None = None) -> list[Tool]:
-        """The tools that can be called now, as MCP has them.
+        """Return the tools that can be called now, as MCP has them.
 
         Args:
             session: That of the client.
@@ -51,17 +51,17 @@ class OfferedTools:
         return [self._listed(tool) for tool in self._tools.offered(session) if self._fits(tool)]
 
     def find(self, name: str) -> AnyTool | None:
-        """The tool of that name if it is offered, also where it cannot be called just now."""
+        """Return the offered tool of that name, also while it cannot be called."""
         tool = exports.find(self._tools.registry, name)
         return None if tool is None or not self._fits(tool) else tool
 
     def schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of the tool of that name."""
+        """Return the input schema of the tool of that name."""
         tool = self.find(name)
         return None if tool is None else without_presets(tool.metadata.parameters)
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls back once for all changes of one turn of the event loop that runs now.
+        """Call back once for all changes of one turn of the event loop that runs now.
 
         Returns:
             A function that ends it.
@@ -112,7 +112,7 @@ class _Subscription:
         ]
 
     def end(self) -> None:
-        """Tells nothing more."""
+        """Tell nothing more."""
         while self._sources:
             self._sources.pop()()
 
@@ -120,7 +120,7 @@ class _Subscription:
         """Has a look in a later turn of the loop, once for all that happens until then."""
         if not self._stirred:
             self._stirred = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody can be told
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no client is left
                 self._loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:

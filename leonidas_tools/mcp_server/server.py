@@ -46,7 +46,7 @@ class ToolServer:
     """Answers MCP clients with the tools of a processor, inside `async with`.
 
     Args:
-        tools: The tools, with all that holds for their calls.
+        tools: The tools with their policies.
         patterns: Names, or patterns such as `get_*`, of the tools that are offered.
         most_sessions: How many programs over HTTP are told apart in the newer protocol.
     """
@@ -91,7 +91,7 @@ class ToolServer:
         await self._stack.aclose()
 
     async def drain(self, seconds: float) -> None:
-        """Waits for the calls under way, but not longer than that; then it may be left."""
+        """Wait for the running calls, for a bounded time."""
         for state in tuple(self._waiting):
             self._forget(state)  # no client comes back with an answer any more
         try:
@@ -100,7 +100,7 @@ class ToolServer:
                     self._idle.clear()
                     await self._idle.wait()
         except TimeoutError:
-            logger.warning("%d calls were still under way", len(self._running))
+            logger.warning("%d calls were still running", len(self._running))
 
     async def _list(
         self, context: Context, _: mcp_types.PaginatedRequestParams | None
@@ -135,7 +135,7 @@ class ToolServer:
         return call
 
     def _unknown(self, call: ServedCall) -> MCPError:
-        """Counts the call like any other, and says what there is instead."""
+        """Count the call like any other, and says what there is instead."""
         told = ToolCall(
             name=call.name,
             id=call.id,
@@ -151,7 +151,7 @@ class ToolServer:
         )
 
     async def _ask(self, request: ApprovalRequest) -> Decision:
-        """Asks the person behind the client that has made the call."""
+        """Ask the person behind the client that has made the call."""
         call = self._calls.get(request.call_id or "")
         if call is None or not can_be_asked(call.context):
             raise ToolDeniedError("The MCP client cannot ask its user.")
@@ -182,7 +182,7 @@ class ToolServer:
     def _resumed(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> ServedCall | None:
-        """The call that a client comes back to with an answer."""
+        """Return the call that a client comes back to with an answer."""
         call = self._waiting.get(params.request_state or "")
         if call is None:
             return None
@@ -212,7 +212,7 @@ class ToolServer:
             call.hear(event)
 
     def _tell(self) -> None:
-        """Tells the clients that other tools are offered."""
+        """Tell the clients that other tools are offered."""
         self._spawn(self._bus.publish(ToolsListChanged()))
         for connection in self._sessions.connections:
             self._spawn(connection.send_tool_list_changed())

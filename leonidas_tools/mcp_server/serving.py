@@ -46,13 +46,13 @@ async def serve_stdio(
     patterns: Sequence[str] = (),
     pipes: Pipes | None = None,
 ) -> None:
-    """Serves the client that has started this process, until it closes standard input.
+    """Serve the client that has started this process, until it closes standard input.
 
-    Meanwhile what anything prints goes to standard error. A call under way is cancelled at the end;
+    Meanwhile what anything prints goes to standard error. A running call is cancelled at the end;
     one that must not stop half done has a moment to finish.
 
     Args:
-        tools: The tools, with all that holds for their calls.
+        tools: The tools with their policies.
         patterns: Names, or patterns such as `get_*`, of the tools that are offered.
         pipes: Other pipes than the standard ones.
     """
@@ -66,7 +66,7 @@ async def serve_stdio(
                 await server.drain(_DRAIN_SECONDS)
 
 
-async def serve_http(  # noqa: PLR0913 - what can be said of a server
+async def serve_http(  # noqa: PLR0913 - each is an option of the server
     tools: ToolRuntime | AdvancedToolProcessor,
     *,
     host: str = "127.0.0.1",
@@ -77,10 +77,10 @@ async def serve_http(  # noqa: PLR0913 - what can be said of a server
     origins: Sequence[str] = (),
     on_listening: Callable[[str], None] | None = None,
 ) -> None:
-    """Serves MCP clients over streamable HTTP at `/mcp`, until cancelled.
+    """Serve MCP clients over streamable HTTP at `/mcp`, until cancelled.
 
     Args:
-        tools: The tools, with all that holds for their calls.
+        tools: The tools with their policies.
         host: The address to listen at.
         port: The port; 0 for any free one.
         token: What clients send as `Authorization: Bearer …`; needed beyond this machine.
@@ -163,5 +163,5 @@ class _HTTPServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing is captured."""
+        """Capture no signals."""
         yield

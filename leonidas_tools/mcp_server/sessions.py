@@ -1,4 +1,4 @@
-"""Whose calls count together: one session of tools for each MCP connection."""
+"""One tool session for each MCP connection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Sessions:
         """The open connections of the older protocol, whose clients are told of changes."""
 
     def of(self, context: Context) -> ToolSession:
-        """The session that a request belongs to."""
+        """Return the session that a request belongs to."""
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return self._of_caller(_caller(context))
         connection = connection_of(context)
@@ -80,13 +80,13 @@ class Sessions:
 
 
 def connection_of(context: Context) -> Connection:
-    """The connection a request came over; of the newer protocol, one that lives as long as it."""
+    """Return the connection of a request; in the newer protocol it lasts as long."""
     connection: Connection = context.session._connection  # noqa: SLF001 - a handler has no other way to it
     return connection
 
 
 def _caller(context: Context) -> Hashable:
-    """Who sends a request of the newer protocol, as well as can be told."""
+    """Return who sends a request of the newer protocol, as well as can be told."""
     if context.request is None:
         return None
     said, address = context.session.client_params, context.request.client

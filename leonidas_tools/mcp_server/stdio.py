@@ -1,4 +1,4 @@
-"""The pipes of a server over stdio: messages only, whatever a tool or its children print."""
+"""The pipes of a server over stdio, kept free from the output of tools and their children."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FLUSH_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pipes:
-    """Where messages come from and go to.
+    """The ends of a message stream.
 
     Args:
         input: A file descriptor to read.
@@ -61,7 +61,7 @@ class Pipes:
 
 @contextmanager
 def claimed_pipes() -> Iterator[Pipes]:
-    """Takes standard input and output for messages, and for nothing else.
+    """Take standard input and output for messages, and for nothing else.
 
     Inside, who reads standard input finds its end, and what is printed goes to standard error; that
     holds for child processes as well.
@@ -85,7 +85,7 @@ def claimed_pipes() -> Iterator[Pipes]:
 
 @asynccontextmanager
 async def streams(pipes: Pipes) -> AsyncIterator[tuple[MessageSource, MessageSink]]:
-    """The messages of two pipes.
+    """Open the messages of two pipes.
 
     Both are used in threads of their own, which nothing waits for: a pipe may be silent, or full,
     for ever.
@@ -94,7 +94,7 @@ async def streams(pipes: Pipes) -> AsyncIterator[tuple[MessageSource, MessageSin
     outbox, to_send = anyio.create_memory_object_stream[SessionMessage](0)
     reading = asyncio.create_task(_read(pipes.input, received, outbox.clone()))
     writing = asyncio.create_task(_write(pipes.output, to_send))
-    writing.add_done_callback(lambda _: reading.cancel())  # nobody reads the answers any more
+    writing.add_done_callback(lambda _: reading.cancel())  # the answers are not read any more
     try:
         yield inbox, outbox
     finally:
@@ -137,7 +137,7 @@ def _refusal(line: bytes) -> JSONRPCError | None:
     """Return the answer to a request that cannot be read; `None` where no request is found.
 
     The parser of messages refuses JSON that others send: numbers of thousands of digits, lone
-    surrogates, deep nesting. Whoever has sent such a request waits for an answer all the same.
+    surrogates, deep nesting. The sender of such a request waits for an answer too.
     """
     try:
         found = json.loads(line, parse_int=_id_or_none)
@@ -161,9 +161,9 @@ def _id_or_none(digits: str) -> int | None:
 
 
 def _read_lines(pipe: int, deliver: Callable[[bytes | None], None]) -> None:
-    """Delivers lines until the end, which is `None`; one that is too long is left out."""
+    """Deliver lines until the end, which is `None`; one that is too long is left out."""
     line, too_long = bytearray(), False
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for more
+    with contextlib.suppress(RuntimeError):  # the loop is closed: no reader is left
         while chunk := _chunk(pipe):
             *ended, rest = chunk.split(b"\n")
             for piece in ended:
@@ -219,7 +219,7 @@ async def _write(pipe: int, to_send: MemoryObjectReceiveStream[SessionMessage]) 
 
 
 def _encoded(message: JSONRPCMessage) -> bytes:
-    """The message as a line of JSON; if it has no JSON form, an error in place of an answer."""
+    """Return the message as a line of JSON; an error in its place if it has no JSON form."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError as error:  # also what pydantic raises: no message may end the server
@@ -241,5 +241,5 @@ def _written(pipe: int, text: bytes) -> OSError | None:
 
 
 def _in_thread(name: str, work: Callable[[], None]) -> None:
-    """Runs something in a thread that a program which ends does not wait for."""
+    """Run something in a thread that a program which ends does not wait for."""
     threading.Thread(target=work, name=name, daemon=True).start()

@@ -201,12 +201,12 @@ async def nobody(url):
     ("auth", "answer", "person", "reason"),
     [
         ({}, "access_denied", browse, "the login was refused: 'access_denied'"),
-        ({"login_timeout": 0.1}, "code", nobody, "nobody has logged in within 0.1 s"),
+        ({"login_timeout": 0.1}, "code", nobody, "there was no login within 0.1 s"),
         (
             {"client_id": "unknown"},
             "code",
             browse,
-            "nobody has logged in within 1 s",
+            "there was no login within 1 s",
         ),
         (
             {"grant": "client_credentials", "client_id": ACCOUNT[0], "client_secret": "wr0ng"},

@@ -114,10 +114,7 @@ def open_lab(mark):
         ("huge_id_last", TOO_LONG, True),
         (
             "huge_nobodys",
-            lost(
-                "wrote a message of more than 1,000,000 bytes, and nobody knows which call it "
-                "answers"
-            ),
+            lost("wrote a message of more than 1,000,000 bytes, which answers no known call"),
             False,
         ),
         ("huge_notice", TIMED_OUT, True),

@@ -105,7 +105,7 @@ CERTIFICATES = {
     "of an unknown signer": (
         {},
         False,
-        "its certificate is signed by nobody known",
+        "its certificate is signed by an unknown authority",
         "; name the signer's in `ca_file`",
     ),
     "self-signed": (

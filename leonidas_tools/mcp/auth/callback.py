@@ -1,4 +1,4 @@
-"""Where the browser comes back to after a login: a port of this machine, open for as long."""
+"""The redirect target of a login: a port on loopback, open until the login ends."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ class Callback:
         traceback: TracebackType | None,
     ) -> None:
         if self._result is not None and not self._result.cancel() and not self._result.cancelled():
-            self._result.exception()  # looked at, so that nobody is warned of it
+            self._result.exception()  # retrieved, so that asyncio logs no warning
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
 
     @property
     def url(self) -> str:
-        """The address that the browser comes back to."""
+        """Return the address that the browser comes back to."""
         assert self._server is not None
         return f"http://{_HOST}:{self._server.sockets[0].getsockname()[1]}{_PATH}"
 
     def expect(self, authorization_url: str) -> None:
-        """Takes note of the state that the browser must bring back.
+        """Take note of the state that the browser must bring back.
 
         Args:
             authorization_url: Where the browser is sent.
@@ -82,20 +82,22 @@ class Callback:
         self._state = _one(parse_qs(urlsplit(authorization_url).query), "state") or ""
 
     async def result(self, timeout_seconds: float) -> AuthorizationCodeResult:
-        """What the browser brought back.
+        """Return what the browser brought back.
 
         Args:
             timeout_seconds: How long to wait.
 
         Raises:
-            LoginError: The person refused, or nobody came.
+            LoginError: The person refused, or did not log in in time.
         """
         assert self._result is not None
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await asyncio.shield(self._result)
         except TimeoutError:
-            raise LoginError(f"nobody has logged in within {timeout_seconds:g} s") from None
+            raise LoginError(
+                f"there was no login within {timeout_seconds:g} s; try again"
+            ) from None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
@@ -115,7 +117,7 @@ class Callback:
             writer.transport.abort()
 
     async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request, and closes the connection."""
+        """Answer one request, and closes the connection."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
@@ -133,7 +135,7 @@ class Callback:
         await writer.wait_closed()
 
     def _answer(self, target: str) -> tuple[str, str]:
-        """The status and the text of the page; keeps what the browser brought."""
+        """Return the status and the text of the page; keeps what the browser brought."""
         assert self._result is not None
         parts = urlsplit(target)
         query = parse_qs(parts.query)

@@ -41,7 +41,7 @@ def client_auth(
     open_page: OpenPage | None = None,
     on_secret: Callable[[str], None] | None = None,
 ) -> httpx2.Auth | None:
-    """What authorizes the requests to a server; `None` where its settings name no `auth`.
+    """Return what authorizes the requests to a server; `None` where its settings name no `auth`.
 
     Args:
         name: The server's name.
@@ -62,7 +62,7 @@ def client_auth(
 def token_file(
     name: str, settings: MCPServerSettings, on_secret: Callable[[str], None] | None = None
 ) -> TokenFile:
-    """Where a server's tokens are kept.
+    """Return where a server's tokens are kept.
 
     Args:
         name: The server's name.
@@ -108,7 +108,7 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
         url: Its address.
         auth: How to get a token.
         file: Keeps the tokens.
-        open_page: Shows the person the page; nobody is there without it.
+        open_page: Shows the login page to the person; without it there is no person.
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
         self._callback: Callback | None = None
 
     async def prepare(self, stack: AsyncExitStack) -> None:
-        """Opens the port that the browser comes back to.
+        """Open the port that the browser comes back to.
 
         Raises:
-            LoginNeededError: Nobody is there to log in.
+            LoginNeededError: There is no person to log in.
         """
         if self._open_page is None:
             raise LoginNeededError(self._name)
@@ -185,7 +185,7 @@ def _configured_client(auth: OAuthSettings) -> OAuthClientInformationFull | None
 
 
 def _registered_port(client: OAuthClientInformationFull | None) -> int | None:
-    """The port that the client was registered with."""
+    """Return the port that the client was registered with."""
     if client is None or not client.redirect_uris:
         return None
     return urlsplit(str(client.redirect_uris[0])).port

@@ -33,7 +33,7 @@ class LoginNeededError(LoginError):
 
 
 def reason(error: OAuthFlowError | ValidationError) -> str:
-    """Why a login has failed, in a few words; what a server wrote is cut.
+    """Return why a login has failed, in a few words; what a server wrote is cut.
 
     Example:
         >>> reason(LoginNeededError("notes"))
@@ -52,7 +52,7 @@ def reason(error: OAuthFlowError | ValidationError) -> str:
 
 
 def refusal(response: httpx2.Response) -> str:
-    """What a token endpoint has said that refuses: its error code, else the HTTP status.
+    """Return what a token endpoint has said that refuses: its error code, else the HTTP status.
 
     Args:
         response: The answer, read.

@@ -1,4 +1,4 @@
-"""What the client library leaves open: renewal after a restart, and many requests at once."""
+"""Complete the client library: renewal after a restart, and many requests at once."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class RenewingProvider(OAuthClientProvider):
     """
 
     def configure(self, file: TokenFile, scopes: Sequence[str], issuer: str | None) -> None:
-        """Sets what the library's own initialisation has no place for.
+        """Set what the library's own initialisation has no place for.
 
         Args:
             file: Keeps the tokens.
-            scopes: What is asked for; what the server suggests when there are none.
+            scopes: The requested scopes; those that the server suggests by default.
             issuer: The login server of the settings.
         """
         self._file = file
@@ -61,12 +61,12 @@ class RenewingProvider(OAuthClientProvider):
             self.context.client_metadata = _FixedScopes.model_validate(asked)
 
     async def prepare(self, stack: AsyncExitStack) -> None:
-        """Gets ready for a login; what it opens is closed when the login has ended."""
+        """Get ready for a login; what it opens is closed when the login has ended."""
 
     def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Makes the requests of a login, each of which is bounded."""
+        """Make the requests of a login, each of which is bounded."""
         return self._bounds.bounded(super().async_auth_flow(request), request)
 
     async def _auth_flow(
@@ -104,9 +104,9 @@ class RenewingProvider(OAuthClientProvider):
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Within it nobody else renews the token, if it has to be: most may be renewed but once.
+        """Renew the token alone: most tokens may be renewed only once.
 
-        Whoever had the turn before has renewed it, in this process or in another, and what it got
+        The one before may have renewed it, in this process or in another, and what it got
         is used here as well.
         """
         async with self.context.lock:
@@ -122,7 +122,7 @@ class RenewingProvider(OAuthClientProvider):
             yield
 
     async def _catch_up(self) -> None:
-        """Sees whether another process has renewed what has expired."""
+        """See whether another process has renewed what has expired."""
         if self.context.current_tokens is not None and not self.context.is_token_valid():
             async with self.context.lock:
                 await self._take_up()
@@ -139,7 +139,7 @@ class RenewingProvider(OAuthClientProvider):
                 self.context.token_expiry_time = 1.0  # long ago
 
     async def _take_up(self) -> bool:
-        """Takes what another process has renewed: an old refresh token is good for nothing then."""
+        """Take what another process has renewed: an old refresh token is good for nothing then."""
         context, kept = self.context, await self._file.get_tokens()
         mine = context.current_tokens
         if kept is None or (mine is not None and mine.access_token == kept.access_token):

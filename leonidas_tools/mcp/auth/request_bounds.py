@@ -23,7 +23,7 @@ _LONGEST_ANSWER_BYTES = 1024 * 1024
 
 
 class _Reach(enum.IntEnum):
-    """How close to this machine an address is; the closer, the less a server may point at it."""
+    """The distance of an address from this machine; a server may point at fewer close ones."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -137,7 +137,7 @@ def _place(url: str) -> tuple[str, str]:
 
 
 async def _reach_of(url: str) -> _Reach:
-    """The closest of the addresses that a host has; a name that is not known here is public."""
+    """Return the closest address of a host; an unknown name counts as public."""
     scheme, host = _place(url)
     if host == "localhost" or host.endswith(".localhost"):
         return _Reach.LOOPBACK

@@ -30,7 +30,7 @@ _KIND = "tokens"
 class TokenFile:
     """Keeps tokens, the client they were given to, and where they can be renewed.
 
-    What was kept for another address or another client counts for nothing: a token goes to nobody
+    A token that was kept for another address or client is ignored: it goes to no server
     but the server that it was got for.
 
     Args:
@@ -61,7 +61,7 @@ class TokenFile:
         return self._file.turn(patience_seconds)
 
     async def get_tokens(self) -> OAuthToken | None:
-        """The tokens; `expires_in` counts from now."""
+        """Return the tokens; `expires_in` counts from now."""
         kept = await self._read()
         tokens = _parsed(OAuthToken, kept.get("tokens"))
         if tokens is None:
@@ -73,17 +73,17 @@ class TokenFile:
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keeps tokens."""
+        """Keep tokens."""
         self._tell(tokens)
         expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
         await self._write(tokens=_plain(tokens), expires_at=expires_at)
 
     async def forget_tokens(self) -> None:
-        """Keeps the tokens no longer, but the client that was registered."""
+        """Keep the tokens no longer, but the client that was registered."""
         await self._write(tokens=None, expires_at=None)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """The client: that of the settings, else the one that was registered."""
+        """Return the client: that of the settings, else the one that was registered."""
         if self._client is not None:
             return self._client
         client = _parsed(OAuthClientInformationFull, (await self._read()).get("client"))
@@ -92,13 +92,13 @@ class TokenFile:
         return client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keeps a client that was registered."""
+        """Keep a client that was registered."""
         if client_info.client_secret:
             self._on_secret(client_info.client_secret)
         await self._write(client=_plain(client_info))
 
     async def get_servers(self) -> tuple[OAuthMetadata | None, ProtectedResourceMetadata | None]:
-        """Where tokens are renewed, and what for."""
+        """Return where tokens are renewed, and what for."""
         kept = await self._read()
         return (
             _parsed(OAuthMetadata, kept.get("authorization_server")),
@@ -108,11 +108,11 @@ class TokenFile:
     async def set_servers(
         self, metadata: OAuthMetadata | None, resource: ProtectedResourceMetadata | None
     ) -> None:
-        """Keeps where tokens are renewed."""
+        """Keep where tokens are renewed."""
         await self._write(authorization_server=_plain(metadata), resource=_plain(resource))
 
     def remove(self) -> bool:
-        """Removes the file; whether there was one."""
+        """Remove the file; whether there was one."""
         existed = self._file.stamp is not None
         self._file.remove()
         return existed
@@ -142,7 +142,7 @@ class TokenFile:
 
 
 def _parsed(model: type[M], value: object) -> M | None:
-    """What was kept; nothing where it cannot be read."""
+    """Return what was kept; nothing where it cannot be read."""
     if value is None:
         return None
     try:

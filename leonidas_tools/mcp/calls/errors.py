@@ -1,4 +1,4 @@
-"""What a call of an MCP tool ends with when its server is not there."""
+"""Results of calls of MCP tools whose server is not available."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from leonidas_tools.results.texts import Said, join, say
 
 
 def server_down(name: str, reason: str) -> RetryableError:
-    """The server was not there when it was called: nothing happened.
+    """Return the server was not there when it was called: nothing happened.
 
     Args:
         name: The server's name.

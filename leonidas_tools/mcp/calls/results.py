@@ -1,4 +1,4 @@
-"""What an MCP tool answered → `ToolResult`."""
+"""Turn the result of an MCP tool into a `ToolResult`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_BLOB = 8192
 
 
 def to_result(answer: CallToolResult) -> ToolResult:
-    """Turns an answer into a result.
+    """Turn an answer into a result.
 
     Structured content is the result if there is any, else the text. Pictures and sounds become
     media, as many as can be sent, and are not repeated in the result; links and embedded resources
@@ -58,7 +58,7 @@ def _text(content: Iterable[ContentBlock]) -> str | None:
 
 
 def _data(content: Iterable[ContentBlock]) -> frozenset[str]:
-    """What pictures, sounds and embedded resources consist of, encoded."""
+    """Return what pictures, sounds and embedded resources consist of, encoded."""
     blobs = (getattr(getattr(block, "resource", None), "blob", None) for block in content)
     return frozenset([data for _, data in _encoded(content)]) | frozenset(filter(None, blobs))
 
@@ -100,7 +100,7 @@ def _resource(block: ContentBlock) -> dict[str, Any]:
 
 
 def _hidden_fields(block: ContentBlock) -> dict[str, Any]:
-    """What the model does not need, or gets as media."""
+    """Return what the model does not need, or gets as media."""
     hidden: dict[str, Any] = {"meta": True, "annotations": True, "icons": True}
     if block.type == "resource":
         hidden["resource"] = {"meta": True, **({"blob": True} if _is_shown(block) else {})}
@@ -108,13 +108,13 @@ def _hidden_fields(block: ContentBlock) -> dict[str, Any]:
 
 
 def _is_shown(block: ContentBlock) -> bool:
-    """Whether an embedded resource is a picture or a sound."""
+    """Return whether an embedded resource is a picture or a sound."""
     resource: Any = getattr(block, "resource", None)
     return hasattr(resource, "blob") and (resource.mime_type or "").startswith(_SHOWN)
 
 
 def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | None]:
-    """The pictures and sounds, as many as can be sent, and what to say of the others."""
+    """Return the pictures and sounds, as many as can be sent, and what to say of the others."""
     shown: list[Media] = []
     left_out: list[Said] = []
     room = MOST_MEDIA_BYTES

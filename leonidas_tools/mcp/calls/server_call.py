@@ -1,4 +1,4 @@
-"""What holds for one call of an MCP tool, whoever has said it."""
+"""The options of one call of an MCP tool, from settings, registry and server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ServerCall:
 def call_of(
     tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
 ) -> ServerCall:
-    """The call that a server gets.
+    """Return the call that a server gets.
 
     Args:
         tool: The name the server gave the tool.
@@ -48,7 +48,7 @@ def call_of(
 
 
 def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:
-    """Whether the call may be made twice, as the settings, the registry or the server have it.
+    """Return whether the call may be repeated: by the settings, the registry or the server.
 
     Args:
         context: The call's.
@@ -63,7 +63,7 @@ def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:
 
 
 def seconds_of(context: ToolContext) -> float:
-    """How long the call may take, as far as anybody has said."""
+    """Return how long the call may take, as far as anybody has said."""
     settings, tool = context.call.settings, context.call.tool
     asked = None if settings is None else settings.timeout
     if asked is None and tool is not None:

@@ -34,7 +34,7 @@ _LEAST_POLL_SECONDS = 0.05
 _MOST_POLL_SECONDS = 10.0
 """Servers may wish to be asked later: then the call would be out of time before it is known."""
 _CANCEL_SECONDS = 5.0
-"""How long a server may take to begin, or to end, what nobody waits for any more."""
+"""How long a server may take to begin or end a task that is not wanted any more."""
 _UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, NOT_SENT, SESSION_GONE, *UNREADABLE})
 """The codes of errors that are no answer of the server."""
 _ENDED = frozenset({"completed", "failed", "cancelled"})
@@ -43,7 +43,7 @@ _ENDED = frozenset({"completed", "failed", "cancelled"})
 def called_as_tasks(
     tools: Iterable[mcp_types.Tool], capabilities: mcp_types.ServerCapabilities
 ) -> frozenset[str]:
-    """The names of the tools that can be called only as tasks.
+    """Return the names of the tools that can be called only as tasks.
 
     Args:
         tools: As they are listed.
@@ -60,7 +60,7 @@ def called_as_tasks(
 
 
 class TaskState(mcp_types.Result):
-    """How far a task is, of all that a server says about it."""
+    """The state of a task, of all that a server reports."""
 
     task_id: str
     status: mcp_types.TaskStatus
@@ -69,13 +69,13 @@ class TaskState(mcp_types.Result):
 
 
 class _Begun(mcp_types.CallToolResult):
-    """What a call is answered with: the result, or the task that will have it."""
+    """The answer to a call: the result, or the task that will have it."""
 
     task: TaskState | None = None
 
 
 class TaskReports:
-    """Brings what servers report of tasks to whoever waits for them.
+    """Delivers reports of servers about tasks to the waiting calls.
 
     A report names the request that has begun the task, which has long been answered by then: the
     client library listens no more.
@@ -99,7 +99,7 @@ class TaskReports:
             del self._listeners[token]
 
     async def heard(self, message: object) -> None:
-        """Passes on what is such a report."""
+        """Pass on what is such a report."""
         if not isinstance(message, mcp_types.ProgressNotification):
             return
         told = message.params
@@ -129,7 +129,7 @@ class ToolTask:
     async def run(
         self, client: Client, reports: TaskReports, on_progress: OnProgress
     ) -> mcp_types.CallToolResult:
-        """Begins it, unless it has begun, and waits for its end; being cancelled cancels it.
+        """Begin it, unless it has begun, and waits for its end; being cancelled cancels it.
 
         Args:
             client: Is connected to the server.
@@ -155,7 +155,7 @@ class ToolTask:
         state: TaskState | None = None
         if self.id is None:
             begun = await self._begin(client)
-            if begun.task is None:  # some answer at once all the same
+            if begun.task is None:  # some answer at once
                 return begun
             state = begun.task
         asking = _Asking(client, str(self.id))
@@ -253,7 +253,7 @@ class _Asking:
         self._request: asyncio.Task[mcp_types.CallToolResult] | None = None
 
     async def wait(self, state: TaskState) -> mcp_types.CallToolResult | None:
-        """Waits as long as the server wishes to be left alone; gives the result if it has come."""
+        """Wait as long as the server wishes to be left alone; gives the result if it has come."""
         wished = _POLL_SECONDS if state.poll_interval is None else state.poll_interval / 1000
         seconds = min(max(wished, _LEAST_POLL_SECONDS), _MOST_POLL_SECONDS)
         if state.status == "input_required":
@@ -271,11 +271,11 @@ class _Asking:
         return None
 
     async def result(self) -> mcp_types.CallToolResult:
-        """The result of a task that has ended."""
+        """Return the result of a task that has ended."""
         return await self._begin()
 
     def end(self) -> None:
-        """Asks no more."""
+        """Ask no more."""
         if self._request is not None:
             self._request.cancel()
 

@@ -222,7 +222,7 @@ class MCPConnection:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The status of an open connection as plain JSON."""
+        """Return the status of an open connection as plain JSON."""
         status = {
             "pid": None if self._stdio is None else self._stdio.pid,
             "protocol_version": self._client.protocol_version,
@@ -233,7 +233,7 @@ class MCPConnection:
 
     @property
     def last_output(self) -> str:
-        """The output of a server over stdio that explains its end; not for the model."""
+        """Return the output of a server over stdio that explains its end; not for the model."""
         if self._stdio is None:
             return ""
         garbage, lines = self._stdio.garbage, self._stdio.last_lines
@@ -312,7 +312,7 @@ class MCPConnection:
 
     @property
     def _unusable(self) -> str | None:
-        """Why no call can be made; `None` if calls can be made."""
+        """Return why no call can be made; `None` if calls can be made."""
         if self.lost is not None:
             return self._redact(self.lost)
         return "the connection was closed" if self._closed else None

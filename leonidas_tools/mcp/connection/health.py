@@ -1,4 +1,4 @@
-"""Whether a server that says nothing is still there."""
+"""Check whether a silent server is alive."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 class HealthCheck:
     """Listens to a server, and asks one that says nothing whether it is there.
 
-    Whatever comes from it says that it lives: an answer, a report, a line of its log. After
-    `every_seconds` of silence it is asked, beside the calls under way; so it is when a call was
+    Any message shows that it lives: an answer, a report, a line of its log. After
+    `every_seconds` of silence it is asked, beside the running calls; also when a call was
     given up. If nothing comes within `limit_seconds` either, it is gone.
 
     A call that takes long is no reason to end its server, and many servers run a call in the very
     thread that would answer: while they compute, they are as silent as one that hangs. So a call
     excuses its server's silence for as long as the call itself may take, and no longer: then
-    nobody waits for it any more, and a server that still says nothing is of no use to the next.
+    it is not waited for any more, and a server that still says nothing is of no use to the next.
 
     Args:
         ask: Asks the server; an error that it answers with is an answer.
@@ -49,14 +49,14 @@ class HealthCheck:
         self._news = asyncio.Event()
 
     def heard(self) -> None:
-        """Takes note that something has come from the server."""
+        """Take note that something has come from the server."""
         self._heard_at = self._loop.time()
         if self._asking:
             self._news.set()
 
     @contextmanager
     def call(self, seconds: float) -> Iterator[None]:
-        """Within it a call is under way; it is given up where it is cancelled.
+        """Watch one running call, which is given up where it is cancelled.
 
         Args:
             seconds: How long it may take.
@@ -74,7 +74,7 @@ class HealthCheck:
                 self._news.set()
 
     async def wait_until_lost(self) -> None:
-        """Waits until the server is gone."""
+        """Wait until the server has disconnected."""
         while True:
             await self._reached(self._ask_at)
             self._in_doubt = False
@@ -108,7 +108,7 @@ class HealthCheck:
         return self._loop.time() if self._in_doubt else self._heard_at + self._every
 
     async def _reached(self, moment: Callable[[], float]) -> None:
-        """Waits for a moment that may move."""
+        """Wait for a moment that may move."""
         while (left := moment() - self._loop.time()) > 0:
             self._news.clear()
             with contextlib.suppress(TimeoutError):

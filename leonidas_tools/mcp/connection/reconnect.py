@@ -67,7 +67,7 @@ async def send(
 ) -> CallToolResult:
     """Send a call; a task that outlives its connection goes on over the next one.
 
-    No task is started twice, whatever its effect.
+    No task is started twice, with any effect.
 
     Raises:
         RetryableError: The call did not reach the server.

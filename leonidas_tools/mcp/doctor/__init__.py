@@ -1,4 +1,4 @@
-"""Whether a server works, and if not, why: step by step, each with what to do about it."""
+"""Diagnose a server step by step, each finding with what to do."""
 
 from leonidas_tools.mcp.doctor.check_result import CheckResult
 from leonidas_tools.mcp.doctor.examination import examine

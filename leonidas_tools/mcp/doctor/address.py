@@ -38,7 +38,7 @@ _HELLO = {
 
 
 async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
-    """Looks up the host, connects, and speaks TLS; stops at the first that fails.
+    """Look up the host, connects, and speaks TLS; stops at the first that fails.
 
     Args:
         settings: The server's settings, with a url.
@@ -62,7 +62,7 @@ async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
 
 
 async def elsewhere(settings: MCPServerSettings) -> str | None:
-    """Another address of the same host where an MCP server answers.
+    """Return another address of the same host where an MCP server answers.
 
     Args:
         settings: The server's settings, with a url.

@@ -1,4 +1,4 @@
-"""What a step of an examination has shown."""
+"""The result of one step of an examination."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckResult:
-    """What a step has shown.
+    """The result of one step.
 
     Args:
         step: What was looked at.

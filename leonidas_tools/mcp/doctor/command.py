@@ -1,4 +1,4 @@
-"""What can be seen of a command before it is started."""
+"""Check a command before it is started."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".jar")
 
 
 def before_start(settings: MCPServerSettings) -> Iterator[CheckResult]:
-    """Looks at the directory, the command, its arguments and its variables.
+    """Look at the directory, the command, its arguments and its variables.
 
     Args:
         settings: The server's settings, with a command.
@@ -81,7 +81,7 @@ def _arguments(settings: MCPServerSettings) -> Iterator[CheckResult]:
         yield CheckResult(
             step="arguments",
             outcome="note",
-            message="npx asks before it installs a package, and nobody is there to answer",
+            message="npx asks before it installs a package, and cannot be answered",
             hint="put -y in front of the package",
         )
     script = next((a for a in settings.args if not a.startswith("-")), None)

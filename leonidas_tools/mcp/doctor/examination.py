@@ -1,4 +1,4 @@
-"""All that a server needs, step by step."""
+"""Examine a server step by step."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ OnResult: TypeAlias = "Callable[[CheckResult], None]"
 async def examine(
     name: str, settings: MCPServerSettings, report: OnResult, *, call: bool = True
 ) -> bool:
-    """Looks at all that a server needs, in the order it is needed; ends with what fails.
+    """Look at all that a server needs, in the order it is needed; ends with what fails.
 
     Args:
         name: The server's name.
         settings: Its settings.
-        report: Told each finding, as it is found.
+        report: Called with each finding at once.
         call: Whether to call one of its tools, one that only reads and needs no arguments.
 
     Returns:
@@ -103,7 +103,7 @@ class _Examination:
                 answered = await self._called(tools)
                 self._report(answered)
                 return answered.outcome != "failed"
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what is to be told
+        except Exception as error:  # noqa: BLE001 - any error is a finding
             # That it ended when it was given up is no reason.
             late = with_place("no answer in time", self._settings.url) if guard.expired() else None
             reason = late or connection.why(error)
@@ -122,7 +122,7 @@ class _Examination:
         )
 
     async def _run(self, listed: Listing) -> list[mcp_types.Tool] | None:
-        """Tells which tools are run, and returns those; `None` where pins keep all from it."""
+        """Tell which tools are run, and returns those; `None` where pins keep all from it."""
         # To look at what a server lists is not to use it: nothing is trusted by that.
         unpinned = self._settings.model_copy(update={"pin": "off"})
         warnings = _WarningCollector()
@@ -154,7 +154,7 @@ class _Examination:
         return None if changes and not runs else runs
 
     def _changes(self, tools: list[mcp_types.Tool]) -> dict[str, str]:
-        """What keeps tools in quarantine, by name."""
+        """Return what keeps tools in quarantine, by name."""
         if self._settings.pin != "quarantine":
             return {}
         try:
@@ -238,7 +238,7 @@ def _is_harmless(tool: mcp_types.Tool) -> bool:
 
 
 async def _no_progress(progress: float | None, total: float | None, message: str | None) -> None:
-    """Nobody is told."""
+    """Ignore the finding."""
 
 
 async def _never_called(*_: Any) -> Any:

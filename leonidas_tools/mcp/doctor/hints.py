@@ -1,4 +1,4 @@
-"""What a server writes when it does not start → what to do about it."""
+"""Hints for the output of servers that do not start."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _OLD = r"SyntaxError: Unexpected|requires? (?:a )?(?:newer )?[Nn]ode|Unsupported
 
 
 def hint_for(settings: MCPServerSettings, words: str, reason: str) -> str | None:
-    """What to do about a server over stdio that does not start, if that can be told.
+    """Return what to do about a server over stdio that does not start, if that can be told.
 
     Args:
         settings: Its settings.

@@ -1,4 +1,4 @@
-"""What MCP servers ask of us: of the person, of a model, and where they may work."""
+"""Client features for MCP servers: elicitation, sampling, roots; and resources, prompts."""
 
 from leonidas_tools.mcp.features.client_features import ClientFeatures, ServerRequestHandler
 from leonidas_tools.mcp.features.sampling import SamplingAnswer, SamplingModel, SamplingRequest

@@ -1,4 +1,4 @@
-"""What servers may ask of us, and what each of them may."""
+"""Client features: elicitation, sampling, roots and logs, for each server as allowed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClientFeatures:
     sampling: SamplingModel | None = None
 
     def of(self, name: str, settings: MCPServerSettings) -> ServerRequestHandler:
-        """What answers one server.
+        """Return what answers one server.
 
         Args:
             name: The server's name.
@@ -46,7 +46,7 @@ class ServerRequestHandler:
 
     def __init__(self, name: str, settings: MCPServerSettings, sampling: SamplingModel) -> None:
         self.calls = OngoingCalls()
-        """Its calls under way."""
+        """Its running calls."""
         self._settings = settings
         self._client: Client | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -54,7 +54,7 @@ class ServerRequestHandler:
         self._sampling = sampling
 
     def check(self) -> None:
-        """Looks whether it can be answered.
+        """Look whether it can be answered.
 
         Raises:
             ConfigurationError: A directory that it is told of does not exist.
@@ -64,7 +64,7 @@ class ServerRequestHandler:
         checked(self._settings.roots)
 
     async def opened(self, client: Client) -> None:
-        """Asks a server for its log, as far as it is wanted.
+        """Ask a server for its log, at the level of the settings.
 
         Args:
             client: Is connected to it.
@@ -75,12 +75,12 @@ class ServerRequestHandler:
         await ask_for_logs(client, self._settings.log_level)
 
     def closed(self) -> None:
-        """Takes back what is asked: the connection is gone, and no answer would arrive."""
+        """Take back its questions: the connection is lost, and no answer would arrive."""
         self._client = None
         self.calls.close()
 
     def apply(self, settings: MCPServerSettings) -> None:
-        """Applies settings that need no other connection: where the server may work.
+        """Apply settings that need no other connection: where the server may work.
 
         Args:
             settings: All its settings.
@@ -94,7 +94,7 @@ class ServerRequestHandler:
             root_error.add_done_callback(self._telling.discard)
 
     def client_options(self) -> dict[str, Any]:
-        """The options of an MCP client that answer the server; what it may not is not declared."""
+        """Return the client options that answer the server; what it may not use is not declared."""
         from leonidas_tools.mcp.features.elicitation import Elicitation
         from leonidas_tools.mcp.features.logs import ServerLog
         from leonidas_tools.mcp.features.roots import Roots

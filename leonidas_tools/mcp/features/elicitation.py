@@ -44,7 +44,7 @@ class Elicitation:
 
     Args:
         server: The server's name.
-        calls: Its calls under way.
+        calls: Its running calls.
     """
 
     def __init__(self, server: str, calls: OngoingCalls) -> None:
@@ -55,7 +55,7 @@ class Elicitation:
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult:
-        """Asks, and tells what was answered; a question that cannot be put is declined."""
+        """Ask, and tells what was answered; a question that cannot be put is declined."""
         try:
             call = self._calls.asking(context.meta)
             if call is None:
@@ -122,7 +122,7 @@ def _answered(decision: Decision, why_not: str, *, has_content: bool) -> mcp_typ
 
 
 def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an answer, which has nothing in it that was not asked for."""
+    """Return the schema of an answer, which has nothing in it that was not asked for."""
     if len(json.dumps(schema)) > _LONGEST_SCHEMA:
         raise UnaskableError("it asks for too much at once")
     return {"additionalProperties": False, **schema}
@@ -131,7 +131,7 @@ def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _by_title(
     fields: Mapping[str, Any], validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Takes what is called something by what it is called, too: a person says "Red", not "r"."""
+    """Take what is called something by what it is called, too: a person says "Red", not "r"."""
     chosen = {
         name: {title.casefold(): value for value, title in options_of(schema)}
         for name, schema in fields.items()

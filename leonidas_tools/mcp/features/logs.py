@@ -1,4 +1,4 @@
-"""What a server logs to us, in our log: bounded, in one line, without secrets."""
+"""Write log messages of a server to our log: bounded, in one line, without secrets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LEVELS = {
 
 
 async def ask_for_logs(client: Client, level: str) -> None:
-    """Asks a server of the older protocol for its log; a newer one is asked with each request.
+    """Ask a server of the older protocol for its log; a newer one is asked with each request.
 
     Args:
         client: The connected client.
@@ -74,7 +74,7 @@ class ServerLog:
         self._dropped = 0
 
     async def __call__(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
-        """Logs one message."""
+        """Log one message."""
         level = _LEVELS[params.level]
         if level < self._least or not self._logger.isEnabledFor(level):
             return
@@ -105,7 +105,7 @@ def _text(data: Any) -> str:
 
 
 def _line(text: str) -> str:
-    r"""A text in one line, with what is not printable written out.
+    r"""Return a text in one line, with what is not printable written out.
 
     Example:
         >>> _line("done\n\x1b[31m")

@@ -1,4 +1,4 @@
-"""What a server offers besides tools, page by page, as a tool of ours answers it."""
+"""Answer listings of resources and prompts page by page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_DESCRIPTION = 300
 
 
 def listing_tool(name: str, description: str) -> mcp_types.Tool:
-    """A tool that lists something, a page a call.
+    """Return a tool that lists something, a page a call.
 
     Args:
         name: What it is called.
@@ -49,7 +49,7 @@ def page_of(
     fields: set[str],
     **more: Any,
 ) -> mcp_types.CallToolResult:
-    """The answer of such a tool: so many things and no more, and where to go on.
+    """Return the answer of such a tool: so many things and no more, and where to go on.
 
     Args:
         kind: What the things are, as a key.
@@ -68,7 +68,7 @@ def page_of(
 
 
 def shown(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
-    """What the model needs of things that a server lists: the first of them, in short.
+    """Return what the model needs of things that a server lists: the first of them, in short.
 
     Args:
         things: What is listed.

@@ -1,4 +1,4 @@
-"""The calls of a server that are under way: which of them a question of the server is about."""
+"""The running calls of a server, to find the one that a question of the server is about."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
 def runs_as(task: str) -> None:
-    """Notes that the request which is being sent here runs as a task.
+    """Note that the request which is being sent here runs as a task.
 
     Args:
         task: What the server calls it.
@@ -42,7 +42,7 @@ class OnProgress(Protocol):
     async def __call__(
         self, progress: float | None, total: float | None, message: str | None
     ) -> None:
-        """Takes it; what a task says of its state has no number."""
+        """Take it; what a task says of its state has no number."""
 
 
 class OngoingCall:
@@ -72,22 +72,22 @@ class OngoingCall:
 
     @property
     def session(self) -> ToolSession:
-        """The conversation it belongs to."""
+        """Return the conversation it belongs to."""
         return self._context.session
 
     @property
     def is_paused(self) -> bool:
-        """Whether it waits for an answer."""
+        """Return whether it waits for an answer."""
         return self._paused_at is not None
 
     @property
     def inquiry(self) -> Inquiry:
-        """What it asks, while it is paused."""
+        """Return what it asks, while it is paused."""
         assert self._paused_at is not None
         return self._paused_at
 
     def on_end(self, listener: Callable[[], None]) -> None:
-        """Calls back when the request has ended or nobody waits for its end any more."""
+        """Call back when the request has ended or its end is not waited for any more."""
         self._listeners.append(listener)
 
     async def ask(self, inquiry: Inquiry) -> tuple[Decision, str]:
@@ -107,7 +107,7 @@ class OngoingCall:
         return inquiry.answered.result()
 
     async def go_on(self, context: ToolContext) -> Any:
-        """Waits for the answer of the server; cancelling this cancels the request.
+        """Wait for the answer of the server; cancelling this cancels the request.
 
         Args:
             context: That of the call that waits now.
@@ -130,20 +130,20 @@ class OngoingCall:
         return await self._task
 
     def answer(self, decision: Decision, why_not: str) -> None:
-        """Hands the server the answer to what it asks."""
+        """Hand the server the answer to what it asks."""
         inquiry, self._paused_at, self.on_gone = self._paused_at, None, None
         if inquiry is not None and not inquiry.answered.done():
             inquiry.answered.set_result((decision, why_not))
 
     def take_back(self) -> None:
-        """Takes back all that it asks; the request goes on as if nobody had answered."""
+        """Take back all its questions; the request goes on as if unanswered."""
         for inquiry in tuple(self._asked):
             if not inquiry.answered.done():
                 inquiry.answered.set_result((Decision.deny(), "withdrawn"))
                 self._take_back(inquiry)
 
     def abort(self) -> None:
-        """Cancels the request at the server."""
+        """Cancel the request at the server."""
         self._paused_at = self.on_gone = None
         self._task.cancel()
         self._end()
@@ -172,19 +172,19 @@ class OngoingCall:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
-            task.exception()  # nobody may be there to take it
+            task.exception()  # retrieved, so that asyncio logs no warning
         self._end()
 
     def _end(self) -> None:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener()
-        self.take_back()  # nobody is asked any more, and what has asked may go
+        self.take_back()  # its questions are closed, and it may be released
         self._news.set()
 
 
 class OngoingCalls:
-    """The calls of one server that are under way."""
+    """The running calls of one server."""
 
     def __init__(self) -> None:
         self._under_way: list[OngoingCall] = []
@@ -192,7 +192,7 @@ class OngoingCalls:
     def begin(
         self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]
     ) -> OngoingCall:
-        """Sends a request.
+        """Send a request.
 
         Args:
             context: The context of the call it is for.
@@ -204,20 +204,20 @@ class OngoingCalls:
         return call
 
     def paused(self, context: ToolContext) -> OngoingCall | None:
-        """The request that goes on in this call, if one does."""
+        """Return the request that goes on in this call, if one does."""
         paused = context.session.get(PausedCalls).take(context.call.number)
         return paused if isinstance(paused, OngoingCall) else None
 
     def close(self) -> None:
-        """Takes back what is asked: the connection is gone, and no answer would arrive."""
+        """Take back all questions: the connection is lost, and no answer would arrive."""
         for call in tuple(self._under_way):
             call.take_back()
 
     def asking(self, meta: RequestParamsMeta | None) -> OngoingCall | None:
-        """The call that what the server asks now is about.
+        """Return the call that what the server asks now is about.
 
         Where neither the protocol tells nor the server, it is about the only conversation that
-        calls the server; where there are several, nobody can say.
+        calls the server; where there are several, that is unknown.
 
         Args:
             meta: What the server says beside its question; it names the task that asks.

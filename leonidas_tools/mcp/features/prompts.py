@@ -24,7 +24,7 @@ _SHOWN = {"name", "title", "description", "arguments"}
 
 
 def prompt_tools(name: str) -> list[mcp_types.Tool]:
-    """The tools that list and fill in the prompts of a server.
+    """Return the tools that list and fill in the prompts of a server.
 
     Args:
         name: The server's name.
@@ -57,7 +57,7 @@ def prompt_tools(name: str) -> list[mcp_types.Tool]:
 
 
 async def listed_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-    """A page of the prompts.
+    """Return a page of the prompts.
 
     Args:
         client: Is connected to the server.
@@ -68,7 +68,7 @@ async def listed_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_ty
 
 
 async def got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-    """A prompt: its messages in order, with pictures, sounds and resources beside them.
+    """Return a prompt: its messages in order, with pictures, sounds and resources beside them.
 
     Args:
         client: Is connected to the server.

@@ -1,4 +1,4 @@
-"""How often something may happen."""
+"""Rate limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Rate:
         self._at: deque[float] = deque()
 
     def admits(self) -> bool:
-        """Whether one more may happen now, which counts it."""
+        """Return whether one more may happen now, which counts it."""
         now = asyncio.get_running_loop().time()
         while self._at and self._at[0] <= now - _WINDOW_SECONDS:
             self._at.popleft()

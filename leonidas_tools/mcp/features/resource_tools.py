@@ -1,4 +1,4 @@
-"""What a server offers besides its tools, as tools of its own."""
+"""Resources and prompts of a server as tools."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ResourceTools:
         self._server = server
 
     def tools(self, capabilities: mcp_types.ServerCapabilities) -> list[mcp_types.Tool]:
-        """The tools for what the server has.
+        """Return the tools for what the server has.
 
         Args:
             capabilities: What it says it has.
@@ -50,7 +50,7 @@ class ResourceTools:
     def request(
         self, client: Client, tool: str, arguments: Mapping[str, Any]
     ) -> Coroutine[Any, Any, mcp_types.CallToolResult] | None:
-        """What a call of one of these tools asks of the server; `None` for any other tool.
+        """Return what a call of one of these tools asks of the server; `None` for any other tool.
 
         Args:
             client: Is connected to it.

@@ -25,7 +25,7 @@ _SHOWN = {"name", "title", "description", "uri", "uri_template", "mime_type", "s
 
 
 def resource_tools(name: str) -> list[mcp_types.Tool]:
-    """The tools that list and read the resources of a server.
+    """Return the tools that list and read the resources of a server.
 
     Args:
         name: The server's name.
@@ -58,7 +58,7 @@ def resource_tools(name: str) -> list[mcp_types.Tool]:
 async def listed_resources(
     client: Client, arguments: Mapping[str, Any]
 ) -> mcp_types.CallToolResult:
-    """A page of the resources, and at first the templates.
+    """Return a page of the resources, and at first the templates.
 
     Args:
         client: Is connected to the server.
@@ -72,7 +72,7 @@ async def listed_resources(
 
 
 async def read_resource(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-    """A resource, as a tool would embed it.
+    """Return a resource, as a tool would embed it.
 
     Args:
         client: Is connected to the server.

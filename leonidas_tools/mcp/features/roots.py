@@ -1,4 +1,4 @@
-"""Where a server is told it may work."""
+"""The roots that a server is told."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Roots:
         self._directories = directories
 
     async def __call__(self, _: ClientRequestContext) -> mcp_types.ListRootsResult:
-        """Those that exist; one may have gone since."""
+        """Return those that exist; one may have gone since."""
         directories = [path for each in self._directories() if (path := _path(each)).is_dir()]
         return mcp_types.ListRootsResult(
             roots=[
@@ -44,7 +44,7 @@ class Roots:
 
 
 async def tell_change(client: Client, directories: Sequence[str]) -> None:
-    """Tells a server that where it may work has changed; newer ones ask each time.
+    """Tell a server that where it may work has changed; newer ones ask each time.
 
     Args:
         client: Is connected to it.
@@ -63,7 +63,7 @@ async def tell_change(client: Client, directories: Sequence[str]) -> None:
 
 
 def checked(directories: Iterable[str]) -> None:
-    """Looks whether directories exist.
+    """Look whether directories exist.
 
     Raises:
         ConfigurationError: One does not.

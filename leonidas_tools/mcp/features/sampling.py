@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplingTurn:
-    """What somebody has said in the conversation that a server makes up.
+    """A message in a sampling request.
 
     Args:
         role: `user` or `assistant`.
@@ -29,7 +29,7 @@ class SamplingTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplingRequest:
-    """What a server asks of a model.
+    """A sampling request of a server.
 
     Args:
         server: The server's name.
@@ -52,7 +52,7 @@ class SamplingRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplingAnswer:
-    """What a model has answered.
+    """The answer of a model.
 
     Args:
         text: The answer.
@@ -80,7 +80,7 @@ class GeminiSampling:
         self._client = client
 
     async def __call__(self, request: SamplingRequest) -> SamplingAnswer:
-        """Asks the model."""
+        """Ask the model."""
         from google import genai
         from google.genai import types
 

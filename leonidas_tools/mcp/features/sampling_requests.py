@@ -1,4 +1,4 @@
-"""What a server asks of a model: held to the settings, shown to a person, and answered."""
+"""Handle sampling requests: check the settings, ask a person, and answer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SamplingRequests:
         identity: Stands for the command or the address behind the name.
         settings: What it may ask.
         model: Answers.
-        calls: The server's calls under way.
+        calls: The server's running calls.
     """
 
     def __init__(
@@ -84,11 +84,13 @@ class SamplingRequests:
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
     ) -> mcp_types.CreateMessageResult | mcp_types.ErrorData:
-        """Answers, or says why not."""
+        """Answer, or says why not."""
         try:
             return await self._answered(params, context.meta)
         except RefusedError as error:
-            logger.warning("The MCP server %r asks a model, in vain: %s", self._server, error)
+            logger.warning(
+                "The MCP server %r asks a model, which is refused: %s", self._server, error
+            )
             return mcp_types.ErrorData(code=error.code, message=str(error))
 
     async def _answered(
@@ -112,10 +114,10 @@ class SamplingRequests:
         )
 
     async def _ask(self, request: SamplingRequest, meta: RequestParamsMeta | None) -> None:
-        """Asks the person of the call that it is about.
+        """Ask the person of the call that it is about.
 
         Raises:
-            RefusedError: A rule or the person says no, or there is nobody to ask.
+            RefusedError: A rule or the person says no, or there is no person to ask.
         """
         call = self._calls.asking(meta)
         if call is None:

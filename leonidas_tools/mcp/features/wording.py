@@ -1,4 +1,4 @@
-"""What a server asks, as a sentence that can be spoken: whose question it is stands first."""
+"""Word the questions of servers as spoken sentences that begin with the server's name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 def asks(
     server: str, message: str, schema: Mapping[str, Any], language: str, words: Wording = AS_IT_IS
 ) -> str:
-    """A question of a server, with what it wants to know.
+    """Return a question of a server with its fields.
 
     Args:
         server: The server's name.
         message: What it says.
-        schema: What it wants to know.
+        schema: The requested fields.
         language: The language of what stands around the message.
         words: The texts of the settings.
 
@@ -58,7 +58,7 @@ def asks(
 
 
 def opens(server: str, host: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
-    """A server's wish that a page be opened.
+    """Return a server's wish that a page be opened.
 
     Args:
         server: The server's name.
@@ -73,7 +73,7 @@ def opens(server: str, host: str, message: str, language: str, words: Wording = 
 
 
 def samples(server: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
-    """A server's wish to ask a model.
+    """Return a server's wish to ask a model.
 
     Args:
         server: The server's name.
@@ -85,7 +85,7 @@ def samples(server: str, message: str, language: str, words: Wording = AS_IT_IS)
 
 
 def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
-    r"""A server's text in one line, without what would move a cursor or turn its direction.
+    r"""Return a server's text in one line, without what would move a cursor or turn its direction.
 
     Args:
         text: The text.

@@ -1,1 +1,1 @@
-"""Which tools a server lists, and what becomes of them here."""
+"""The tools that a server lists, and their registration here."""

@@ -1,4 +1,4 @@
-"""What a server lists → the `Tool`s that are used of it."""
+"""Turn the listing of a server into `Tool`s."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class DefinitionReader:
 
     @property
     def are_stale(self) -> bool:
-        """Whether settings, or what a person trusts, are others than when they were read."""
+        """Return whether settings, or what a person trusts, are others than when they were read."""
         if self._read_for not in (None, self.settings):
             return True
         return bool(self.report.quarantined) and self._pins.are_stale
 
     def check_trust(self, tool: str) -> None:
-        """Looks whether a tool may be run by now: it may have changed since it was called.
+        """Look whether a tool may be run by now: it may have changed since it was called.
 
         Args:
             tool: What the server calls it.
@@ -86,7 +86,7 @@ class DefinitionReader:
             raise ToolDeniedError(message, reason_code="quarantined")
 
     async def read(self, listing: Listing) -> list[AnyTool]:
-        """The tools that can be used; the others are skipped with a warning."""
+        """Return the tools that can be used; the others are skipped with a warning."""
         while True:
             self._read_for = settings = self.settings
             listed, twice = _by_name(listing.tools)
@@ -106,7 +106,7 @@ class DefinitionReader:
                 return tools
 
     def _warn(self, warnings: list[str]) -> None:
-        """Logs what the listing before gave no reason to say."""
+        """Log what the listing before gave no reason to say."""
         before = set(self._said)
         for warning in warnings:
             if warning not in before:
@@ -116,7 +116,7 @@ class DefinitionReader:
     async def _pinned(
         self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
     ) -> tuple[Mapping[str, Pin] | None, ListingReport]:
-        """The pins of the tools; none where nothing is pinned, `None` where they are not known."""
+        """Return the pins of the tools; `None` where they are not known."""
         report = ListingReport(denies=settings.pin == "quarantine")
 
         def look() -> tuple[dict[str, Pin], list[str]]:
@@ -196,7 +196,7 @@ class DefinitionReader:
         description = without_unseen(described.description)
         if description != described.description:
             logger.warning(
-                "MCP server %r: what nobody can see is taken out of the description of %r",
+                "MCP server %r: invisible characters are removed from the description of %r",
                 self._server,
                 name,
             )
@@ -226,7 +226,7 @@ class DefinitionReader:
 
 
 def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool], list[str]]:
-    """The tools by name, and what to say of those that share one."""
+    """Return the tools by name, and what to say of those that share one."""
     listed: dict[str, mcp_types.Tool] = {}
     twice: dict[str, None] = {}
     for tool in tools:
@@ -238,7 +238,7 @@ def _by_name(tools: Iterable[mcp_types.Tool]) -> tuple[dict[str, mcp_types.Tool]
 def _used(
     settings: MCPServerSettings, listed: Mapping[str, mcp_types.Tool]
 ) -> tuple[dict[str, mcp_types.Tool], list[str]]:
-    """The tools that are used, and what to say where there are more."""
+    """Return the used tools, and a message where there are more."""
     used = {name: each for name, each in listed.items() if is_used(settings, name)}
     most = settings.max_tools
     if not most or len(used) <= most:
@@ -248,10 +248,10 @@ def _used(
 
 
 def described(definition: mcp_types.Tool) -> ToolDefinition:
-    """What a server says of a tool, as it is pinned.
+    """Return the definition of a tool as it is pinned.
 
     Args:
-        definition: The tool as it is listed.
+        definition: The listed tool.
     """
     return ToolDefinition(
         name=definition.name,
@@ -262,11 +262,11 @@ def described(definition: mcp_types.Tool) -> ToolDefinition:
 
 
 def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
-    """What a call changes, as far as the server says.
+    """Return what a call changes, as far as the server says.
 
     Annotations are hints of somebody who may not be trusted. They say how often a call may be
     repeated and beside what it may run; a hint that is missing counts as the protocol has it: a
-    tool changes something, each time anew. `read_only_hint` outweighs all others, which mean
+    tool changes something on each call. `read_only_hint` outweighs all others, which mean
     nothing beside it. Whether what a tool changes is lost (`destructive_hint`) or the world's
     (`open_world_hint`) makes no difference to that, so neither is looked at.
 

@@ -18,7 +18,7 @@ _BESIDE = ("$schema", "$id", *_DEFINITIONS)
 def fix(
     parameters: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of the other arguments, and the fixed ones as the schema wants them.
+    """Return the schema of the other arguments, and the fixed ones as the schema wants them.
 
     What the schema says of a fixed argument is settled here: where it takes the value nothing is
     left of it, and an alternative that does not take it falls away.
@@ -64,7 +64,7 @@ class _ArgumentFixer:
         self.names: set[str] = set()
 
     def rest(self, schema: Any, depth: int = 0) -> Any:
-        """What a schema of the arguments says of those that are not fixed; `False` of none."""
+        """Return the part of a schema about arguments that are not fixed."""
         if not isinstance(schema, Mapping):
             return schema
         if "$ref" in schema:
@@ -106,7 +106,7 @@ class _ArgumentFixer:
         return found
 
     def _takes(self, left: dict[str, Any]) -> bool:
-        """Takes the fixed arguments out of the properties; `False` where one does not fit."""
+        """Take the fixed arguments out of the properties; `False` where one does not fit."""
         properties = left.get("properties")
         if not isinstance(properties, Mapping):
             return True
@@ -123,7 +123,7 @@ class _ArgumentFixer:
         return True
 
     def _settle_names(self, left: dict[str, Any]) -> None:
-        """Takes the fixed arguments off the lists of names."""
+        """Take the fixed arguments off the lists of names."""
         for key in ("required", "propertyOrdering"):
             if isinstance(left.get(key), list):
                 left[key] = [name for name in left[key] if name not in self.values]
@@ -131,7 +131,7 @@ class _ArgumentFixer:
                     del left[key]
 
     def _settle_dependencies(self, left: dict[str, Any]) -> None:
-        """What depends on a fixed argument holds always."""
+        """Apply what depends on a fixed argument to all calls."""
         for key in ("dependentRequired", "dependentSchemas", "dependencies"):
             depends = left.get(key)
             if not isinstance(depends, Mapping):
@@ -150,7 +150,7 @@ class _ArgumentFixer:
                 del left[key]
 
     def _settle(self, left: dict[str, Any], key: str, depth: int) -> bool:
-        """Drops the alternatives that are out; `False` where none is left."""
+        """Drop the alternatives that are out; `False` where none is left."""
         parts = [self.rest(part, depth) for part in left[key]]
         possible = [part for part in parts if part is not False]
         if (key == "allOf" and len(possible) < len(parts)) or not possible:
@@ -163,7 +163,7 @@ class _ArgumentFixer:
 
 
 def without_unused_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without the definitions that nothing in it refers to any more.
+    """Return the schema without the definitions that nothing in it refers to any more.
 
     Example:
         >>> without_unused_definitions({"type": "object", "$defs": {"Key": {"type": "string"}}})
@@ -191,7 +191,7 @@ def without_unused_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _definition(reference: Any) -> tuple[str, str] | None:
-    """Where the definition stands that a reference leads to."""
+    """Return where the definition stands that a reference leads to."""
     if not isinstance(reference, str):
         return None
     start, where, name = (*reference.split("/", 3), "", "")[:3]

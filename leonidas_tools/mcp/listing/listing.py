@@ -31,7 +31,7 @@ _REACHED_BY = {"command", "args", "cwd", "url", "transport"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
-    """What a server lists.
+    """The listing of a server.
 
     Args:
         tools: Its tools.
@@ -43,7 +43,7 @@ class Listing:
 
 
 async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputSchemas) -> Listing:
-    """A server's tools, from all pages; one that cannot be read keeps no other away.
+    """Return a server's tools, from all pages; one that cannot be read keeps no other away.
 
     Args:
         client: Is connected to it.
@@ -103,7 +103,7 @@ class KeptListing:
         self._server = hashlib.sha256(reached_by.encode()).hexdigest()
 
     def load(self) -> Listing | None:
-        """The tools, if they are known."""
+        """Return the tools, if they are known."""
         try:
             text = self._file.read()
             kept = None if text is None else _Kept.model_validate_json(text)
@@ -115,7 +115,7 @@ class KeptListing:
         return Listing(tools=kept.tools, refused=kept.refused)
 
     def keep(self, listing: Listing) -> None:
-        """Keeps the tools; that it cannot is no failure."""
+        """Keep the tools; that it cannot is no failure."""
         kept = _Kept(server=self._server, tools=listing.tools, refused=listing.refused)
         try:
             self._file.write(kept.model_dump_json(by_alias=True))

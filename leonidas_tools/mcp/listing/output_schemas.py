@@ -1,4 +1,4 @@
-"""What the tools of a server say of their answers, and whether an answer is so."""
+"""Check results against the output schemas of a server."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class OutputSchemas:
         self._outputs: dict[str, _Output] = {}
 
     def taken_from(self, tools: Iterable[Any]) -> list[Any]:
-        """The tools of a listing without the schemas of their answers, of which note is taken.
+        """Keep the output schemas of a listing; return its tools without them.
 
         Args:
-            tools: As the server lists them, whatever that is.
+            tools: The listed tools, of any form.
         """
         return [self._without(tool) for tool in tools]
 
     def given_back(self, tools: Iterable[Tool]) -> list[Tool]:
-        """The tools as the server lists them.
+        """Return the tools as the server lists them.
 
         Args:
             tools: Those that the library has made of a listing without the schemas.
@@ -49,11 +49,11 @@ class OutputSchemas:
         ]
 
     def keep_only(self, tools: Iterable[str]) -> None:
-        """Forgets all tools but these."""
+        """Forget all tools but these."""
         self._outputs = {name: self._outputs[name] for name in tools if name in self._outputs}
 
     def check(self, tool: str, answer: CallToolResult) -> None:
-        """Looks whether an answer is as the listing says; one that says it failed may differ.
+        """Look whether an answer is as the listing says; one that says it failed may differ.
 
         Args:
             tool: What the server calls the tool.
@@ -80,7 +80,7 @@ class OutputSchemas:
         if not isinstance(schema, dict) or schema.get("type") != "object":
             self._outputs.pop(name, None)
             return tool
-        self._outputs[name] = _Output(schema)  # anew each time: Python finds 1 and true equal
+        self._outputs[name] = _Output(schema)  # always replaced: Python finds 1 and true equal
         return {key: value for key, value in tool.items() if key != _KEY}
 
 

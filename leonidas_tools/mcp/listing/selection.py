@@ -1,4 +1,4 @@
-"""Which tools of a server are used, and what is said of tools that it does not have."""
+"""Select the used tools of a server, and find settings of tools that it does not have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_used(settings: MCPServerSettings, tool: str) -> bool:
-    """Whether a tool is used: included, if anything is, and not excluded.
+    """Return whether a tool is used: included, if anything is, and not excluded.
 
     Args:
         settings: The server's settings.
@@ -35,7 +35,7 @@ def is_used(settings: MCPServerSettings, tool: str) -> bool:
 def check_server(
     server: str, settings: MCPServerSettings, listed: Collection[str]
 ) -> list[Finding]:
-    """What the settings say of tools that the server does not have, or that are not used.
+    """Return what the settings say of tools that the server does not have, or that are not used.
 
     Args:
         server: The server's name.

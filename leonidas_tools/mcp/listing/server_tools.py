@@ -47,16 +47,16 @@ class ServerTools:
         self._is_known = bool(self._expected)
 
     def registered(self) -> list[AnyTool]:
-        """The tools as they stand in the registry."""
+        """Return the tools in the registry."""
         tools = (self._registry.get(self._names[name]) for name in self._listed)
         return [tool for tool in tools if tool is not None]
 
     def expects(self, name: str) -> bool:
-        """Whether a name would be one of its tools', by what it listed in an earlier process."""
+        """Return whether the server listed this name in an earlier process."""
         return name in self._expected
 
     def may_bring(self, name: str) -> bool:
-        """Whether it may list a tool of that name, when nothing is known of what it lists."""
+        """Return whether it may list a tool of that name, as long as its listing is unknown."""
         if self._is_known:
             return False
         prefix = wished_name("", self.settings) or ""
@@ -64,7 +64,7 @@ class ServerTools:
         return name in renamed or name.startswith(prefix)
 
     def update(self, tools: list[AnyTool]) -> None:
-        """Puts new and changed tools into the registry, and takes out those that are gone."""
+        """Put new and changed tools into the registry, and takes out those that are gone."""
         self._expected, self._is_known = frozenset(), True
         listed = {tool.name: tool for tool in tools}
         for gone in self._listed.keys() - listed.keys():
@@ -81,7 +81,7 @@ class ServerTools:
         self._listed = listed
 
     def clear(self) -> None:
-        """Takes all tools out."""
+        """Take all tools out."""
         self.update([])
 
     def _put(self, name: str, tool: AnyTool) -> None:
@@ -116,7 +116,7 @@ class ServerTools:
             self._registry.unregister(self._names[name])
 
     def _is_ours(self, name: str) -> bool:
-        """Whether the registry holds this tool; whoever may have changed its options."""
+        """Return whether the registry holds this tool, also with changed options."""
         before = self._listed.get(name)
         now = self._registry.get(self._names.get(name, name))
         return before is not None and now is not None and now.function is before.function
@@ -129,5 +129,5 @@ class ServerTools:
 
 
 def _named(tool: AnyTool, name: str) -> AnyTool:
-    # Most keep their name, and to make 10,000 tools anew would hold the loop for half a second.
+    # Most keep their name, and making 10,000 tools again would hold the loop for half a second.
     return tool if tool.name == name else tool.with_options(name=name)

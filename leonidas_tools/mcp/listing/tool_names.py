@@ -1,4 +1,4 @@
-"""What the tools of servers are called here."""
+"""Names of server tools in the registry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def name_for(
     is_taken: Callable[[str], bool],
     had: str | None = None,
 ) -> str:
-    """A free name: what the settings say, else the tool's own, else one with the server's before.
+    """Return a free name: the configured one, the tool's own, or one with the server's prefix.
 
     Args:
         server: The server's name.
@@ -60,7 +60,7 @@ def name_for(
 
 
 def wished_name(tool: str, settings: MCPServerSettings) -> str | None:
-    """What the settings say that a tool is called here, if they do.
+    """Return what the settings say that a tool is called here, if they do.
 
     Args:
         tool: What the server calls it.
@@ -93,7 +93,7 @@ class ListedNames:
         self._kept: list[str] | None = None
 
     def keep(self, names: Sequence[str]) -> None:
-        """Keeps the names, as well as the disk allows. It blocks.
+        """Keep the names, as well as the disk allows. It blocks.
 
         Args:
             names: What the server calls its tools, in its order.
@@ -107,7 +107,7 @@ class ListedNames:
             logger.debug("The listing of the MCP server %r is not kept: %s", self._server, error)
 
     def names(self) -> list[str]:
-        """The names, as far as they are known."""
+        """Return the names, as far as they are known."""
         try:
             return [str(name) for name in json.loads(self._file.read() or "{}").get("tools", ())]
         except (OSError, ValueError, AttributeError, TypeError):

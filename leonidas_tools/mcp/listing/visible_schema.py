@@ -42,6 +42,6 @@ def _inside(key: str, value: Any) -> Any:
 def _honest(value: Any) -> Any:
     if isinstance(value, str) and hides(value):
         raise SchemaError(
-            f"its schema hides characters in {revealed(value)!r}, which nobody would do honestly"
+            f"its schema has hidden characters in {revealed(value)!r}, as no honest server does"
         )
     return value

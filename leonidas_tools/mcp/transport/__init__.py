@@ -1,1 +1,1 @@
-"""How messages reach an MCP server: stdio, HTTP, TLS."""
+"""Transports of messages to MCP servers: stdio, HTTP, TLS."""

@@ -1,4 +1,4 @@
-"""What a server over HTTP answers, heard as it comes, and no message longer than allowed."""
+"""Read responses of a server over HTTP as they arrive, with bounded messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ResponseBounds:
     Args:
         longest: How many bytes a message may have.
         on_bytes: Called with each sound of the server.
-        on_stray: Called, with what happened, where nobody knows which call was answered too long.
+        on_stray: Called, with what happened, where the call of a too long answer is unknown.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class ResponseBounds:
         self._on_stray = on_stray
 
     async def apply(self, response: httpx2.Response) -> httpx2.Response:
-        """An event stream that is bounded as it is read; anything else, read to its end.
+        """Return an event stream that is bounded while it is read; any other body, read to its end.
 
         What is too long is an error `TOO_LONG` instead.
 
@@ -59,7 +59,7 @@ class ResponseBounds:
         return _with(response, content=bytes(body))
 
     def event_line(self, beginning: bytes, end: bytes) -> bytes:
-        """A line for an event stream in the place of one that is too long."""
+        """Return a line for an event stream in the place of one that is too long."""
         message = beginning.removeprefix(_DATA)
         answer = stand_in(message, end, TOO_LONG, self.too_long)
         if answer is None and not is_asked(message):
@@ -102,7 +102,7 @@ def _with(
     content: bytes | None = None,
     stream: httpx2.AsyncByteStream | None = None,
 ) -> httpx2.Response:
-    """The same answer with another body, which is not encoded."""
+    """Return the same answer with another body, which is not encoded."""
     headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _ENCODED]
     changed = httpx2.Response(
         response.status_code,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SILENCE_SECONDS = 300.0
 _LONGEST_SSE = 1024 * 1024 - 1024
-"""The client library reads no longer event over the older transport, whatever it is asked."""
+"""The longest event that the client library reads over the older transport."""
 
 
 class HTTPServer:
@@ -37,7 +37,7 @@ class HTTPServer:
         on_failure: Called when a request fails; with transport `sse`, when the connection ends.
         on_bytes: Called with each sound of the server.
         on_secret: Called with each token that comes, so that it can be masked.
-        open_page: Shows a person the page to log in on; nobody is asked when left out.
+        open_page: Shows the login page to a person; without it there is no login.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class HTTPServer:
     async def streams(
         self,
     ) -> AsyncIterator[tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]]:
-        """Opens the transport.
+        """Open the transport.
 
         Raises:
             ConfigurationError: The `ca_file` cannot be used.

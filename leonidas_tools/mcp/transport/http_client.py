@@ -55,7 +55,7 @@ class ReportingClient(httpx2.AsyncClient):
         self._bounds = bounds
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Sends a request."""
+        """Send a request."""
         if request.method == "DELETE":
             request.extensions["timeout"] = httpx2.Timeout(_GOODBYE_SECONDS).as_dict()
         if request.method == "GET":
@@ -114,7 +114,7 @@ class ReportingClient(httpx2.AsyncClient):
 
 
 def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
-    """Why, and where that was if it was not at the server."""
+    """Return why, and where that was if it was not at the server."""
     what = why(error)
     asked = error._request  # noqa: SLF001 - the property raises where there is none
     if asked is not None and asked.url.host != request.url.host:
@@ -126,7 +126,7 @@ def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
 
 
 def _strange(response: httpx2.Response) -> str | None:
-    """What is wrong with an answer that reports no error, if anything is."""
+    """Return what is wrong with an answer that reports no error, if anything is."""
     if _leads_away(response):
         return status_text(response)
     return _PAGE if _is_page(response) else None
@@ -138,7 +138,7 @@ def _is_page(response: httpx2.Response) -> bool:
 
 
 def _leads_away(response: httpx2.Response) -> bool:
-    """Whether it redirects to another origin, where what was meant for this one must not go."""
+    """Return whether it redirects to another origin, which must not get this request."""
     following = response.next_request
     if following is None:
         return False
@@ -149,7 +149,7 @@ def _leads_away(response: httpx2.Response) -> bool:
 
 
 def _json_rpc_error(body: bytes) -> dict[str, Any]:
-    """The error in a JSON-RPC answer; empty if there is none."""
+    """Return the error in a JSON-RPC answer; empty if there is none."""
     try:
         error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):

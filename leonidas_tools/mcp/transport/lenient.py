@@ -52,7 +52,7 @@ class LenientTransport:
     async def of(
         self, transport: Transport | AbstractAsyncContextManager[Streams]
     ) -> AsyncIterator[Streams]:
-        """Opens a transport whose answers are mended.
+        """Open a transport whose answers are mended.
 
         Args:
             transport: Has not been opened.
@@ -62,7 +62,7 @@ class LenientTransport:
 
     @property
     def checks_by_tool(self) -> bool:
-        """Whether listings are mended tool by tool; whole ones are not looked into."""
+        """Return whether listings are mended tool by tool; whole ones are not looked into."""
         return self._version is not None
 
     def check_by_tool(self, version: str) -> None:
@@ -74,7 +74,7 @@ class LenientTransport:
         self._version = version
 
     def sent(self, item: SessionMessage) -> None:
-        """Takes note of what is asked."""
+        """Take note of what is asked."""
         message = item.message
         if isinstance(message, mcp_types.JSONRPCRequest):
             is_task = message.method == "tools/call" and "task" in (message.params or {})
@@ -84,7 +84,7 @@ class LenientTransport:
             self._asked.pop(message.params.get("requestId"), None)  # it is not asked any more
 
     async def mended(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """The message, if it is an answer in need of it mended."""
+        """Return the message, if it is an answer in need of it mended."""
         message = None if isinstance(item, Exception) else item.message
         if not isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
             return item
@@ -122,7 +122,7 @@ class LenientTransport:
 
 
 def _accepted(tool: Any, version: str) -> Any:
-    """The tool as the client library accepts it.
+    """Return the tool as the client library accepts it.
 
     Raises:
         ValidationError: It does not.
@@ -146,7 +146,7 @@ def _checked(tool: Any, version: str) -> Any:
 
 
 def _typed(tool: Any) -> Any:
-    """The tool with schemas that say they are of objects, where they do not say of what."""
+    """Return the tool with schemas that say they are of objects, where they do not say of what."""
     if not isinstance(tool, dict):
         return tool
     schemas = {key: tool[key] for key in ("inputSchema", "outputSchema") if key in tool}

@@ -41,7 +41,7 @@ class LineSplitter:
         self._beginning = self._end = b""
 
     def feed(self, data: bytes) -> None:
-        """Takes some bytes."""
+        """Take some bytes."""
         *ended, begun = data.split(b"\n")
         for part in ended:
             self._take(part)
@@ -49,7 +49,7 @@ class LineSplitter:
         self._take(begun)
 
     def flush(self) -> None:
-        """Takes what there is for a line."""
+        """Take what there is for a line."""
         parts, self._parts, length, self._length = self._parts, [], self._length, 0
         if length > self._longest:
             self._on_long(self._beginning, self._end)

@@ -29,22 +29,22 @@ _MOST_UNREAD = 256
 
 
 class ProcessListener(Protocol):
-    """Who hears what a server says."""
+    """The receiver of the output of a server."""
 
     def on_bytes(self) -> None:
         """Something has come."""
 
     def on_line(self, line: bytes) -> None:
-        """A line of standard output."""
+        """Receive a line of standard output."""
 
     def on_long_line(self, beginning: bytes, end: bytes) -> None:
-        """The beginning and the end of a line of standard output that was too long."""
+        """Receive the beginning and the end of a too long line of standard output."""
 
     def on_stderr(self, line: bytes) -> None:
-        """A line of standard error."""
+        """Receive a line of standard error."""
 
     def on_end(self, what: str) -> None:
-        """Nothing more can come; called once, with what happened."""
+        """Receive the end of the output, once, with its reason."""
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
@@ -80,7 +80,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def start(
         cls, listener: ProcessListener, longest_line: int, command: Sequence[str], **options: Any
     ) -> ServerProcess:
-        """Starts a command in a process group of its own.
+        """Start a command in a process group of its own.
 
         Args:
             listener: As for the class.
@@ -98,12 +98,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """The number of the process and of its group."""
+        """Return the number of the process and of its group."""
         assert self._transport is not None
         return self._transport.get_pid()
 
     def hold(self, held: bool) -> None:
-        """Leaves what the server says in its pipe, which it then waits for; or reads again."""
+        """Leave what the server says in its pipe, which it then waits for; or reads again."""
         if self._stdout is not None and not self._stdout.is_closing():
             if held:
                 self._stdout.pause_reading()
@@ -111,7 +111,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 self._stdout.resume_reading()
 
     def write(self, data: bytes) -> None:
-        """Writes to the server's standard input: what it does not read yet waits, however much.
+        """Write to the server's standard input: what it does not read yet waits, however much.
 
         What is written before it is ended still gets to it, while it exits. What is written to a
         server that has closed its input is lost: it is about to end.
@@ -121,7 +121,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._unread += not self._writable.is_set()
 
     async def room(self) -> None:
-        """Waits while many writes are unread.
+        """Wait while many writes are unread.
 
         Without it a server that asks and never reads would fill our memory with answers.
         """
@@ -129,7 +129,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._writable.wait()
 
     async def stop(self) -> None:
-        """Ends the server and every process it has started: asked first, then told, then killed."""
+        """End the server and every process it has started: asked first, then told, then killed."""
         self._ended = True
         try:
             if self._stdin is not None:
@@ -194,7 +194,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._listener.on_stderr(line)
 
     def _pause_before(self, what: str) -> None:
-        """Ends a little later: exit and output end together, in either order."""
+        """End a little later: exit and output end together, in either order."""
         self._loop.call_later(_PIPE_SECONDS, self._end, what)
 
     def _end(self, what: str) -> None:
@@ -212,7 +212,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return f"was ended by {signal.Signals(-code).name}"
 
     async def _all_gone(self, seconds: float) -> None:
-        """Waits until nobody is left in the process group, or the time is up."""
+        """Wait until the process group is empty, or the time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._signal(0):  # noqa: ASYNC110 - nothing tells when a group is empty
@@ -232,7 +232,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
 
 class _Output(asyncio.Protocol):
-    """Hands over standard output as it is read; asyncio's own takes a turn of the loop to do so."""
+    """Hands over standard output at once; asyncio's own reader takes a turn of the loop."""
 
     def __init__(self, process: ServerProcess, own: asyncio.BaseProtocol) -> None:
         self._process = process
@@ -246,7 +246,7 @@ class _Output(asyncio.Protocol):
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> bool:
-    """Whether the event happens in time."""
+    """Return whether the event happens in time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

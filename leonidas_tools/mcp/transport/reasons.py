@@ -37,7 +37,7 @@ class StrangeAnswerError(httpx2.TransportError):
 
 
 def reason_of(error: BaseException | None) -> str:
-    """Why a connection could not be opened or has ended.
+    """Return why a connection could not be opened or has ended.
 
     Example:
         >>> reason_of(ExceptionGroup("both", [TimeoutError()]))
@@ -57,7 +57,7 @@ def reason_of(error: BaseException | None) -> str:
 
 
 def root_error(error: BaseException | None) -> BaseException | None:
-    """The error, or of a group the first that says what has happened, whichever came first.
+    """Return the error, or of a group the first that says what has happened, whichever came first.
 
     Example:
         >>> root_error(ExceptionGroup("both", [ValueError(), TimeoutError()]))
@@ -76,7 +76,7 @@ def _leaves(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def why(error: BaseException) -> str:
-    """Why a request failed, in a few words; behind a semicolon, what to do about it."""
+    """Return why a request failed, in a few words; behind a semicolon, what to do about it."""
     match error:
         case httpx2.HTTPStatusError():
             return status_text(error.response)
@@ -107,7 +107,7 @@ def _of_system(error: OSError) -> str:
 
 
 def with_place(what: str, url: str | None) -> str:
-    """A reason with the place it is about, before what to do about it.
+    """Return a reason with the place it is about, before what to do about it.
 
     Args:
         what: As `why` says it.
@@ -124,7 +124,7 @@ def with_place(what: str, url: str | None) -> str:
 
 
 def status_text(response: httpx2.Response) -> str:
-    """What a status says, and what to do about it.
+    """Return what a status says, and what to do about it.
 
     Example:
         >>> request = httpx2.Request("POST", "http://host/mcp")
@@ -143,7 +143,7 @@ def status_text(response: httpx2.Response) -> str:
 
 
 def _os_error(error: BaseException | None) -> OSError | None:
-    """The operating system's error behind an error, if there is one."""
+    """Return the operating system's error behind an error, if there is one."""
     while (error := root_error(error)) is not None:
         if isinstance(error, OSError) and error.errno is not None:
             return error

@@ -27,10 +27,10 @@ class ServerRedaction:
         self._known = KnownSecrets([*settings.env.values(), *settings.credentials()])
 
     def learn(self, secret: str) -> None:
-        """Masks one more text from now on, such as a token that has come."""
+        """Mask one more text from now on, such as a token that has come."""
         if secret not in self._known.texts:
             self._known = KnownSecrets([*self._known.texts, secret])
 
     def __call__(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         return redact_text(self._known.text(text))

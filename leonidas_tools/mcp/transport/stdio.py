@@ -41,7 +41,7 @@ class StdioServer:
         name: The server's name, for the log.
         settings: How to start it.
         redact: Takes secrets out of what the server prints.
-        on_lost: Called when the server is gone, before anybody who waits for it is told.
+        on_lost: Called when the server has disconnected, before waiting calls are told.
         on_bytes: Called with each sound of it.
     """
 
@@ -65,18 +65,18 @@ class StdioServer:
 
     @property
     def last_lines(self) -> list[str]:
-        """What the server last wrote to standard error."""
+        """Return what the server last wrote to standard error."""
         lines = [] if self._process is None else self._process.last_lines
         return [self._redact(line) for line in lines]
 
     @property
     def pid(self) -> int | None:
-        """The number of the server's process, once it has been started."""
+        """Return the number of the server's process, once it has been started."""
         return None if self._process is None else self._process.pid
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[tuple[MessageReader, MessageWriter]]:
-        """Starts the server, and ends it with everything it has started.
+        """Start the server, and ends it with everything it has started.
 
         Raises:
             ConfigurationError: The command cannot be started.
@@ -104,7 +104,7 @@ class StdioServer:
         if answer is not None:
             self._inbox.put(answer)
         elif not is_asked(beginning):
-            self.on_end(f"wrote {what}, and nobody knows which call it answers")
+            self.on_end(f"wrote {what}, which answers no known call")
 
     def on_stderr(self, line: bytes) -> None:
         """Called with each line of standard error."""
@@ -167,7 +167,7 @@ class MessageReader:
     """Lines as they come, and messages as they are read, in the form the client library reads.
 
     A line is read as late as it is asked for, and between two that wait the loop gets a turn: a
-    server that floods us holds nobody else up. Once many wait, the server does.
+    server that floods us holds up no other. Once many wait, the server does.
 
     Args:
         room: Waits until there is room for an answer to what the server asks.
@@ -191,7 +191,7 @@ class MessageReader:
         self._news = asyncio.Event()
 
     def put(self, line: bytes) -> None:
-        """Takes a line; blank ones say nothing."""
+        """Take a line; blank ones say nothing."""
         if self._ended or not line.strip():
             return
         self._lines.append(line)
@@ -201,12 +201,12 @@ class MessageReader:
             self._hold(True)
 
     def end(self) -> None:
-        """Takes note that no more lines come; those that wait are still read."""
+        """Take note that no more lines come; those that wait are still read."""
         self._ended = True
         self._news.set()
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message.
+        """Return the next message.
 
         Raises:
             EndOfStream: There is none any more.
@@ -223,7 +223,7 @@ class MessageReader:
                 return SessionMessage(message)
 
     async def aclose(self) -> None:
-        """Forgets the lines that wait."""
+        """Forget the lines that wait."""
         self.end()
         self._lines.clear()
         self._hold(False)
@@ -266,7 +266,7 @@ class _Answer(JSONRPCResponse):
 
 
 def _read(line: bytes) -> JSONRPCMessage:
-    """The message in a line.
+    """Return the message in a line.
 
     Raises:
         ValidationError: There is none.
@@ -288,12 +288,12 @@ class MessageWriter:
         self._write = write
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Writes a message."""
+        """Write a message."""
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         self._write(text.encode() + b"\n")
 
     async def aclose(self) -> None:
-        """Does nothing: the pipe is closed with the process."""
+        """Do nothing: the pipe is closed with the process."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Whom a server over HTTPS is trusted by, and what is wrong with its certificate."""
+"""Certificates of servers over HTTPS: trusted authorities, and what is wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leonidas_tools.files.reading import open_file
 if TYPE_CHECKING:
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
-_UNTRUSTED = "its certificate is signed by nobody known; name the signer's in `ca_file`"
+_UNTRUSTED = "its certificate is signed by an unknown authority; name its certificate in `ca_file`"
 _WRONG_HOST = "its certificate is for another host"
 _BY_CODE = {  # as OpenSSL numbers what is wrong with a certificate
     9: "its certificate is not valid yet",
@@ -30,7 +30,7 @@ _BY_CODE = {  # as OpenSSL numbers what is wrong with a certificate
 
 
 async def tls_context(settings: MCPServerSettings) -> ssl.SSLContext:
-    """A context that trusts the system's certificates and those of `ca_file`.
+    """Return a context that trusts the system's certificates and those of `ca_file`.
 
     Reading them takes tens of milliseconds, so a thread does it.
 
@@ -48,7 +48,7 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
     if ca_file is None:
         return context
     try:
-        open_file(Path(ca_file)).close()  # the library below would wait at a FIFO for ever
+        open_file(Path(ca_file)).close()  # the library below would wait at a FIFO without end
         context.load_verify_locations(cafile=ca_file)
     except FileNotFoundError:
         raise ConfigurationError(f"the ca_file {ca_file!r} was not found") from None
@@ -61,7 +61,7 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
 
 
 def tls_reason(error: ssl.SSLError) -> str:
-    """Why no secure connection came to be, in a few words.
+    """Return why no secure connection came to be, in a few words.
 
     Example:
         >>> tls_reason(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"))

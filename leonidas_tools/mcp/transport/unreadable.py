@@ -24,7 +24,7 @@ _METHOD = re.compile(rb'\s*\{[^{}\[\]]*"method"\s*:')
 
 
 def stand_in(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None:
-    """An error for the call that a message answers; `None` where that cannot be seen.
+    """Return an error for the call that a message answers; `None` where that cannot be seen.
 
     Libraries write the id either before the result, or behind it as the very last. What a server
     asks of us is no answer, and has none made here.
@@ -49,7 +49,7 @@ def stand_in(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None
 
 
 def is_asked(beginning: bytes) -> bool:
-    """Whether a message that begins so is a request or a notification.
+    """Return whether a message that begins so is a request or a notification.
 
     Example:
         >>> is_asked(b'{"jsonrpc":"2.0","method":"ping","id":1}'), is_asked(b'{"result":{"method":')

@@ -1,4 +1,4 @@
-"""Ends a server's processes when whoever started it is gone, however that went."""
+"""End the processes of a server when the process that started it has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 MARK = "LEONIDAS_MCP_SERVER"
-"""The environment variable by which a server's processes are known, whatever group they join."""
+"""The environment variable by which a server's processes are known, in any group."""
 
 _SHELL = "/bin/sh"
 _SCRIPT = """
@@ -45,7 +45,7 @@ class Watchdog:
     """A process that waits for the end of its input: ours, and so also our end by a SIGKILL.
 
     Then it does what `ServerProcess.stop` does: the server, whose input has ended too, may end
-    by itself; it is told to; it is killed with its group. Whatever has left the group is found by
+    by itself; it is told to; it is killed with its group. A process that left the group is found by
     its environment, where there is a `/proc`, and killed. A shell does for it: 0.2 MB while it
     waits, and no time; starting it takes what starting any process takes.
 
@@ -95,11 +95,11 @@ class Watchdog:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the server's environment must hold to be found by."""
+        """Return what the server's environment must hold to be found by."""
         return {MARK: self._mark}
 
     def watch(self, group: int | None) -> None:
-        """Names the process group to end; with `None` there is none any more."""
+        """Name the process group to end; with `None` there is none any more."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(f"{group or ''}\n".encode())

@@ -1,4 +1,4 @@
-"""What the libraries that speak to a server log: addresses, and whole messages with arguments."""
+"""Filter logs of transport libraries, which have addresses and whole messages with arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOGGERS = (
 """A filter works on what is logged by the very logger it is added to."""
 
 _OF_LOGINS = "mcp.client.auth."
-"""Says only what ends up in an error as well, and quotes what holds codes and states."""
+"""Passes only what errors say too, without quotes that may have codes and states."""
 
 
 class _Discreet(logging.Filter):
@@ -38,7 +38,7 @@ class _Discreet(logging.Filter):
         self._redact = redact
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is logged."""
+        """Return whether the record is logged."""
         if record.levelno < logging.INFO or record.name.startswith(_OF_LOGINS):
             return False
         text = self._redact(record.getMessage())
@@ -50,7 +50,7 @@ class _Discreet(logging.Filter):
 
 @contextmanager
 def discreet_logs(redact: Callable[[str], str]) -> Iterator[None]:
-    """Keeps a server's secrets, and what is said to it, out of other libraries' logs.
+    """Keep a server's secrets, and what is said to it, out of other libraries' logs.
 
     Args:
         redact: Takes the server's secrets out of a text.

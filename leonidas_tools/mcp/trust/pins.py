@@ -1,6 +1,6 @@
-"""What the tools of a server were when they were first used, and which have changed since.
+"""Pin the definitions of tools at first use, and find those that changed since.
 
-Trust on first use: what a server lists when it is used for the first time is taken as it is, and
+Trust on first use: what a server lists when it is first used is trusted, and
 kept. A tool that says something else later is not run, and what it says is not read by the model,
 before a person has trusted it (`leonidas mcp trust`). A tool that comes later is taken on its first
 use as well, and told of: servers may bring tools at any time, and a setting that lists what is used
@@ -35,7 +35,7 @@ class PinsError(LeonidasError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolDefinition:
-    """What a server says of a tool that a model or a policy acts on.
+    """The part of a tool's definition that a model or a policy acts on.
 
     Args:
         name: What the server calls it.
@@ -51,17 +51,17 @@ class ToolDefinition:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same tool, whatever the order of keys."""
+        """Return a fingerprint that does not depend on the order of keys."""
         canonical = json.dumps(_in_order(self.to_json()), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def changed_from(self, other: ToolDefinition) -> list[str]:
-        """The names of the fields that are not the same."""
+        """Return the names of the fields that are not the same."""
         before, now = _in_order(other.to_json()), _in_order(self.to_json())
         return [field for field in now if now[field] != before[field]]
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Return it as plain JSON."""
         return {
             "name": self.name,
             "description": self.description,
@@ -83,13 +83,13 @@ class Pin:
     waiting: ToolDefinition | None = None
 
     def seen(self, now: ToolDefinition) -> Pin:
-        """The pin once the server has said this."""
+        """Return the pin once the server has said this."""
         if now.fingerprint == self.trusted.fingerprint:
             return Pin(trusted=self.trusted)
         return Pin(trusted=self.trusted, waiting=now)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Return it as plain JSON."""
         waiting = {} if self.waiting is None else {"waiting": self.waiting.to_json()}
         return {
             "sha256": self.trusted.fingerprint,
@@ -99,7 +99,7 @@ class Pin:
 
 
 def identity_of(settings: MCPServerSettings) -> str:
-    """Which server it is, whatever it is called: the command or the address, as a fingerprint.
+    """Return the identity of a server: a fingerprint of its command or address.
 
     Args:
         settings: The server's settings.
@@ -136,11 +136,11 @@ effect='once'), waiting=None)}, ['add']), None)
 
     @property
     def are_stale(self) -> bool:
-        """Whether the file is another one than when it was last looked into."""
+        """Return whether the file is another one than when it was last looked into."""
         return self._file.stamp != self._seen
 
     def check(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
-        """The pins of these tools, and which of them are new; what is new is kept. It blocks.
+        """Return the pins of these tools, and the new ones, which are kept. It blocks.
 
         Args:
             listed: What the server says now, by name.
@@ -163,7 +163,7 @@ effect='once'), waiting=None)}, ['add']), None)
             self._seen = self._file.stamp
 
     def trust(self, shown: Mapping[str, str]) -> list[str]:
-        """Trusts what tools say by now, where that is what a person was shown. It blocks.
+        """Trust what tools say by now, where that is what a person was shown. It blocks.
 
         Args:
             shown: The fingerprint of what was shown, by the name of the tool.
@@ -189,7 +189,7 @@ effect='once'), waiting=None)}, ['add']), None)
             return [name for name, pin in pins.items() if _is_as_shown(pin, shown.get(name))]
 
     def pinned(self) -> dict[str, Pin]:
-        """The pins in the file.
+        """Return the pins in the file.
 
         Raises:
             PinsError: It cannot be read.
@@ -208,7 +208,7 @@ effect='once'), waiting=None)}, ['add']), None)
     def _merged(
         self, listed: Mapping[str, ToolDefinition], kept: Mapping[str, Pin]
     ) -> tuple[dict[str, Pin], list[str]]:
-        """What is kept goes before what is remembered: a person may have trusted something."""
+        """Return the kept pins before the remembered ones: a person may have trusted some."""
         known = {**self._known, **kept}
         pins = {
             name: known[name].seen(said) if name in known else Pin(trusted=said)
@@ -230,7 +230,7 @@ effect='once'), waiting=None)}, ['add']), None)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PinsError(
                 f"the pins in {str(self._file.path)!r} cannot be read ({error}): correct the file, "
-                f"or take it away, and what {self._server!r} lists next is trusted as it is"
+                f"or take it away, and what {self._server!r} lists next is trusted"
             ) from error
 
     def _write(self, every: Mapping[str, Mapping[str, Pin]]) -> None:
@@ -243,7 +243,7 @@ effect='once'), waiting=None)}, ['add']), None)
 
 
 def _servers(said: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The pins by the identity of the server."""
+    """Return the pins by the identity of the server."""
     if said["version"] != _VERSION:
         raise ValueError(f"its version is {said['version']!r}")
     servers: Mapping[str, Mapping[str, Any]] = said["servers"]
@@ -251,7 +251,7 @@ def _servers(said: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _pin(name: str, said: Mapping[str, Any]) -> Pin:
-    """Reads a pin; refuses one that is not what was written."""
+    """Read a pin; refuses one that is not what was written."""
     trusted = _described(said["trusted"])
     if trusted.fingerprint != said["sha256"] or trusted.name != name:
         raise ValueError(f"the fingerprint of {name!r} is another")

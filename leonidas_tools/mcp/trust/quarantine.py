@@ -1,4 +1,4 @@
-"""What a person should know of what a server lists: tools that have changed, settings in vain."""
+"""Report changed tools and ineffective settings of a server."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = visible_logger(__name__)
 
 @dataclass(kw_only=True, slots=True)
 class ListingReport:
-    """What was found in one listing.
+    """The findings of one listing.
 
     Args:
-        findings: What the settings say in vain.
+        findings: Settings without effect.
         news: The tools that have changed since the listing before.
         left_out: Why tools cannot be used, by name.
         changed: The tools that are not what they were, by name.
@@ -44,11 +44,11 @@ class ListingReport:
 
     @property
     def quarantined(self) -> list[str]:
-        """The tools that are not run."""
+        """Return the tools that are not run."""
         return [*(self.changed if self.denies else ()), *self.unknown]
 
     def after(self, before: ListingReport) -> None:
-        """Notes what has changed since the listing before.
+        """Note what has changed since the listing before.
 
         Args:
             before: Its report.
@@ -56,7 +56,7 @@ class ListingReport:
         self.news = [name for name, pin in self.changed.items() if before.changed.get(name) != pin]
 
     def remember(self, before: ListingReport, tool: str, key: str) -> None:
-        """Says again why a tool that is as it was cannot be used.
+        """Say again why a tool that is as it was cannot be used.
 
         Args:
             before: The report that said it.
@@ -68,7 +68,7 @@ class ListingReport:
         self.findings += [finding for finding in before.findings if finding.key == key]
 
     def tell(self, server: str, before: ListingReport) -> None:
-        """Logs what was not known before.
+        """Log what was not known before.
 
         Args:
             server: The server's name.
@@ -100,7 +100,7 @@ class ListingReport:
             logger.error("MCP server %r: %s%s", server, done, self.pins_error)
 
     def status(self) -> dict[str, Any]:
-        """What there is to say, as plain JSON."""
+        """Return what there is to say, as plain JSON."""
         changed = [
             {"tool": name, "changed": fields_of(pin), "diff": diff_of(pin)}
             for name, pin in self.changed.items()
@@ -116,12 +116,12 @@ class ListingReport:
 
 
 def fields_of(pin: Pin) -> list[str]:
-    """What a tool says of itself that is no longer the same."""
+    """Return what a tool says of itself that is no longer the same."""
     return [] if pin.waiting is None else pin.waiting.changed_from(pin.trusted)
 
 
 def diff_of(pin: Pin) -> str:
-    """What a tool was and what it is, line by line, with what is unseen written out."""
+    """Return what a tool was and what it is, line by line, with what is unseen written out."""
     before, now = _lines(pin.trusted), _lines(pin.waiting or pin.trusted)
     return "\n".join(difflib.unified_diff(before, now, "trusted", "now", lineterm="", n=1))
 
