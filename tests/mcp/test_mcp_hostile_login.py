@@ -38,10 +38,15 @@ async def why_not(settings, person=browse):
 LIES = {
     "metadata of another issuer": ("metadata", "issuer", "https://bank.example/", "issuer"),
     "an answer of another issuer": ("redirect", "iss", "https://bank.example/", "iss mismatch"),
-    "two issuers": ("redirect", "iss", ["http://one.example", "http://two.example"], "nobody"),
-    "two codes": ("redirect", "code", ["c0de", "other"], "nobody has logged in"),
-    "two states": ("redirect", "state", ["one", "two"], "nobody has logged in"),
-    "another state": ("redirect", "state", "guessed", "nobody has logged in"),
+    "two issuers": (
+        "redirect",
+        "iss",
+        ["http://one.example", "http://two.example"],
+        "there was no login",
+    ),
+    "two codes": ("redirect", "code", ["c0de", "other"], "there was no login"),
+    "two states": ("redirect", "state", ["one", "two"], "there was no login"),
+    "another state": ("redirect", "state", "guessed", "there was no login"),
     "an error beside a code": ("redirect", "error", "access_denied", "refused"),
     "no issuer though it was promised": (
         "metadata",
