@@ -142,11 +142,7 @@ class Invocation:
         self._task: AbandonableTask | None = None
 
     def start(self, owner: set[Invocation]) -> None:
-        """Begin; the task never raises.
-
-        Args:
-            owner: Holds the invocation for as long as its task runs.
-        """
+        """Begin; the task never raises."""
         self.owner = owner
         self._begin(self._body())
         if self.sinks:  # told before the task takes its first step, in the next turn of the loop
@@ -167,11 +163,7 @@ class Invocation:
         return self._task
 
     def interrupt(self, reason: object) -> None:
-        """Stop the task.
-
-        Args:
-            reason: The policy that stops it and takes it from there, or one of the last words.
-        """
+        """Stop the task."""
         if self._task is None or self._task.has_ended:
             return
         if self._stop not in _LAST_WORDS:
@@ -187,11 +179,7 @@ class Invocation:
         return self.wanted and not self.ended and self._stop not in _LAST_WORDS
 
     def is_inside(self, room: object) -> bool:
-        """Return whether a call around this one has a place there, so that waiting would never end.
-
-        Args:
-            room: What places are in.
-        """
+        """Return whether a call around this one has a place there: waiting would never end."""
         outer = self.outer
         while outer is not None:
             if any(place.room is room for place in outer.places):
@@ -256,9 +244,6 @@ class Invocation:
 
     def stop_for(self, decision: str) -> asyncio.Future[ToolResult]:
         """Stop the call because a person has decided so; it is answered, and its work is stopped.
-
-        Args:
-            decision: `cancel` or `skip`.
 
         Returns:
             What the call is answered.

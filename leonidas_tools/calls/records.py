@@ -15,9 +15,6 @@ def record(kind: type[T]) -> type[T]:
     Enforcing that while running would cost a `setattr` a field, which makes such a value four
     times as dear; a call makes five of them.
 
-    Args:
-        kind: The class.
-
     Example:
         >>> @record
         ... class Point:

@@ -34,12 +34,6 @@ MOST_MEDIA_BYTES = 700_000
 def sendable(value: Any, max_bytes: int, *, tool: str, mask: Masking | None = None) -> ToolResult:
     """Return a result in plain JSON of bounded size.
 
-    Args:
-        value: What a tool returned: a value, or a result of its own making.
-        max_bytes: How long the JSON of its value may be.
-        tool: The tool's name, for what is said about it.
-        mask: Takes the secrets out of it, before anything is cut.
-
     Example:
         >>> sendable({7}, 100, tool="dice").to_response()
         {'status': 'ok', 'result': [7], 'retryable': False}
@@ -104,11 +98,7 @@ def _checked(result: ToolResult, mask: Masking | None, *, foreign: bool) -> Tool
 
 
 def is_long(value: Any) -> bool:
-    """Return whether to look for secrets in it would hold the event loop; in doubt it is.
-
-    Args:
-        value: What a tool returned: a value, or a result of its own making.
-    """
+    """Return whether to look for secrets in it would hold the event loop; in doubt it is."""
     parts: list[Any] = [value]
     if type(value) is ToolResult:
         options = value.valid_options

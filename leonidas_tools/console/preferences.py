@@ -35,11 +35,6 @@ def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp
     the library could not read are refused (422). What is written holds at once in the sessions of
     the tools that have this store.
 
-    Args:
-        preferences: Where they are kept.
-        access: Who may speak to the app. Whoever has the token may say how much the agent does by
-            itself, for every user: so there has to be one.
-
     Raises:
         ConfigurationError: There is no token.
 

@@ -105,9 +105,6 @@ class PrivateFile:
 
         It is another lock than that of `locked`, which may be taken within. A process that ends
         has had its turn; one that takes too long is waited for no more.
-
-        Args:
-            patience_seconds: How long to wait for the others.
         """
         with contextlib.ExitStack() as stack:
             try:

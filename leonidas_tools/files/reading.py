@@ -33,9 +33,6 @@ _KINDS: Final = (
 def why_unreadable(error: OSError) -> str:
     """Return what is wrong with a file that cannot be read, and what to do about it.
 
-    Args:
-        error: What opening or reading the file raised.
-
     Example:
         >>> why_unreadable(FileNotFoundError())
         'there is no such file: correct the path, or create it'
@@ -51,9 +48,6 @@ def why_unreadable(error: OSError) -> str:
 
 def open_file(path: Path) -> IO[bytes]:
     """Open a regular file for reading.
-
-    Args:
-        path: The file; symbolic links are followed.
 
     Raises:
         OSError: The file cannot be opened, or is not a regular file.
@@ -71,11 +65,6 @@ def open_file(path: Path) -> IO[bytes]:
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file.
-
-    Args:
-        path: The file; symbolic links are followed.
-        max_bytes: A larger file is refused. Counted while it is read: some files, such as those
-            under `/proc`, do not say how large they are.
 
     Raises:
         OSError: The file cannot be read, is not a regular file, or is too large.

@@ -29,10 +29,6 @@ _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 def coerce(document: Document, value: Any) -> Any:
     """Make of a value what a schema wants, where it can mean nothing else.
 
-    Args:
-        document: The schema.
-        value: Plain JSON; not changed.
-
     Returns:
         The value, or a copy of it with the coerced parts; not checked yet.
     """

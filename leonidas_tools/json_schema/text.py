@@ -56,9 +56,6 @@ def read_json(text: str) -> Any:
 def parse_arguments(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
     """Arguments as a mapping, however they came: a mapping, a JSON text, or nothing.
 
-    Args:
-        value: A mapping is returned unchanged; `None` and an empty text stand for no arguments.
-
     Raises:
         ToolValidationError: The text is not JSON, or not of an object.
 

@@ -61,9 +61,6 @@ class ArgumentValidator:
     def __call__(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments as the tool wants them.
 
-        Args:
-            arguments: By parameter name; left as they are.
-
         Raises:
             ToolValidationError: They do not fit; the message names each path and the reason.
         """

@@ -55,24 +55,14 @@ class Adaptation:
     def declarations(
         self, tools: Sequence[types.Tool], *, update: bool = False
     ) -> list[types.Tool]:
-        """Return the tools as the model takes them, in new objects; other tools pass.
-
-        Args:
-            tools: What is to be declared, instead of what was declared before.
-            update: Whether the connection is open: then calls of functions that are declared no
-                longer may be under way, and are answered as they were declared.
-        """
+        """Return the tools as the model takes them, in new objects; other tools pass."""
         if not update:
             self._behaviors.clear()
         self._wanted_to_block.clear()
         return [self._tool(tool) for tool in tools]
 
     def is_blocking(self, name: str) -> bool:
-        """Return whether the model waits for the answer of a function.
-
-        Args:
-            name: The name it was declared by; of another one, the model's default counts.
-        """
+        """Return whether the model waits for the answer of a function."""
         behavior = self._behaviors.get(name, self.profile.default_behavior)
         return behavior is ToolBehavior.BLOCKING
 
@@ -87,11 +77,6 @@ class Adaptation:
 
         An interim answer that the model does not take comes back without `will_continue`: it must
         not be sent, for it would be the answer.
-
-        Args:
-            response: The answer; one with `will_continue` is an interim one.
-            final: Whether it is the last one to its call.
-            begun: Whether there were interim ones before it: then it says that it is the last.
         """
         name = response.name or _NAMELESS
         interim = not final or bool(response.will_continue)

@@ -121,16 +121,7 @@ class CallTracker:
     def ask(
         self, call: types.FunctionCall, *, blocking: bool, turn: int, resumed: bool, repeats: bool
     ) -> LiveCall | None:
-        """Note a call; `None` for one that is delivered twice, or made again after a reconnect.
-
-        Args:
-            call: As the server sent it.
-            blocking: Whether the model waits for the answer.
-            turn: The user's turn in which it is made.
-            resumed: Whether this connection goes on with the session of an earlier one.
-            repeats: Whether the model may make calls of earlier connections again, since the user
-                has said nothing on this one.
-        """
+        """Note a call; `None` for one that is delivered twice, or made again after a reconnect."""
         wire_id = call.id or None
         if wire_id in self._wired:
             return None
@@ -298,12 +289,7 @@ class CallTracker:
                 call.confirmed = True
 
     def lost(self, *, refused: bool = False) -> None:
-        """Note a lost connection: answers that may not have arrived are sent again.
-
-        Args:
-            refused: Whether the server refuses something that was sent; it may be an answer, or
-                too many of them in one message.
-        """
+        """Note a lost connection: answers that may not have arrived are sent again."""
         for call in tuple(self._unsettled.values()):
             if call.delivered is None or call.confirmed:
                 continue

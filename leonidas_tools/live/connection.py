@@ -90,10 +90,6 @@ class Connection:
     async def arrived(self, confirm: Callable[[float], object]) -> None:
         """Wait until all that was sent has arrived: the pong comes after it.
 
-        Args:
-            confirm: Called with the round-trip time in seconds as soon as the pong is here, also
-                where the connection is lost in the same moment and the waiting task is cancelled.
-
         Raises:
             websockets.exceptions.ConnectionClosed: The connection is gone.
         """

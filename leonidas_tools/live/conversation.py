@@ -122,12 +122,7 @@ class Conversation:
         self._sending.unsendable()
 
     def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
-        """Note that all messages up to this one have arrived.
-
-        Args:
-            message: The number of the message.
-            round_trip_seconds: How long it took to learn that.
-        """
+        """Note that all messages up to this one have arrived."""
         self.state.inputs.confirm(message, round_trip_seconds)
         self.state.book.confirm(message)
 
@@ -142,22 +137,12 @@ class Conversation:
         return Setup(tools=tools, voice=state.wanted_voice, handle=state.handle)
 
     def config(self, setup: Setup, base: types.LiveConnectConfig) -> types.LiveConnectConfig:
-        """Return the configuration of the next connection.
-
-        Args:
-            setup: What it is to be set up with.
-            base: The user's own configuration.
-        """
+        """Return the configuration of the next connection."""
         state = self.state
         return setup.config(base, [*state.other_tools, *state.declared(setup.tools)])
 
     def opened(self, number: int, setup: Setup) -> None:
-        """Note an open connection.
-
-        Args:
-            number: Which, counted from 1.
-            setup: What it was set up with.
-        """
+        """Note an open connection."""
         state = self.state
         state.setup, state.opened_at = setup, state.now()
         state.connected = state.resumable = True

@@ -71,12 +71,7 @@ class DeadAir:
         self._timer: asyncio.TimerHandle | None = None
 
     def called(self, call_id: str, filler: Filler | None) -> None:
-        """Note a call of the model; one that is open already is the same call.
-
-        Args:
-            call_id: The call's id.
-            filler: What is to fill the silence; `None` for nothing.
-        """
+        """Note a call of the model; one that is open already is the same call."""
         if filler is not None and call_id not in self._calls:
             self._calls[call_id] = _OpenCall(self._loop.time(), filler)
             self._set_timer()
@@ -87,11 +82,7 @@ class DeadAir:
             self._set_timer()
 
     def heard(self, seconds: float = 0.0) -> None:
-        """Note speech of the model: silence begins when it has been played.
-
-        Args:
-            seconds: How long it lasts; it follows what is still being played. Text lasts 0 s.
-        """
+        """Note speech of the model: silence begins when it has been played."""
         # The timer stays: it comes too early, and looks again. So a frame costs next to nothing.
         self._silent_since = max(self._silent_since, self._loop.time()) + seconds
 

@@ -59,12 +59,7 @@ class InputBuffer:
         return len(self._waiting)
 
     def put(self, part: ProcessorPart, *, bounded: bool) -> None:
-        """Add what the user says.
-
-        Args:
-            part: What that is.
-            bounded: Whether nobody takes it: then only so much may wait.
-        """
+        """Add what the user says."""
         self._waiting.append(_Input(place=next(self._places), part=part))
         self._seconds += _seconds(part)
         while bounded and self._seconds > self._held_seconds:
@@ -91,23 +86,14 @@ class InputBuffer:
         return None
 
     def confirm(self, message: int, round_trip_seconds: float = 0.0) -> None:
-        """Note that all messages up to this one have arrived.
-
-        Args:
-            message: The number of the message.
-            round_trip_seconds: How long it took to learn that.
-        """
+        """Note that all messages up to this one have arrived."""
         is_slow = round_trip_seconds > _SLOW_SECONDS
         self._kept_seconds = _UNCONFIRMED_SECONDS if is_slow else self._held_seconds
         while self._sent and self._sent[0].message <= message:
             self._sent.popleft()
 
     def give_back(self, *, media_only: bool) -> None:
-        """Put back what may not have arrived before the connection was lost, in order.
-
-        Args:
-            media_only: Leave out all but sound and video, since it may be what was refused.
-        """
+        """Put back what may not have arrived before the connection was lost, in order."""
         for sent in self._sent:
             if _seconds(sent.part) or not media_only:
                 sent.is_repeated = True

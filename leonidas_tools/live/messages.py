@@ -39,10 +39,6 @@ def input_message(part: ProcessorPart, *, takes_content: bool) -> Message:
     In the substream `realtime`: sound, video, text, and the signals `audio_stream_end`,
     `activity_start` and `activity_end` in the metadata. In the default substream: content, with
     `turn_complete` in the metadata.
-
-    Args:
-        part: What that is.
-        takes_content: Whether the model takes content now; else it gets the same as live input.
     """
     if takes_content and part.substream_name != REALTIME:
         return _content(part)
@@ -67,14 +63,7 @@ def outcomes_message(
     heading: str,
     silent: bool,
 ) -> Message:
-    """Outcomes of calls that the connection does not know, as conversation.
-
-    Args:
-        outcomes: The answers to those calls.
-        profile: What the model takes.
-        heading: What the model reads before them.
-        silent: Whether the model need say nothing about them, where that can be said.
-    """
+    """Outcomes of calls that the connection does not know, as conversation."""
 
     async def send(session: AsyncSession) -> None:
         lines = [

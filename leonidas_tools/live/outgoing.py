@@ -81,11 +81,7 @@ class OutgoingScheduler:
         self._state.turn.quiet_at = self._quiet_before
 
     def looks_again_at(self, since: float) -> float | None:
-        """Return when there may be something to do although nothing has happened.
-
-        Args:
-            since: When it was last looked; what was due since then is not forgotten.
-        """
+        """Return when there may be something to do although nothing has happened."""
         state = self._state
         times: list[float | None] = [state.renewal.next_time(since)]
         if state.renewal.wanted or state.book.orphaned():

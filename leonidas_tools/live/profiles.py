@@ -88,9 +88,6 @@ def load_profiles(*files: str | Path) -> tuple[ModelProfile, ...]:
     A file is a YAML mapping of names to the fields of `ModelProfile` but `name`; `like` names the
     profile from which what is left out is taken.
 
-    Args:
-        files: Paths of YAML files, the most important first.
-
     Raises:
         ConfigurationError: A file is wrong; the message names every problem with its place.
 
@@ -109,11 +106,6 @@ def profile_for(
 ) -> ModelProfile:
     """Return the profile of a model; an unknown one gets what works everywhere.
 
-    Args:
-        model: The model's name, with or without what stands before the last slash.
-        vertex: Whether it is reached through Vertex AI.
-        profiles: What to choose from; by default the built-in ones.
-
     Example:
         >>> profile_for("models/gemini-3.8-live").name, profile_for("gemini-9-live").name
         ('3.8-live', 'unknown')
@@ -126,10 +118,6 @@ def profile_for(
 
 def closest_profile(model: str, *, vertex: bool = False) -> str:
     """Return the name of the profile whose models have the names most like this one.
-
-    Args:
-        model: The model's name.
-        vertex: Whether it is reached through Vertex AI.
 
     Example:
         >>> closest_profile("gemini-3.9-live")
@@ -148,10 +136,6 @@ def closest_profile(model: str, *, vertex: bool = False) -> str:
 
 def named_profile(name: str, profiles: Sequence[ModelProfile] | None = None) -> ModelProfile:
     """Return the profile of that name.
-
-    Args:
-        name: Its name.
-        profiles: What to choose from; by default the built-in ones.
 
     Raises:
         ConfigurationError: There is none.

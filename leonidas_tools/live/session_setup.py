@@ -50,9 +50,6 @@ def takes_sessions(tools: object) -> TypeGuard[DeclaresInSessions]:
 def declarer(tools: object) -> DeclaresTools:
     """Return what declares these tools.
 
-    Args:
-        tools: What declares tools, or declarations.
-
     Raises:
         TypeError: It is neither.
     """
@@ -103,12 +100,7 @@ class Setup:
     def config(
         self, base: types.LiveConnectConfig, tools: Sequence[Any]
     ) -> types.LiveConnectConfig:
-        """Return the configuration of the connection.
-
-        Args:
-            base: The user's own.
-            tools: All that is declared, as the model takes it.
-        """
+        """Return the configuration of the connection."""
         resumption = base.session_resumption or types.SessionResumptionConfig()
         update: dict[str, Any] = {
             "tools": list(tools) or None,

@@ -181,12 +181,7 @@ class LiveState:
         return asyncio.get_running_loop().time()
 
     def declared(self, tools: Sequence[types.Tool], *, update: bool = False) -> list[types.Tool]:
-        """Return these tools and the user's own, as the model takes them.
-
-        Args:
-            tools: The declarations of the source.
-            update: Whether they are declared on a connection that is open already.
-        """
+        """Return these tools and the user's own, as the model takes them."""
         return self.adaptation.declarations([*self.own_tools, *tools], update=update)
 
     def tell(self, event: str, **data: Any) -> None:

@@ -33,10 +33,6 @@ def filler_for(tools: ToolRuntime, declared_name: str) -> Filler | None:
 
     The time says whether, the sentence only with what. A median counts as 1 s at least, and as 2 s
     while there is none.
-
-    Args:
-        tools: Knows the tool, its settings, and how long its calls have taken.
-        declared_name: The name the model has called.
     """
     tool = tools.registry.find(declared_name)
     if tool is None:
@@ -58,12 +54,7 @@ def wording_of(tools: object) -> Wording:
 
 
 def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[types.Tool]:
-    """Return what is declared in a conversation.
-
-    Args:
-        tools: What declares tools; only tools with a runtime know of conversations.
-        session: The conversation.
-    """
+    """Return what is declared in a conversation."""
     if takes_sessions(tools):
         return tools.declarations(session)
     return tools.declarations()
@@ -79,14 +70,7 @@ def follow_declarations(
 
 
 def may_repeat(tools: DeclaresTools, declared_name: str, given: bool) -> bool:
-    """Return whether a call that the model makes again after a reconnect is to run again.
-
-    Args:
-        tools: What declares the tool; only tools with a runtime have settings.
-        declared_name: The name the model has called.
-        given: Whether the model was given the outcome of the first one: then a tool that only
-            reads is read anew.
-    """
+    """Return whether a call that the model makes again after a reconnect is to run again."""
     runtime = runtime_of(tools)
     tool = None if runtime is None else runtime.registry.find(declared_name)
     if runtime is None or tool is None:

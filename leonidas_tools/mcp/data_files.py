@@ -17,11 +17,6 @@ _SHOWN_CHARACTERS = 40
 def data_file(server: str, kind: str) -> Path:
     """Return the path of a server's file in the data directory; its folder may be missing.
 
-    Args:
-        server: The server's name, of any characters: two names never share a file, also where
-            files are called the same in capitals.
-        kind: What is kept, such as `tokens`.
-
     Example:
         >>> data_file("Notes & more", "tokens").name
         'notes-more-9786560a.tokens.json'
@@ -30,11 +25,7 @@ def data_file(server: str, kind: str) -> Path:
 
 
 def forget(server: str) -> None:
-    """Take away all that is kept of a server.
-
-    Args:
-        server: The server's name.
-    """
+    """Take away all that is kept of a server."""
     for file in (data_directory() / "mcp").glob(f"{_stem(server)}.*"):
         file.unlink(missing_ok=True)
 

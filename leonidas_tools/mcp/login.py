@@ -33,11 +33,6 @@ async def log_in(
 ) -> Literal["logged in", "was logged in", "not asked"]:
     """Connect once, and has the person log in if the server asks for it.
 
-    Args:
-        name: The server's name.
-        settings: Its settings, with `auth`.
-        open_page: Shows the person the page.
-
     Returns:
         What came of it.
 
@@ -73,10 +68,6 @@ async def log_in(
 
 async def log_out(name: str, settings: MCPServerSettings) -> bool:
     """Forget a server's tokens, and has its login server forget them where it offers that.
-
-    Args:
-        name: The server's name.
-        settings: Its settings.
 
     Returns:
         Whether there were any.

@@ -97,9 +97,6 @@ class MCPServers:
 
         Running calls of a server that ends may finish; its tools are removed at once, and
         those of one that has changed answer `unavailable` until it is back.
-
-        Args:
-            servers: Settings by server name.
         """
         wanted = {name: settings for name, settings in servers.items() if settings.enabled}
         self._order = list(wanted)
@@ -122,9 +119,6 @@ class MCPServers:
 
         Returns as soon as every server has been tried: one that is down keeps being tried in the
         background, and is not waited for.
-
-        Args:
-            timeout_seconds: How long to wait at most.
         """
         servers = list(self._servers.values())
         with contextlib.suppress(TimeoutError):

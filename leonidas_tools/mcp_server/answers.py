@@ -31,9 +31,6 @@ def to_answer(result: ToolResult) -> CallToolResult:
     its status and message. Links and embedded resources, as results of MCP servers have them under
     `resources`, are content of their own.
 
-    Args:
-        result: How the call ended.
-
     Example:
         >>> from leonidas_tools.calls.call import ToolResult
         >>> answer = to_answer(ToolResult(result={"celsius": 21}))

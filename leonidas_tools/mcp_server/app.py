@@ -97,14 +97,6 @@ def mcp_app(
 ) -> MCPApp:
     """Return the tools as an ASGI app, to stand alone or in a Starlette application.
 
-    Args:
-        tools: The tools with their policies.
-        patterns: Names, or patterns such as `get_*`, of the tools that are offered; all that do
-            not act on the voice agent itself, by default.
-        token: What clients send as `Authorization: Bearer …`.
-        hosts: Names the server is reached by, besides those of this machine.
-        origins: Web pages that may use it.
-
     Raises:
         ConfigurationError: It would be open beyond this machine without a token.
 

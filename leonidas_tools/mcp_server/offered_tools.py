@@ -43,11 +43,7 @@ class OfferedTools:
         self._patterns = tuple(patterns)
 
     def listed(self, session: ToolSession | None = None) -> list[Tool]:
-        """Return the tools that can be called now, as MCP has them.
-
-        Args:
-            session: That of the client.
-        """
+        """Return the tools that can be called now, as MCP has them."""
         return [self._listed(tool) for tool in self._tools.offered(session) if self._fits(tool)]
 
     def find(self, name: str) -> AnyTool | None:

@@ -50,11 +50,6 @@ async def serve_stdio(
 
     Meanwhile what anything prints goes to standard error. A running call is cancelled at the end;
     one that must not stop half done has a moment to finish.
-
-    Args:
-        tools: The tools with their policies.
-        patterns: Names, or patterns such as `get_*`, of the tools that are offered.
-        pipes: Other pipes than the standard ones.
     """
     with contextlib.nullcontext(pipes) if pipes is not None else claimed_pipes() as used:
         async with ToolServer(tools, patterns) as server:
@@ -78,16 +73,6 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
     on_listening: Callable[[str], None] | None = None,
 ) -> None:
     """Serve MCP clients over streamable HTTP at `/mcp`, until cancelled.
-
-    Args:
-        tools: The tools with their policies.
-        host: The address to listen at.
-        port: The port; 0 for any free one.
-        token: What clients send as `Authorization: Bearer …`; needed beyond this machine.
-        patterns: Names, or patterns such as `get_*`, of the tools that are offered.
-        hosts: Names the server is reached by, besides those of this machine and its addresses.
-        origins: Web pages that may use it.
-        on_listening: Called with the address, once it listens.
 
     Raises:
         ConfigurationError: It would be open beyond this machine without a token, or it cannot

@@ -105,13 +105,7 @@ class Breaker:
         return self._period
 
     def ended(self, admitted: int | None, *, failed: bool | None, now: float) -> None:
-        """Count a call that has ended, unless it began before the last change of state.
-
-        Args:
-            admitted: What `admit` has returned.
-            failed: Whether the tool failed; `None` where the call does not tell.
-            now: The time, in seconds.
-        """
+        """Count a call that has ended, unless it began before the last change of state."""
         if admitted != self._period:
             return
         if self.state is _CLOSED:

@@ -66,14 +66,7 @@ class KeptResult(NamedTuple):
     def of(
         cls, result: ToolResult, arguments: Mapping[str, Any], size: int, at: float
     ) -> KeptResult:
-        """Keep a result that others may go on changing.
-
-        Args:
-            result: One that can be sent.
-            arguments: Those of its call.
-            size: How long it is, as JSON.
-            at: When it was made, in seconds.
-        """
+        """Keep a result that others may go on changing."""
         more = _NOTHING_MORE if _is_plain(result) else _copied(result, None, result.message)
         return cls(arguments, snapshot(result.result), more, size, at)
 
@@ -110,10 +103,6 @@ class ResultCache:
         self, tool: str | None = None, arguments: Mapping[str, Any] | None = None
     ) -> int:
         """Forget results, so that the next such call runs.
-
-        Args:
-            tool: Only those of this tool.
-            arguments: Only those of calls that had these arguments, and maybe others.
 
         Returns:
             How many were forgotten.

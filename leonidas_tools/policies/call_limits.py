@@ -93,13 +93,7 @@ class CallCounts:
         self._counts: dict[str | None, _Count] = {}
 
     def take(self, limits: Sequence[MostCalls], turn: int, now: float) -> ToolResult | None:
-        """Count a call, unless it is one too many: then nothing is counted.
-
-        Args:
-            limits: What it counts for.
-            turn: The user's turn.
-            now: The time, in seconds.
-        """
+        """Count a call, unless it is one too many: then nothing is counted."""
         counts = self._counts
         for most in limits:
             count = counts.get(most.tool)

@@ -131,14 +131,7 @@ class Lanes:
         return self._lanes.setdefault(key, Lane())
 
     def waited(self, tool: str, seconds: float, behind: Iterable[str], *, write: bool) -> None:
-        """Name, once each, the tools that may have been waited for only because of what they omit.
-
-        Args:
-            tool: Whose call has waited.
-            seconds: How long.
-            behind: The tools whose calls were in the lane for writing, or before it.
-            write: Whether the call needs the lane for itself.
-        """
+        """Warn once of each tool that was waited for only because it declares no effect."""
         if write and tool not in self.undeclared:
             return  # it says that it changes something: it waits in any case
         for name in dict.fromkeys(behind):

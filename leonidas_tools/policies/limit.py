@@ -38,11 +38,7 @@ class Limiter:
         self._preemptible: dict[Invocation, object] = {}
 
     def enter_now(self, priority: int) -> bool:
-        """Take a place if that needs no waiting; critical calls take one in any case.
-
-        Args:
-            priority: 1 (critical) to 5 (background).
-        """
+        """Take a place if that needs no waiting; critical calls take one in any case."""
         if priority == _CRITICAL:
             if self.taken >= self.places and self._preemptible:
                 self._preempt()

@@ -106,13 +106,7 @@ class LoopHistory:
         self._faded.clear()
 
     def begin(self, call: ToolCall, limits: LoopLimits, made_at: float) -> _Step:
-        """Note a call that begins, and how many alike there will be if it ends as they did.
-
-        Args:
-            call: The call.
-            limits: How far back to look.
-            made_at: When it was made: of what ended later, its maker knew nothing.
-        """
+        """Note a call that begins, and how many alike there will be if it ends as they did."""
         turns = self._turns
         if turns is None:
             turns = self._turns = call.session.get(Turns)

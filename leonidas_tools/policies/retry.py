@@ -32,12 +32,7 @@ _PERMANENT = (
 
 
 def may_repeat(result: ToolResult, *, once: bool) -> bool:
-    """Return whether the same work may be done again after this result.
-
-    Args:
-        result: How it ended.
-        once: Whether the tool's effect must not happen twice.
-    """
+    """Return whether the same work may be done again after this result."""
     if result.status not in (ResultStatus.FAILED, ResultStatus.UNAVAILABLE, ResultStatus.TIMEOUT):
         return False
     if once:

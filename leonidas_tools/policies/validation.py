@@ -56,11 +56,6 @@ def fitting_presets(
     """Return the presets that stand for parameters and fit them.
 
     One that does not fit is left out: the model could not mend it, and is not to read it either.
-
-    Args:
-        tool_name: The tool they are for.
-        parameters: Its schema.
-        presets: The values, by name.
     """
     schema = {key: parameters[key] for key in _SAYS_WHAT_FITS if key in parameters}
     known = {k: v for k, v in presets.items() if k in parameters.get("properties", {})}

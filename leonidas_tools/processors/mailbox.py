@@ -65,13 +65,7 @@ class CoalescingQueue(Generic[T]):
         self._items.append(item)
 
     def append_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
-        """Add an item, and drops the oldest of its source where too many wait.
-
-        Args:
-            item: The item.
-            source: Whose items it may replace, and which may replace it.
-            dropped: How many before it were dropped already, as the item says.
-        """
+        """Add an item, and drops the oldest of its source where too many wait."""
         new = _Replaceable(item, source, dropped)
         waiting = self._waiting.setdefault(source, deque())
         room = max(1, min(MOST_OF_EACH, MOST_REPLACEABLE // len(self._waiting)))

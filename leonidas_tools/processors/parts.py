@@ -200,9 +200,6 @@ def progress_part(event: ToolEvent) -> ProcessorPart | None:
     what else the tool has said of its progress, or the value that a generator has yielded. With
     `dropped`, so many before it were dropped, since they came faster than they were read.
 
-    Args:
-        event: What happened.
-
     Returns:
         The part, or `None` where the model is to hear nothing of it.
     """

@@ -50,12 +50,6 @@ def fits(value: Any, room: int) -> bool:
 def fitting(value: Any, room: int, keep: Keep = "head") -> Any:
     """Return the value truncated to a size, as valid JSON.
 
-    Args:
-        value: Plain JSON.
-        room: How long its JSON may be, roughly, with all but ASCII escaped.
-        keep: Which part is kept. Where that is not the head, the keys of an object all stay, and
-            its long values are cut.
-
     Example:
         >>> fitting({"log": "x" * 500, "exit": 1}, 160, "tail")["exit"]
         1

@@ -54,13 +54,6 @@ def plain(
     The result shares nothing with the value, and its texts are valid UTF-8. The work is bounded by
     `max_bytes`, however large the value is.
 
-    Args:
-        value: Any value.
-        max_bytes: How long its JSON may be, roughly, with all but ASCII escaped.
-        mask: Takes the secrets out of it, before anything is cut.
-        foreign: Whether to convert types that run code of their own, such as `__str__`. That code
-            may block: on the event loop, say `False`.
-
     Raises:
         ForeignTypeError: The value has such a type, and `foreign` is false.
         NotPlainError: The value contains itself, is nested too deeply, or holds what has no text.

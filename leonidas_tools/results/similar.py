@@ -19,11 +19,6 @@ _MOST_COMPARED: Final = 10_000
 def closest(name: str, names: Iterable[str], *, limit: int = 5) -> list[str]:
     """Return the names most similar to `name`, best first.
 
-    Args:
-        name: The name to look for.
-        names: The candidates.
-        limit: The largest number of names to return.
-
     Example:
         >>> closest("get_wether", ["get_weather", "send_mail"])
         ['get_weather']

@@ -27,9 +27,6 @@ _ENDS = ".!?…:;,\u3002\uff01\uff1f"
 def speakable(text: str) -> str | None:
     r"""Return the first sentence or two, without markup; `None` where there is nothing to say.
 
-    Args:
-        text: What was written, in Markdown or for a terminal, of any length.
-
     Example:
         >>> speakable("# Weather\n\n**Sunny**, see [here](https://example.org). Wind: weak.")
         'Weather. Sunny, see here.'

@@ -65,11 +65,6 @@ class ResultMemory:
     ) -> str:
         """Keep a result.
 
-        Args:
-            content: All of it.
-            mime_type: What it is.
-            session: The conversation it belongs to.
-
         Raises:
             StoreError: It is longer than all may be together.
         """
@@ -92,12 +87,6 @@ class ResultMemory:
         session: str | None = None,  # noqa: ARG002 - each session has a memory of its own
     ) -> Piece:
         """Return a piece of a result.
-
-        Args:
-            handle: What `put` returned.
-            offset: Where the piece begins, in bytes.
-            limit: How long it is at most, in bytes.
-            session: Who asks.
 
         Raises:
             StoreError: There is no such result, or no longer.

@@ -35,13 +35,7 @@ class Candidate:
 def explain(
     rules: ToolRules, about: Circumstances, more: Sequence[Rule] = ()
 ) -> tuple[Decide, list[Candidate]]:
-    """Return the decision about a call, and every rule that names its tool, the strongest first.
-
-    Args:
-        rules: The rules that name the tool.
-        about: The arguments, the mode and the user.
-        more: Rules of the session.
-    """
+    """Return the decision about a call, and every rule that names its tool, the strongest first."""
     verdict = rules.decide(about, more)
     candidates = [
         Candidate(

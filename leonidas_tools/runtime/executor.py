@@ -163,13 +163,7 @@ class Executor:
     def start(
         self, call: ToolCall, on_end: OnEnd | None, sinks: tuple[Sink, ...] = ()
     ) -> Invocation:
-        """Begin a call in a task of its own.
-
-        Args:
-            call: A call whose tool is known.
-            on_end: Called once with the result, also when it is not wanted any more.
-            sinks: Who hears of its events; by default those of the executor.
-        """
+        """Begin a call in a task of its own."""
         sinks = sinks or self.sinks
         made, refusal = call, None
         settings = self._compiler.settings
@@ -278,12 +272,7 @@ class Executor:
         return result if wording is None else result.reworded(wording)
 
     def renewed(self, call: ToolCall, arguments: Mapping[str, Any]) -> ToolCall:
-        """Return the call as a new one, with the current tool and settings.
-
-        Args:
-            call: A call that was not run.
-            arguments: What it is to be run with.
-        """
+        """Return the call as a new one, with the current tool and settings."""
         tool = self.registry.get(call.name)
         return replace(
             call,
@@ -302,10 +291,6 @@ class Executor:
         known whether it took effect. Calls that its tool has made are stopped with it. A thread
         cannot be stopped: its tool sees `ctx.cancelled`, and what it returns is dropped.
 
-        Args:
-            call_id: The id of the call, or its trace id.
-            session: The conversation it belongs to, where the id alone is not enough.
-
         Returns:
             What the call is answered; it need not be awaited.
 
@@ -322,10 +307,6 @@ class Executor:
         It runs under all policies, with the current settings, also where its side effect
         happens once. A decision counts for one run; if that fails too, a person may decide again.
         The model is told the new outcome, as one of a call that was answered before.
-
-        Args:
-            call_id: The id of the call, or its trace id.
-            session: The conversation it belongs to, where the id alone is not enough.
 
         Returns:
             How the new run ends; it need not be awaited.
@@ -359,10 +340,6 @@ class Executor:
         self, call_id: str, *, session: ToolSession | None = None
     ) -> asyncio.Future[ToolResult]:
         """Go on without a call, because a person has decided so; one that runs is stopped.
-
-        Args:
-            call_id: The id of the call, or its trace id.
-            session: The conversation it belongs to, where the id alone is not enough.
 
         Returns:
             What the model is told; it need not be awaited.
@@ -471,10 +448,6 @@ class Executor:
 
         Reads run side by side. A call that changes something waits for all before it, and all after
         it wait for it, in any lane. Cancelling this cancels the calls.
-
-        Args:
-            calls: Each call, with its result where it is known without running it.
-            concurrency: How many of them may run at once.
         """
         if concurrency < 1:
             raise ValueError(f"concurrency is how many calls may run at once, not {concurrency!r}")

@@ -36,14 +36,7 @@ _MOST_ITEMS = 100_000
 def caller(
     tool: Tool[..., Any], workers: Workers, *, max_bytes: int, collect: bool = False
 ) -> Call:
-    """Return how to run the function of a tool, decided once.
-
-    Args:
-        tool: The tool.
-        workers: Where functions run that are not coroutines.
-        max_bytes: How big a result may be.
-        collect: Whether the result of a generator is all that it yields.
-    """
+    """Return how to run the function of a tool, decided once."""
     collected = partial(Collected, max_bytes) if collect else LastValue
     function, bind = tool.function, _binder(tool)
     match kind_of(function):

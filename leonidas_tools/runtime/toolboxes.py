@@ -41,9 +41,6 @@ class Toolboxes:
         """Load these toolboxes, unload all others, and return what went wrong.
 
         A toolbox that cannot be loaded brings no tools and keeps no other from being loaded.
-
-        Args:
-            wanted: The names of the toolboxes.
         """
         for name in self._loaded.keys() - set(wanted):
             self._drop(self._loaded.pop(name))

@@ -25,10 +25,6 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
 
     Tools of an MCP server may appear later: while one is enabled, an unknown name is a warning.
 
-    Args:
-        settings: The settings.
-        known_tools: The registered tools, by name.
-
     Example:
         >>> from leonidas_tools.settings.models import Settings
         >>> settings = Settings(tools={"serach": {"timeout": 2}})
@@ -97,11 +93,7 @@ def _category(key: str, configuration: ToolConfiguration) -> Iterator[Finding]:
 
 
 def undescribed(known_tools: Tools) -> Iterator[Finding]:
-    """Find tools without a description: the model has only their names to go by.
-
-    Args:
-        known_tools: The registered tools, by name.
-    """
+    """Find tools without a description: the model has only their names to go by."""
     for name, tool in known_tools.items():
         if not tool.metadata.description.strip():
             message = "has no description for the model: write a docstring, or set one here"

@@ -33,13 +33,7 @@ class _Known:
 
 
 def check_rules(settings: Settings, known_tools: Mapping[str, Tool[..., Any]]) -> list[Finding]:
-    """Return what in the rules can never hold, or never decide.
-
-    Args:
-        settings: The settings.
-        known_tools: The registered tools, by name. While an MCP server is enabled there may be more
-            later, so that an unknown name is a warning.
-    """
+    """Return what in the rules can never hold, or never decide."""
     if not settings.policies.rules and not settings.policies.always:
         return []
     known = [

@@ -50,11 +50,6 @@ class _Dumper(yaml.SafeDumper):
 def set_key(text: str, path: KeyPath, value: Any) -> str:
     r"""Return the text with a key set; mappings on the way are made where missing.
 
-    Args:
-        text: YAML whose root is a mapping.
-        path: The keys that lead to the value.
-        value: Plain data.
-
     Raises:
         EditError: The value there is shared with another place, or is no mapping.
 

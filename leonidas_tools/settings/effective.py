@@ -116,14 +116,7 @@ class EffectiveOptions:
 def effective_options(
     tool: AnyTool, settings: ToolConfiguration, policies: PolicySettings, *, guarded: bool = False
 ) -> EffectiveOptions:
-    """Resolve the options of a tool: the configured value, else the tool's own, else the default.
-
-    Args:
-        tool: The tool.
-        settings: Its settings.
-        policies: The settings for all tools.
-        guarded: Whether the session may have a policy of its own.
-    """
+    """Resolve the options of a tool: the configured value, the tool's own, or the default."""
     own = tool.metadata
     attempts = either(settings.retry_attempts, own.retry_attempts)
     timeout = either(settings.timeout, own.timeout_seconds)

@@ -55,13 +55,7 @@ def closest(word: str, options: Collection[str]) -> str | None:
 def explain(
     error: ErrorDetails, secret: Collection[KeyPath], root: type[BaseModel] = Settings
 ) -> Problem:
-    """Return one error of pydantic as a problem; a value of the environment is never shown.
-
-    Args:
-        error: What pydantic says.
-        secret: Where a value came from the environment.
-        root: The model that was validated.
-    """
+    """Return one error of pydantic as a problem; a value of the environment is never shown."""
     path = tuple(step for step in error["loc"] if step != "[key]")
     if error["type"] == "extra_forbidden":
         return Problem(_unknown_key(path, root), path)

@@ -84,11 +84,7 @@ def off_as_none(value: Any) -> Any:
 
 
 def never_off(why: str) -> Callable[[Any], Any]:
-    """Refuse `0` and `off` where a limit always holds.
-
-    Args:
-        why: Why it cannot be switched off, and what to write instead.
-    """
+    """Refuse `0` and `off` where a limit always holds."""
 
     def read(value: Any) -> Any:
         if is_off(value):

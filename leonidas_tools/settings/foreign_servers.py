@@ -71,9 +71,6 @@ class ForeignServers:
 def read_foreign(path: Path) -> ForeignServers:
     """Read a file of another program, such as `claude_desktop_config.json` or `.vscode/mcp.json`.
 
-    Args:
-        path: A JSON file; comments and trailing commas are allowed.
-
     Raises:
         ConfigurationError: It cannot be read, or holds no servers.
     """
@@ -95,10 +92,6 @@ def read_foreign(path: Path) -> ForeignServers:
 
 def foreign_servers(data: Any, workspace: Path | None = None) -> ForeignServers:
     """Return the MCP servers in another program's settings.
-
-    Args:
-        data: The settings as plain data, or only their mapping of servers by name.
-        workspace: What `${workspaceFolder}` stands for; the working directory when left out.
 
     Example:
         >>> data = {"mcpServers": {"notes": {"httpUrl": "https://notes.example/mcp"}}}

@@ -37,9 +37,6 @@ def load(source: Source) -> Settings:
     variable `LEONIDAS_ENV` overrides `environment`; `LEONIDAS_PYTHON`, where it is not set, is the
     running interpreter. Settings are taken as they are.
 
-    Args:
-        source: A path, a mapping, settings, or `None` for the defaults.
-
     Raises:
         ConfigurationError: Something is wrong; the message names every problem with its place,
             the attributes those of the first.
@@ -80,10 +77,6 @@ def read_text(path: Path) -> str:
 
 def read_settings(text: str, file: Path | None = None) -> Settings:
     """Read settings from YAML text.
-
-    Args:
-        text: The YAML.
-        file: The name it goes by in messages.
 
     Raises:
         ConfigurationError: Something is wrong with it.
@@ -151,13 +144,7 @@ def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Probl
 def configuration_error(
     problems: Sequence[Problem], document: Document, file: Path | None
 ) -> ConfigurationError:
-    """Return all problems as one error with the attributes of the first in the file.
-
-    Args:
-        problems: What is wrong, at least one thing.
-        document: Knows the lines of the keys.
-        file: The name it goes by in messages.
-    """
+    """Return all problems as one error with the attributes of the first in the file."""
     errors = [
         ConfigurationError(
             problem.message,

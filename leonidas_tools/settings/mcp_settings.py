@@ -194,11 +194,7 @@ class MCPServerSettings(Model):
     tools: MCPToolConfigurations = Field(default_factory=dict)
 
     def secrets(self, hidden: Collection[str] = ()) -> tuple[str, ...]:
-        """Return what the server is given that its tools may not give back: by name, or as hidden.
-
-        Args:
-            hidden: Values of the environment that only tools may see.
-        """
+        """Return the values given to the server that its tools may not give back."""
         query = {} if self.url is None else dict(parse_qsl(urlsplit(self.url).query))
         named = {"env": self.env, "headers": self.headers, "query": query}
         told = {"args": self.args, "url": self.url}

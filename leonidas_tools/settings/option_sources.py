@@ -60,10 +60,6 @@ class Effective:
 def effective(tool: AnyTool, settings: Settings) -> list[Effective]:
     """Return what is effective for a tool under the settings, each value with its source.
 
-    Args:
-        tool: The tool.
-        settings: The settings.
-
     Example:
         >>> from leonidas_tools.settings.models import Settings
         >>> from leonidas_tools.tools.tool import Tool
@@ -118,14 +114,7 @@ class _Resolution:
             yield self._of(name)
 
     def _of(self, name: str, *, note: str | None = None, **other: Any) -> Effective:
-        """Return a value: of the settings, else of the tool, else the default.
-
-        Args:
-            name: The setting.
-            note: What else matters.
-            other: `default`, where neither the settings nor the tool say anything; `policy`, the
-                setting for all tools that then counts; `value`, what it comes to.
-        """
+        """Return a value: of the settings, else of the tool, else the default."""
         value, source, key = self._said(name)
         if value is None and "policy" in other:
             value, source, key = self._of_policy(other["policy"])

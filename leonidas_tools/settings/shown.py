@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
     """Return what the settings say, as plain JSON; `${NAME}` stands for what the environment says.
 
-    Args:
-        settings: The settings.
-        tool: Show the settings of this tool; all settings for `None`.
-
     Example:
         >>> from leonidas_tools.settings.load import load
         >>> settings = load({"tools": {"search": {"custom_parameters": {"api_key": "abcd"}}}})
@@ -44,12 +40,7 @@ def shown(settings: Settings, tool: str | None = None) -> dict[str, Any]:
 
 
 def shown_parameters(settings: Settings, tool: ToolConfiguration) -> dict[str, Any]:
-    """Return the custom parameters of a tool as they may be shown.
-
-    Args:
-        settings: The settings they belong to.
-        tool: What is set for the tool.
-    """
+    """Return the custom parameters of a tool as they may be shown."""
     plain = tool.model_dump(mode="json", include={"custom_parameters"})["custom_parameters"]
     return _own(_as_written(plain, settings.written))
 

@@ -176,11 +176,6 @@ def merge(
     """Lay settings over one another, later ones on top.
 
     Custom parameters are merged by key, scheduling by what is scheduled.
-
-    Args:
-        layers: The settings.
-        hidden: Values of the environment that only tools may see.
-        secrets: What else is secret for the tool.
     """
     values: dict[str, Any] = {}
     for layer in layers:

@@ -83,10 +83,6 @@ class WatchedSettings:
     def on_change(self, callback: Callback) -> Callable[[], None]:
         """Call back with the new settings each time they have changed.
 
-        Args:
-            callback: Called in the event loop that follows the file, or in the thread that called
-                `reload` or `update`. What it raises is logged.
-
         Returns:
             A function that ends it.
         """
@@ -116,9 +112,6 @@ class WatchedSettings:
 
     def update(self, changes: Mapping[str, Any]) -> Settings:
         """Change some settings, in the file too where there is one.
-
-        Args:
-            changes: By dotted path, `{"tools.search.timeout": "2s"}`, or nested; `None` removes.
 
         Raises:
             ConfigurationError: The changes are wrong, or cannot be written; nothing has changed.

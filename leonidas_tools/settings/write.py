@@ -33,13 +33,6 @@ def update_file(
     The new content is validated first and replaces the old at once: no reader sees half of it.
     A symbolic link stays one; the file it points to is replaced.
 
-    Args:
-        path: The file.
-        changes: By dotted path, `{"tools.search.timeout": "2s"}`, or nested,
-            `{"tools": {"search": {"timeout": "2s"}}}`; only outermost keys are split at dots. A
-            mapping is merged into the existing one, `None` removes a key.
-        initial: The text to begin with where there is no file; it is made with its folder then.
-
     Raises:
         ConfigurationError: The changes are wrong, or the file cannot be changed; it stays intact.
     """

@@ -39,10 +39,6 @@ def load_toolbox(name: str, folders: Sequence[Path] = ()) -> list[AnyTool]:
     A name is looked up in this order: the toolboxes that ship with this package, the given
     folders, the entry points of installed packages, the modules that Python can import.
 
-    Args:
-        name: A short name such as `demo`, or a module such as `my_package.tools`.
-        folders: Where to look for the module's file, the first match first.
-
     Raises:
         RegistryError: The toolbox does not exist or cannot be imported.
 
@@ -75,9 +71,6 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
     A module that has `TOOLS` offers those. Any other module offers every `Tool` made at its top
     level, and the tools of the objects that it makes there of its own classes.
 
-    Args:
-        module: The module or its name.
-
     Raises:
         RegistryError: The module cannot be imported.
 
@@ -102,9 +95,6 @@ def discover_entry_points(group: str = ENTRY_POINT_GROUP) -> list[AnyTool]:
     """Return the tools that installed packages offer by entry points.
 
     An entry point names a module or package, a tool, a function, or a sequence of those.
-
-    Args:
-        group: The entry points' group.
 
     Raises:
         RegistryError: One cannot be loaded.

@@ -53,10 +53,6 @@ def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[
 
     Source: https://platform.openai.com/docs/guides/function-calling, whose names take letters,
     digits, underscores and dashes only.
-
-    Args:
-        registry: Knows the names.
-        tools: The tools to define.
     """
     own_names = openai_names(registry)
     names = {own: name for name, own in own_names.items()}
@@ -74,22 +70,13 @@ def openai_tools(registry: ToolRegistry, tools: Iterable[AnyTool]) -> list[dict[
 
 
 def openai_names(registry: ToolRegistry) -> dict[str, str]:
-    """Return the tools' own names, by those in the definitions for OpenAI.
-
-    Args:
-        registry: Knows the names.
-    """
+    """Return the tools' own names, by those in the definitions for OpenAI."""
     own = {registry.declared_name(tool.name): tool.name for tool in registry}
     return {name: own[declared] for declared, name in undotted_names(own).items()}
 
 
 def find(registry: ToolRegistry, name: str) -> AnyTool | None:
-    """Return the tool of that name, be it its own or one it is declared with anywhere.
-
-    Args:
-        registry: Knows the names.
-        name: The name.
-    """
+    """Return the tool of that name, be it its own or one it is declared with anywhere."""
     return (
         registry.get(name)
         or registry.find(name)

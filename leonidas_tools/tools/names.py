@@ -31,9 +31,6 @@ def name_called(text: str) -> str:
 
     A digest keeps apart what is cut.
 
-    Args:
-        text: The name or id as it came.
-
     Example:
         >>> name_called("get_weather"), len(name_called("x" * 1_000_000))
         ('get_weather', 256)
@@ -49,10 +46,6 @@ def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) ->
 
     A legal name does not change; of several that would become the same, the first one does.
 
-    Args:
-        names: The tools' own names, in the order of their registration.
-        known: What was given out before and may not change.
-
     Example:
         >>> legal_names(["weather.get", "wetter/heute"])
         {'weather.get': 'weather.get', 'wetter/heute': 'wetter_heute'}
@@ -64,9 +57,6 @@ def undotted_names(names: Iterable[str]) -> dict[str, str]:
     """Name that OpenAI takes for tools, unique, by the names they stand for.
 
     It takes what Gemini does, but no dots.
-
-    Args:
-        names: Names that are legal for Gemini.
 
     Example:
         >>> undotted_names(["weather.get", "weather_get"])["weather_get"]
@@ -126,9 +116,6 @@ def renamed_parameters(
     """Return a tool's schema with parameter names that Gemini takes.
 
     Gemini takes letters, digits and underscores only; in parameter names not even dots and dashes.
-
-    Args:
-        parameters: A JSON Schema of type `object`.
 
     Returns:
         The schema, the same object where nothing is renamed; and the own name by each legal name

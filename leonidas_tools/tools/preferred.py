@@ -30,11 +30,7 @@ class PreferredTools:
         self.names: tuple[str, ...] = ()
 
     def prefer(self, names: Iterable[str]) -> None:
-        """Put tools before all others in this session.
-
-        Args:
-            names: Their own names, the most useful first; those preferred before come after them.
-        """
+        """Put tools before all others in this session."""
         order = dict.fromkeys([*names, *self.names])
         kept = tuple(itertools.islice(order, _MOST))
         if kept != self.names:
@@ -43,11 +39,7 @@ class PreferredTools:
                 listener()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call back after every change; returns a function that ends that.
-
-        Args:
-            listener: Called in the thread that makes the change.
-        """
+        """Call back after every change; returns a function that ends that."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:

@@ -75,11 +75,7 @@ class Line:
         self._sounds.appendleft((0, sound))
 
     def next(self, *, held: bool) -> Sound | Mark | ProcessorPart | None:
-        """Take what comes next.
-
-        Args:
-            held: Whether sound, and the ends of it, wait.
-        """
+        """Take what comes next."""
         sounds = () if held else self._sounds
         if sounds and (not self._others or sounds[0][0] < self._others[0][0]):
             return self._sounds.popleft()[1]

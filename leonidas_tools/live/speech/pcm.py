@@ -33,13 +33,7 @@ def hertz_of(part: ProcessorPart) -> int | None:
 
 
 def sound_part(like: ProcessorPart, data: bytes, *, metadata: bool = True) -> ProcessorPart:
-    """Return a part as another one is, with other sound.
-
-    Args:
-        like: Says kind, role and substream.
-        data: The sound.
-        metadata: Whether it takes over the metadata, too.
-    """
+    """Return a part as another one is, with other sound."""
     return ProcessorPart(
         data,
         mimetype=like.mimetype,

@@ -57,13 +57,7 @@ class SpokenWords:
         self._end = 0.0
 
     def hear(self, text: str, *, at: float, wanted: Sequence[str]) -> None:
-        """Take in a piece of the transcript.
-
-        Args:
-            text: The piece.
-            at: How much sound the model has sent, in seconds.
-            wanted: The words to stress.
-        """
+        """Take in a piece of the transcript."""
         before = len(self._text)
         self._end = max(self._end, at)
         for character in text:
@@ -75,12 +69,7 @@ class SpokenWords:
                 self._find(words, before)
 
     def at(self, seconds: float, wanted: Sequence[str]) -> tuple[Stress | None, float]:
-        """Return the stress at a place in the sound, and where that changes next.
-
-        Args:
-            seconds: The place.
-            wanted: The words to stress; a stress that has begun goes on without.
-        """
+        """Return the stress at a place in the sound, and where that changes next."""
         self.stresses = [
             each for each in self.stresses
             if each.end > seconds and (each.begun or each.words in wanted)

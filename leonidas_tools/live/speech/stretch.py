@@ -49,12 +49,7 @@ class TimeStretch:
         return len(self._held)
 
     def feed(self, samples: Samples, rate: float) -> Samples:
-        """Take in some sound and gives what can be heard by now.
-
-        Args:
-            samples: Between -1 and 1.
-            rate: How much faster, above 0; 1.0 gives back everything as it is.
-        """
+        """Take in some sound and gives what can be heard by now."""
         if rate != self._rate:
             self._rate, self._to_copy = rate, 0.0
         self._held = np.concatenate([self._held, samples])

@@ -74,18 +74,11 @@ class Callback:
         return f"http://{_HOST}:{self._server.sockets[0].getsockname()[1]}{_PATH}"
 
     def expect(self, authorization_url: str) -> None:
-        """Take note of the state that the browser must bring back.
-
-        Args:
-            authorization_url: Where the browser is sent.
-        """
+        """Take note of the state that the browser must bring back."""
         self._state = _one(parse_qs(urlsplit(authorization_url).query), "state") or ""
 
     async def result(self, timeout_seconds: float) -> AuthorizationCodeResult:
         """Return what the browser brought back.
-
-        Args:
-            timeout_seconds: How long to wait.
 
         Raises:
             LoginError: The person refused, or did not log in in time.

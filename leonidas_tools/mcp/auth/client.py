@@ -41,15 +41,7 @@ def client_auth(
     open_page: OpenPage | None = None,
     on_secret: Callable[[str], None] | None = None,
 ) -> httpx2.Auth | None:
-    """Return what authorizes the requests to a server; `None` where its settings name no `auth`.
-
-    Args:
-        name: The server's name.
-        settings: Its settings.
-        open_page: Shows a person the page to log in on; without it a login that needs one is an
-            error that says so.
-        on_secret: Called with each token, so that it can be masked.
-    """
+    """Return what authorizes the requests to a server; `None` where its settings name no `auth`."""
     auth = settings.auth
     if auth is None:
         return None
@@ -62,13 +54,7 @@ def client_auth(
 def token_file(
     name: str, settings: MCPServerSettings, on_secret: Callable[[str], None] | None = None
 ) -> TokenFile:
-    """Return where a server's tokens are kept.
-
-    Args:
-        name: The server's name.
-        settings: Its settings, with `auth`.
-        on_secret: Called with each token, so that it can be masked.
-    """
+    """Return where a server's tokens are kept."""
     assert settings.auth is not None
     client = _configured_client(settings.auth)
     return TokenFile(name, str(settings.url), client, on_secret)

@@ -52,11 +52,7 @@ def reason(error: OAuthFlowError | ValidationError) -> str:
 
 
 def refusal(response: httpx2.Response) -> str:
-    """Return what a token endpoint has said that refuses: its error code, else the HTTP status.
-
-    Args:
-        response: The answer, read.
-    """
+    """Return what a token endpoint has said that refuses: its error code, else the HTTP status."""
     try:
         code = json.loads(response.content)["error"]
     except (ValueError, KeyError, TypeError):

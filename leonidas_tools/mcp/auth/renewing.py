@@ -46,13 +46,7 @@ class RenewingProvider(OAuthClientProvider):
     """
 
     def configure(self, file: TokenFile, scopes: Sequence[str], issuer: str | None) -> None:
-        """Set what the library's own initialisation has no place for.
-
-        Args:
-            file: Keeps the tokens.
-            scopes: The requested scopes; those that the server suggests by default.
-            issuer: The login server of the settings.
-        """
+        """Set what the library's own initialisation has no place for."""
         self._file = file
         self._bounds = OAuthRequestBounds(self.context.server_url, issuer)
         self._renewal = asyncio.Lock()

@@ -50,9 +50,6 @@ class OAuthRequestBounds:
     async def check(self, url: str) -> None:
         """Look whether a login may lead to an address.
 
-        Args:
-            url: Where a request or the browser is to be sent.
-
         Raises:
             LoginError: It is not encrypted, or closer to this machine than the server is.
         """
@@ -75,10 +72,6 @@ class OAuthRequestBounds:
         self, flow: AsyncGenerator[httpx2.Request, httpx2.Response], request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Pass on the requests of a login, checked, and their answers, read.
-
-        Args:
-            flow: Makes the requests.
-            request: The request that a token is wanted for.
 
         Raises:
             LoginError: A request may not be sent, or its answer is too long or too slow.

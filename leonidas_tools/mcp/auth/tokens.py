@@ -53,11 +53,7 @@ class TokenFile:
         self._on_secret = on_secret or (lambda _: None)
 
     def turn(self, patience_seconds: float) -> AbstractAsyncContextManager[None]:
-        """Within it no other process renews these tokens.
-
-        Args:
-            patience_seconds: How long to wait for one that does.
-        """
+        """Within it no other process renews these tokens."""
         return self._file.turn(patience_seconds)
 
     async def get_tokens(self) -> OAuthToken | None:

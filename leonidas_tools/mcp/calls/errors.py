@@ -7,12 +7,7 @@ from leonidas_tools.results.texts import Said, join, say
 
 
 def server_down(name: str, reason: str) -> RetryableError:
-    """Return the server was not there when it was called: nothing happened.
-
-    Args:
-        name: The server's name.
-        reason: Why, in a few words.
-    """
+    """Return the server was not there when it was called: nothing happened."""
     return RetryableError(
         say("mcp_server_down", server=name, reason=reason),
         status="unavailable",

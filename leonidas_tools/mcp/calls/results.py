@@ -26,9 +26,6 @@ def to_result(answer: CallToolResult) -> ToolResult:
     media, as many as can be sent, and are not repeated in the result; links and embedded resources
     stand under `resources`. What is meant for programs (`_meta`) goes nowhere.
 
-    Args:
-        answer: What the server answered.
-
     Raises:
         ToolError: A picture or a sound cannot be decoded.
 

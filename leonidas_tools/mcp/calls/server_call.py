@@ -35,25 +35,13 @@ class ServerCall:
 def call_of(
     tool: str, arguments: Mapping[str, Any], context: ToolContext, effect: ToolEffect
 ) -> ServerCall:
-    """Return the call that a server gets.
-
-    Args:
-        tool: The name the server gave the tool.
-        arguments: Its arguments.
-        context: The context of the call it is for.
-        effect: What the server says of its tool.
-    """
+    """Return the call that a server gets."""
     once = not may_repeat(context, effect)
     return ServerCall(tool=tool, arguments=arguments, once=once, seconds=seconds_of(context))
 
 
 def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:
-    """Return whether the call may be repeated: by the settings, the registry or the server.
-
-    Args:
-        context: The call's.
-        effect: What the server says of its tool.
-    """
+    """Return whether the call may be repeated: by the settings, the registry or the server."""
     call = context.call
     if call.settings is not None and call.settings.effect is not None:
         effect = call.settings.effect

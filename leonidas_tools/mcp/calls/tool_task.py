@@ -43,12 +43,7 @@ _ENDED = frozenset({"completed", "failed", "cancelled"})
 def called_as_tasks(
     tools: Iterable[mcp_types.Tool], capabilities: mcp_types.ServerCapabilities
 ) -> frozenset[str]:
-    """Return the names of the tools that can be called only as tasks.
-
-    Args:
-        tools: As they are listed.
-        capabilities: What their server says it has.
-    """
+    """Return the names of the tools that can be called only as tasks."""
     requests = None if capabilities.tasks is None else capabilities.tasks.requests
     if requests is None or requests.tools is None or requests.tools.call is None:
         return frozenset()
@@ -86,12 +81,7 @@ class TaskReports:
 
     @contextmanager
     def to(self, token: str, listener: OnProgress) -> Iterator[None]:
-        """Within it somebody listens.
-
-        Args:
-            token: What the reports name.
-            listener: Awaited with each of them.
-        """
+        """Within it somebody listens."""
         self._listeners[token] = listener
         try:
             yield
@@ -130,11 +120,6 @@ class ToolTask:
         self, client: Client, reports: TaskReports, on_progress: OnProgress
     ) -> mcp_types.CallToolResult:
         """Begin it, unless it has begun, and waits for its end; being cancelled cancels it.
-
-        Args:
-            client: Is connected to the server.
-            reports: Where the connection brings what the server reports.
-            on_progress: Awaited with each report, and with each message of the task's state.
 
         Raises:
             MCPError: The server refuses, or the task has failed.

@@ -56,11 +56,7 @@ class HealthCheck:
 
     @contextmanager
     def call(self, seconds: float) -> Iterator[None]:
-        """Watch one running call, which is given up where it is cancelled.
-
-        Args:
-            seconds: How long it may take.
-        """
+        """Watch one running call, which is given up where it is cancelled."""
         call = object()
         self._calls[call] = self._loop.time() + seconds
         try:

@@ -37,14 +37,7 @@ async def keep_connected(
     serve: Callable[[], Awaitable[bool]],
     is_wanted: Callable[[], bool],
 ) -> None:
-    """Connect, and connect again after a delay, until the server `is_wanted` no more.
-
-    Args:
-        until_needed: Waits until a connection is needed.
-        serve: Connects, and returns when the connection has ended: `True` if it failed.
-        is_wanted: Whether to go on. A cancellation can get lost when a connection breaks at the
-            same moment, since the connection's error takes its place.
-    """
+    """Connect, and connect again after a delay, until the server `is_wanted` no more."""
     now = asyncio.get_running_loop().time
     attempt = 0
     while True:

@@ -38,11 +38,7 @@ _HELLO = {
 
 
 async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
-    """Look up the host, connects, and speaks TLS; stops at the first that fails.
-
-    Args:
-        settings: The server's settings, with a url.
-    """
+    """Look up the host, connects, and speaks TLS; stops at the first that fails."""
     parts = urlsplit(str(settings.url))
     host = str(parts.hostname)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -62,11 +58,7 @@ async def on_the_way(settings: MCPServerSettings) -> AsyncIterator[CheckResult]:
 
 
 async def elsewhere(settings: MCPServerSettings) -> str | None:
-    """Return another address of the same host where an MCP server answers.
-
-    Args:
-        settings: The server's settings, with a url.
-    """
+    """Return another address of the same host where an MCP server answers."""
     parts = urlsplit(str(settings.url))
     try:
         context = await tls_context(settings)

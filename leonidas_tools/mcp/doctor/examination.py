@@ -41,12 +41,6 @@ async def examine(
 ) -> bool:
     """Look at all that a server needs, in the order it is needed; ends with what fails.
 
-    Args:
-        name: The server's name.
-        settings: Its settings.
-        report: Called with each finding at once.
-        call: Whether to call one of its tools, one that only reads and needs no arguments.
-
     Returns:
         Whether the server works.
     """

@@ -62,11 +62,6 @@ _OLD = r"SyntaxError: Unexpected|requires? (?:a )?(?:newer )?[Nn]ode|Unsupported
 def hint_for(settings: MCPServerSettings, words: str, reason: str) -> str | None:
     """Return what to do about a server over stdio that does not start, if that can be told.
 
-    Args:
-        settings: Its settings.
-        words: What it wrote.
-        reason: Why it is down.
-
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
         >>> hint_for(MCPServerSettings(command="x"), "Error: BRAVE_API_KEY is required", "ended")

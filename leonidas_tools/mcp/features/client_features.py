@@ -26,12 +26,7 @@ class ClientFeatures:
     sampling: SamplingModel | None = None
 
     def of(self, name: str, settings: MCPServerSettings) -> ServerRequestHandler:
-        """Return what answers one server.
-
-        Args:
-            name: The server's name.
-            settings: What it may ask.
-        """
+        """Return what answers one server."""
         return ServerRequestHandler(name, settings, self.sampling or GeminiSampling())
 
 
@@ -64,11 +59,7 @@ class ServerRequestHandler:
         checked(self._settings.roots)
 
     async def opened(self, client: Client) -> None:
-        """Ask a server for its log, at the level of the settings.
-
-        Args:
-            client: Is connected to it.
-        """
+        """Ask a server for its log, at the level of the settings."""
         from leonidas_tools.mcp.features.logs import ask_for_logs
 
         self._client = client
@@ -80,11 +71,7 @@ class ServerRequestHandler:
         self.calls.close()
 
     def apply(self, settings: MCPServerSettings) -> None:
-        """Apply settings that need no other connection: where the server may work.
-
-        Args:
-            settings: All its settings.
-        """
+        """Apply settings that need no other connection: where the server may work."""
         from leonidas_tools.mcp.features.roots import tell_change
 
         before, self._settings = self._settings, settings

@@ -39,12 +39,7 @@ _LEVELS = {
 
 
 async def ask_for_logs(client: Client, level: str) -> None:
-    """Ask a server of the older protocol for its log; a newer one is asked with each request.
-
-    Args:
-        client: The connected client.
-        level: The least that is asked for; `off` for nothing.
-    """
+    """Ask a server of the older protocol for its log; a newer one is asked with each request."""
     wanted = level != "off" and client.server_capabilities.logging is not None
     if not wanted or client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return

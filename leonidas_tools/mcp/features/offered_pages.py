@@ -20,12 +20,7 @@ _LONGEST_DESCRIPTION = 300
 
 
 def listing_tool(name: str, description: str) -> mcp_types.Tool:
-    """Return a tool that lists something, a page a call.
-
-    Args:
-        name: What it is called.
-        description: What it lists.
-    """
+    """Return a tool that lists something, a page a call."""
     cursor = {
         "type": "string",
         "description": "Where to go on: the 'next_cursor' of the answer before.",
@@ -49,15 +44,7 @@ def page_of(
     fields: set[str],
     **more: Any,
 ) -> mcp_types.CallToolResult:
-    """Return the answer of such a tool: so many things and no more, and where to go on.
-
-    Args:
-        kind: What the things are, as a key.
-        things: Those of the page.
-        page: What the server has answered.
-        fields: What the model needs of each.
-        more: What else there is to say.
-    """
+    """Return the answer of such a tool: so many things and no more, and where to go on."""
     said: dict[str, Any] = {kind: shown(things, fields), **more}
     if page.next_cursor is not None:
         said["next_cursor"] = page.next_cursor
@@ -68,12 +55,7 @@ def page_of(
 
 
 def shown(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
-    """Return what the model needs of things that a server lists: the first of them, in short.
-
-    Args:
-        things: What is listed.
-        fields: Which of their fields.
-    """
+    """Return what the model needs of things that a server lists: the first of them, in short."""
     said = [
         each.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
         for each in things[:_MOST_LISTED]

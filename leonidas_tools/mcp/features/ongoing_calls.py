@@ -26,11 +26,7 @@ _RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
 def runs_as(task: str) -> None:
-    """Note that the request which is being sent here runs as a task.
-
-    Args:
-        task: What the server calls it.
-    """
+    """Note that the request which is being sent here runs as a task."""
     call = _current.get(None)
     if call is not None:
         call.task = task
@@ -91,11 +87,7 @@ class OngoingCall:
         self._listeners.append(listener)
 
     async def ask(self, inquiry: Inquiry) -> tuple[Decision, str]:
-        """Has the person asked; cancelling this takes the question back.
-
-        Args:
-            inquiry: The question.
-        """
+        """Has the person asked; cancelling this takes the question back."""
         self._asked.append(inquiry)
         self._news.set()
         try:
@@ -108,9 +100,6 @@ class OngoingCall:
 
     async def go_on(self, context: ToolContext) -> Any:
         """Wait for the answer of the server; cancelling this cancels the request.
-
-        Args:
-            context: That of the call that waits now.
 
         Raises:
             CallPausedError: The server asks something first.
@@ -192,12 +181,7 @@ class OngoingCalls:
     def begin(
         self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]
     ) -> OngoingCall:
-        """Send a request.
-
-        Args:
-            context: The context of the call it is for.
-            send: Sends it and waits for the answer.
-        """
+        """Send a request."""
         call = OngoingCall(context, send)
         self._under_way.append(call)
         call.on_end(lambda: self._under_way.remove(call))
@@ -218,9 +202,6 @@ class OngoingCalls:
 
         Where neither the protocol tells nor the server, it is about the only conversation that
         calls the server; where there are several, that is unknown.
-
-        Args:
-            meta: What the server says beside its question; it names the task that asks.
         """
         about = (meta or {}).get(_RELATED_TASK)
         if isinstance(about, Mapping) and about.get("taskId") is not None:

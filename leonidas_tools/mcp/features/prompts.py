@@ -24,11 +24,7 @@ _SHOWN = {"name", "title", "description", "arguments"}
 
 
 def prompt_tools(name: str) -> list[mcp_types.Tool]:
-    """Return the tools that list and fill in the prompts of a server.
-
-    Args:
-        name: The server's name.
-    """
+    """Return the tools that list and fill in the prompts of a server."""
     return [
         listing_tool(
             LIST,
@@ -57,22 +53,13 @@ def prompt_tools(name: str) -> list[mcp_types.Tool]:
 
 
 async def listed_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-    """Return a page of the prompts.
-
-    Args:
-        client: Is connected to the server.
-        arguments: `cursor`.
-    """
+    """Return a page of the prompts."""
     page = await client.list_prompts(cursor=arguments.get("cursor"))
     return page_of("prompts", page.prompts, page, _SHOWN)
 
 
 async def got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
     """Return a prompt: its messages in order, with pictures, sounds and resources beside them.
-
-    Args:
-        client: Is connected to the server.
-        arguments: `name` and `arguments`.
 
     Raises:
         ToolError: It has no such prompt, or wants other arguments.

@@ -35,11 +35,7 @@ class ResourceTools:
         self._server = server
 
     def tools(self, capabilities: mcp_types.ServerCapabilities) -> list[mcp_types.Tool]:
-        """Return the tools for what the server has.
-
-        Args:
-            capabilities: What it says it has.
-        """
+        """Return the tools for what the server has."""
         found: list[mcp_types.Tool] = []
         if self.settings.resources and capabilities.resources is not None:
             found += resources.resource_tools(self._server)
@@ -50,13 +46,7 @@ class ResourceTools:
     def request(
         self, client: Client, tool: str, arguments: Mapping[str, Any]
     ) -> Coroutine[Any, Any, mcp_types.CallToolResult] | None:
-        """Return what a call of one of these tools asks of the server; `None` for any other tool.
-
-        Args:
-            client: Is connected to it.
-            tool: The name as listed.
-            arguments: Validated ones.
-        """
+        """Return the request that a call of one of these tools makes; `None` for other tools."""
         answer = self._answers().get(tool)
         return None if answer is None else _run(partial(answer, client, arguments))
 

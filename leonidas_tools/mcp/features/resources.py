@@ -25,11 +25,7 @@ _SHOWN = {"name", "title", "description", "uri", "uri_template", "mime_type", "s
 
 
 def resource_tools(name: str) -> list[mcp_types.Tool]:
-    """Return the tools that list and read the resources of a server.
-
-    Args:
-        name: The server's name.
-    """
+    """Return the tools that list and read the resources of a server."""
     return [
         listing_tool(
             LIST,
@@ -58,12 +54,7 @@ def resource_tools(name: str) -> list[mcp_types.Tool]:
 async def listed_resources(
     client: Client, arguments: Mapping[str, Any]
 ) -> mcp_types.CallToolResult:
-    """Return a page of the resources, and at first the templates.
-
-    Args:
-        client: Is connected to the server.
-        arguments: `cursor`.
-    """
+    """Return a page of the resources, and at first the templates."""
     cursor = arguments.get("cursor")
     page = await client.list_resources(cursor=cursor)
     templates = await _templates(client) if cursor is None else []
@@ -73,10 +64,6 @@ async def listed_resources(
 
 async def read_resource(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
     """Return a resource, as a tool would embed it.
-
-    Args:
-        client: Is connected to the server.
-        arguments: `uri`.
 
     Raises:
         ToolError: It has no such resource.

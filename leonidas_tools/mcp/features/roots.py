@@ -44,12 +44,7 @@ class Roots:
 
 
 async def tell_change(client: Client, directories: Sequence[str]) -> None:
-    """Tell a server that where it may work has changed; newer ones ask each time.
-
-    Args:
-        client: Is connected to it.
-        directories: What there is now.
-    """
+    """Tell a server that where it may work has changed; newer ones ask each time."""
     try:
         checked(directories)
     except ConfigurationError as error:

@@ -27,13 +27,6 @@ def asks(
 ) -> str:
     """Return a question of a server with its fields.
 
-    Args:
-        server: The server's name.
-        message: What it says.
-        schema: The requested fields.
-        language: The language of what stands around the message.
-        words: The texts of the settings.
-
     Example:
         >>> schema = {"properties": {"size": {"enum": ["S", "M"]}, "pin": {}}, "required": ["size"]}
         >>> asks("shop", "Which one?", schema, "en")
@@ -58,38 +51,19 @@ def asks(
 
 
 def opens(server: str, host: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
-    """Return a server's wish that a page be opened.
-
-    Args:
-        server: The server's name.
-        host: Whose page.
-        message: What the server says.
-        language: The language of what stands around the message.
-        words: The texts of the settings.
-    """
+    """Return a server's wish that a page be opened."""
     return words.template("mcp_opens", language).format(
         server=server, host=host, message=clean(message)
     )
 
 
 def samples(server: str, message: str, language: str, words: Wording = AS_IT_IS) -> str:
-    """Return a server's wish to ask a model.
-
-    Args:
-        server: The server's name.
-        message: What it wants to ask.
-        language: The language of what stands around the message.
-        words: The texts of the settings.
-    """
+    """Return a server's wish to ask a model."""
     return words.template("mcp_samples", language).format(server=server, message=clean(message))
 
 
 def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
     r"""Return a server's text in one line, without what would move a cursor or turn its direction.
-
-    Args:
-        text: The text.
-        longest: How many characters of it are kept.
 
     Example:
         >>> clean("Hello\n  \x1b[31mworld")

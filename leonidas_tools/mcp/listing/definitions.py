@@ -75,9 +75,6 @@ class DefinitionReader:
     def check_trust(self, tool: str) -> None:
         """Look whether a tool may be run by now: it may have changed since it was called.
 
-        Args:
-            tool: What the server calls it.
-
         Raises:
             ToolDeniedError: It is in quarantine.
         """
@@ -248,11 +245,7 @@ def _used(
 
 
 def described(definition: mcp_types.Tool) -> ToolDefinition:
-    """Return the definition of a tool as it is pinned.
-
-    Args:
-        definition: The listed tool.
-    """
+    """Return the definition of a tool as it is pinned."""
     return ToolDefinition(
         name=definition.name,
         description=definition.description or definition.title or "",

@@ -23,10 +23,6 @@ def fix(
     What the schema says of a fixed argument is settled here: where it takes the value nothing is
     left of it, and an alternative that does not take it falls away.
 
-    Args:
-        parameters: The tool's JSON Schema.
-        fixed: The arguments, by name.
-
     Raises:
         ConfigurationError: The schema knows no such argument, or does not take the value.
 

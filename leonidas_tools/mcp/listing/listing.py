@@ -45,11 +45,6 @@ class Listing:
 async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputSchemas) -> Listing:
     """Return a server's tools, from all pages; one that cannot be read keeps no other away.
 
-    Args:
-        client: Is connected to it.
-        lenient: Its transport.
-        outputs: Have the schemas of answers, which the client is not told of.
-
     Raises:
         ConfigurationError: The pages never end.
     """

@@ -28,19 +28,11 @@ class OutputSchemas:
         self._outputs: dict[str, _Output] = {}
 
     def taken_from(self, tools: Iterable[Any]) -> list[Any]:
-        """Keep the output schemas of a listing; return its tools without them.
-
-        Args:
-            tools: The listed tools, of any form.
-        """
+        """Keep the output schemas of a listing; return its tools without them."""
         return [self._without(tool) for tool in tools]
 
     def given_back(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Return the tools as the server lists them.
-
-        Args:
-            tools: Those that the library has made of a listing without the schemas.
-        """
+        """Return the tools as the server lists them."""
         return [
             tool
             if (output := self._outputs.get(tool.name)) is None
@@ -54,10 +46,6 @@ class OutputSchemas:
 
     def check(self, tool: str, answer: CallToolResult) -> None:
         """Look whether an answer is as the listing says; one that says it failed may differ.
-
-        Args:
-            tool: What the server calls the tool.
-            answer: Its answer.
 
         Raises:
             ValueError: It is not, it holds a number that there is not in JSON, or nothing can be

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 def is_used(settings: MCPServerSettings, tool: str) -> bool:
     """Return whether a tool is used: included, if anything is, and not excluded.
 
-    Args:
-        settings: The server's settings.
-        tool: What the server calls it.
-
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
         >>> settings = MCPServerSettings(command="x", include=["read_*"], exclude=["read_all"])
@@ -36,11 +32,6 @@ def check_server(
     server: str, settings: MCPServerSettings, listed: Collection[str]
 ) -> list[Finding]:
     """Return what the settings say of tools that the server does not have, or that are not used.
-
-    Args:
-        server: The server's name.
-        settings: Its settings.
-        listed: What it calls its tools.
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings

@@ -29,13 +29,6 @@ def name_for(
 ) -> str:
     """Return a free name: the configured one, the tool's own, or one with the server's prefix.
 
-    Args:
-        server: The server's name.
-        tool: What the server calls it.
-        settings: The server's settings.
-        is_taken: Whether something else has a name.
-        had: The name that it had before.
-
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
         >>> settings = MCPServerSettings(command="x")
@@ -60,12 +53,7 @@ def name_for(
 
 
 def wished_name(tool: str, settings: MCPServerSettings) -> str | None:
-    """Return what the settings say that a tool is called here, if they do.
-
-    Args:
-        tool: What the server calls it.
-        settings: The server's settings.
-    """
+    """Return what the settings say that a tool is called here, if they do."""
     said = settings.tools.get(tool)
     if said is not None and said.name is not None:
         return said.name
@@ -93,11 +81,7 @@ class ListedNames:
         self._kept: list[str] | None = None
 
     def keep(self, names: Sequence[str]) -> None:
-        """Keep the names, as well as the disk allows. It blocks.
-
-        Args:
-            names: What the server calls its tools, in its order.
-        """
+        """Keep the names, as well as the disk allows. It blocks."""
         if self._kept == list(names):
             return
         try:

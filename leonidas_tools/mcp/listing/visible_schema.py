@@ -14,9 +14,6 @@ _TEXTS = frozenset({"description", "title", "$comment"})
 def visible_schema(schema: Any) -> Any:
     r"""Return the schema with visible descriptions only.
 
-    Args:
-        schema: A JSON Schema, or a part of one.
-
     Raises:
         SchemaError: A name or a value in it, which cannot be changed, hides something.
 

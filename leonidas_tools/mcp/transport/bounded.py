@@ -37,9 +37,6 @@ class ResponseBounds:
         """Return an event stream that is bounded while it is read; any other body, read to its end.
 
         What is too long is an error `TOO_LONG` instead.
-
-        Args:
-            response: An answer of which nothing was read.
         """
         self.on_bytes()
         if response.headers.get("content-type", "").lower().startswith("text/event-stream"):

@@ -52,11 +52,7 @@ class LenientTransport:
     async def of(
         self, transport: Transport | AbstractAsyncContextManager[Streams]
     ) -> AsyncIterator[Streams]:
-        """Open a transport whose answers are mended.
-
-        Args:
-            transport: Has not been opened.
-        """
+        """Open a transport whose answers are mended."""
         async with transport as (read, write):
             yield _Read(read, self), _Write(write, self)
 
@@ -66,11 +62,7 @@ class LenientTransport:
         return self._version is not None
 
     def check_by_tool(self, version: str) -> None:
-        """Has tools taken out of listings that are not as the protocol has it.
-
-        Args:
-            version: The protocol that is spoken.
-        """
+        """Has tools taken out of listings that are not as the protocol has it."""
         self._version = version
 
     def sent(self, item: SessionMessage) -> None:

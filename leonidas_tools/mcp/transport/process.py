@@ -82,12 +82,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
     ) -> ServerProcess:
         """Start a command in a process group of its own.
 
-        Args:
-            listener: As for the class.
-            longest_line: As for the class.
-            command: The program and its arguments.
-            options: As for `subprocess.Popen`, such as `env` and `cwd`.
-
         Raises:
             OSError: The command cannot be started.
         """
@@ -146,7 +140,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         await _happens(self._closed, _PIPE_SECONDS)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio once the process runs."""
+        """Note, for asyncio, that the process runs."""
         assert isinstance(transport, asyncio.SubprocessTransport)
         self._transport = transport
         stdin: Any = transport.get_pipe_transport(_STDIN)
@@ -155,12 +149,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
         stdout.set_protocol(_Output(self, stdout.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Called by asyncio with output."""
+        """Receive output from asyncio."""
         self._listener.on_bytes()
         self._lines[fd].feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Called by asyncio when a pipe ends."""
+        """Note, for asyncio, that a pipe has ended."""
         if fd == _STDIN:
             self._writable.set()
             self._pause_before("closed its standard input")
@@ -170,21 +164,21 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._lines[fd].flush()
 
     def process_exited(self) -> None:
-        """Called by asyncio when the process has exited, also while others hold its pipes."""
+        """Note, for asyncio, that the process has exited, also while others hold its pipes."""
         self._exited.set()
         self._pause_before(self._exit_text())
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Called by asyncio when the process has exited and all its pipes have ended."""
+        """Note, for asyncio, that the process has exited and all its pipes have ended."""
         self._end(self._exit_text())
         self._closed.set()
 
     def pause_writing(self) -> None:
-        """Called by asyncio while the server does not read."""
+        """Pause writing, for asyncio, while the server does not read."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Called by asyncio when it reads again."""
+        """Resume writing, for asyncio, when the server reads again."""
         self._unread = 0
         self._writable.set()
 

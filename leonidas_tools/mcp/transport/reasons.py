@@ -109,10 +109,6 @@ def _of_system(error: OSError) -> str:
 def with_place(what: str, url: str | None) -> str:
     """Return a reason with the place it is about, before what to do about it.
 
-    Args:
-        what: As `why` says it.
-        url: The server's address.
-
     Example:
         >>> with_place("HTTP 404 Not Found; is the path right?", "http://host/")
         'HTTP 404 Not Found at http://host/; is the path right?'

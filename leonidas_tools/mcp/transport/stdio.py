@@ -93,11 +93,11 @@ class StdioServer:
                 watchdog.watch(None)
 
     def on_line(self, line: bytes) -> None:
-        """Called with each line of standard output."""
+        """Receive a line of standard output."""
         self._inbox.put(line)
 
     def on_long_line(self, beginning: bytes, end: bytes) -> None:
-        """Called with what is kept of a line of standard output that was too long."""
+        """Receive the kept parts of a too long line of standard output."""
         what = f"a message of more than {self._settings.max_message_bytes:,} bytes"
         logger.warning("The MCP server %r wrote %s; it is not read", self._name, what)
         answer = stand_in(beginning, end, TOO_LONG, what)
@@ -107,13 +107,13 @@ class StdioServer:
             self.on_end(f"wrote {what}, which answers no known call")
 
     def on_stderr(self, line: bytes) -> None:
-        """Called with each line of standard error."""
+        """Receive a line of standard error."""
         if logger.isEnabledFor(logging.DEBUG):
             text = self._redact(line.decode(errors="replace").rstrip())
             logger.debug("%s: %s", self._name, text)
 
     def on_end(self, what: str) -> None:
-        """Called when nothing more can come."""
+        """Receive the end of the output."""
         self._on_lost(what)
         self._inbox.end()
 

@@ -34,9 +34,6 @@ async def tls_context(settings: MCPServerSettings) -> ssl.SSLContext:
 
     Reading them takes tens of milliseconds, so a thread does it.
 
-    Args:
-        settings: The server's settings.
-
     Raises:
         ConfigurationError: The file cannot be read, or holds no certificate.
     """

@@ -29,12 +29,6 @@ def stand_in(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None
     Libraries write the id either before the result, or behind it as the very last. What a server
     asks of us is no answer, and has none made here.
 
-    Args:
-        beginning: How the message begins.
-        end: How it ends.
-        code: The error's code.
-        what: The error's message.
-
     Example:
         >>> stand_in(b'{"jsonrpc":"2.0","id":7,"result":[', b"", TOO_LONG, "Too long.")
         b'{"jsonrpc": "2.0", "id": 7, "error": {"code": 41002, "message": "Too long."}}'

@@ -50,11 +50,7 @@ class _Discreet(logging.Filter):
 
 @contextmanager
 def discreet_logs(redact: Callable[[str], str]) -> Iterator[None]:
-    """Keep a server's secrets, and what is said to it, out of other libraries' logs.
-
-    Args:
-        redact: Takes the server's secrets out of a text.
-    """
+    """Keep a server's secrets, and what is said to it, out of other libraries' logs."""
     discreet, loggers = _Discreet(redact), [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
         logger.addFilter(discreet)

@@ -99,11 +99,7 @@ class Pin:
 
 
 def identity_of(settings: MCPServerSettings) -> str:
-    """Return the identity of a server: a fingerprint of its command or address.
-
-    Args:
-        settings: The server's settings.
-    """
+    """Return the identity of a server: a fingerprint of its command or address."""
     said: list[Any] = [settings.command, list(settings.args)]
     if settings.url is not None:
         parts = urlsplit(settings.url)
@@ -142,9 +138,6 @@ effect='once'), waiting=None)}, ['add']), None)
     def check(self, listed: Mapping[str, ToolDefinition]) -> tuple[dict[str, Pin], list[str]]:
         """Return the pins of these tools, and the new ones, which are kept. It blocks.
 
-        Args:
-            listed: What the server says now, by name.
-
         Raises:
             PinsError: The file cannot be read, so that it is not known what these tools were.
         """
@@ -164,9 +157,6 @@ effect='once'), waiting=None)}, ['add']), None)
 
     def trust(self, shown: Mapping[str, str]) -> list[str]:
         """Trust what tools say by now, where that is what a person was shown. It blocks.
-
-        Args:
-            shown: The fingerprint of what was shown, by the name of the tool.
 
         Returns:
             The tools that are trusted as they were shown. One that says something else by now

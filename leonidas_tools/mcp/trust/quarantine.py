@@ -48,32 +48,17 @@ class ListingReport:
         return [*(self.changed if self.denies else ()), *self.unknown]
 
     def after(self, before: ListingReport) -> None:
-        """Note what has changed since the listing before.
-
-        Args:
-            before: Its report.
-        """
+        """Note what has changed since the listing before."""
         self.news = [name for name, pin in self.changed.items() if before.changed.get(name) != pin]
 
     def remember(self, before: ListingReport, tool: str, key: str) -> None:
-        """Say again why a tool that is as it was cannot be used.
-
-        Args:
-            before: The report that said it.
-            tool: What the server calls it.
-            key: Where its arguments are fixed.
-        """
+        """Say again why a tool that is as it was cannot be used."""
         if tool in before.left_out:
             self.left_out[tool] = before.left_out[tool]
         self.findings += [finding for finding in before.findings if finding.key == key]
 
     def tell(self, server: str, before: ListingReport) -> None:
-        """Log what was not known before.
-
-        Args:
-            server: The server's name.
-            before: What the listing before it said.
-        """
+        """Log what was not known before."""
         for finding in self.findings:
             if finding not in before.findings:
                 level = logging.ERROR if finding.severity == "error" else logging.WARNING

@@ -47,10 +47,6 @@ def describe(
 ) -> tuple[dict[str, JsonSchema], JsonSchema]:
     """Return the JSON Schema of each type, and the definitions that they share.
 
-    Args:
-        adapters: By parameter name.
-        where: Names the function in errors.
-
     Raises:
         SchemaError: Some type cannot be described.
     """

@@ -95,11 +95,6 @@ def read_parameters(
 ) -> list[Parameter]:
     """Return the parameters that a call can give, bound arguments left out.
 
-    Args:
-        function: What is called.
-        where: Names the function in errors.
-        only_context: Whether types that cannot be told, and `*args`, do not matter.
-
     Raises:
         SchemaError: The signature cannot be told, or takes `*args`.
     """

@@ -41,10 +41,6 @@ class Signature:
 def read_signature(function: Callable[..., Any]) -> Signature:
     """Read a function's signature and docstring.
 
-    Args:
-        function: Async or sync, a generator of either kind, a bound method, a callable object or
-            a `functools.partial`, whose bound arguments the model does not see.
-
     Raises:
         SchemaError: The signature cannot be told, or has what no JSON Schema can describe.
 
@@ -77,11 +73,6 @@ def read_json_schema(
     function: Callable[..., Any], parameters: Mapping[str, Any], *, description: str
 ) -> Signature:
     """Check a JSON Schema of a tool that is known by it alone.
-
-    Args:
-        function: What takes the arguments, by keyword; only its `ToolContext` is looked for.
-        parameters: A JSON Schema of type `object`, of any draft.
-        description: What the tool does, for the model.
 
     Raises:
         SchemaError: The schema is not one, refers to what is not there, or is not of an object.
