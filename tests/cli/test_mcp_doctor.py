@@ -284,7 +284,7 @@ def test_an_address_is_followed_from_its_name_to_the_protocol(examine, listening
     assert (code, steps[-1]["step"], steps[-1]["hint"]) == (
         1,
         "TLS",
-        "name the signer's in `ca_file`",
+        "name its certificate in `ca_file`",
     )
 
 

@@ -91,7 +91,7 @@ def test_the_python_that_runs_us_needs_no_variable(invoke, settings, monkeypatch
             ["login", "tiem"],
             "There is no MCP server 'tiem': did you mean 'time'? the settings have 'time'",
         ),
-        (["login", "time"], "The MCP server 'time' is a command: nobody logs in to it"),
+        (["login", "time"], "The MCP server 'time' is a command, which needs no login"),
         (["test", "other"], "There is no MCP server 'other': the settings have 'time'"),
         (["trust", "other"], "There is no MCP server 'other': the settings have 'time'"),
     ],

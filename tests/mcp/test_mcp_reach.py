@@ -106,7 +106,7 @@ CERTIFICATES = {
         {},
         False,
         "its certificate is signed by an unknown authority",
-        "; name the signer's in `ca_file`",
+        "; name its certificate in `ca_file`",
     ),
     "self-signed": (
         {"signs_itself": True},

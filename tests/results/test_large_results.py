@@ -14,6 +14,8 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor, Tool, ToolResult
 from leonidas_tools.results.plain import plain
 
+pytestmark = pytest.mark.slow
+
 MOST_CALLS = 150_000
 """How many function calls the event loop may be held for; without a bound they are millions."""
 BUDGETS = {"tokens": {"max_result_tokens": 4000}, "spill": {"overflow": "spill"}}

@@ -12,6 +12,8 @@ from leonidas_tools.store import Store
 
 from .conftest import locked
 
+pytestmark = pytest.mark.slow  # each waits ten seconds for a locked database
+
 RAN = "ran"
 ASKED = "asked"
 DENIED = "denied"

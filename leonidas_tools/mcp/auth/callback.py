@@ -88,9 +88,7 @@ class Callback:
             async with asyncio.timeout(timeout_seconds):
                 return await asyncio.shield(self._result)
         except TimeoutError:
-            raise LoginError(
-                f"there was no login within {timeout_seconds:g} s; try again"
-            ) from None
+            raise LoginError(f"there was no login within {timeout_seconds:g} s") from None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
