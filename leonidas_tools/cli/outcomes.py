@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from leonidas_tools.simulator import CallRecord
-    from leonidas_tools.simulator.received import ReceivedText
+    from leonidas_tools.simulator.recording import ReceivedText
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,8 @@
 """A simulator of the Gemini Live server: test a voice agent without key or network.
 
-It speaks the protocol on loopback, plays a scenario as the model would, and is strict: what the
-real server of a generation of models would refuse, it refuses, and says why. A scenario against
-your own agent:
+It speaks the protocol on loopback, plays a scenario in place of the model, and is strict: it
+refuses what the real server of a generation of models refuses, and names the reason. A scenario
+against your own agent:
 
     >>> from google import genai
     >>> async def agent(client: genai.Client) -> None:  # yours
@@ -27,73 +27,67 @@ your own agent:
     ...     print(simulator.wait_finished())
     connection 1: played
 
-Leaving the `with` raises `SimulatorError` for every breach of the protocol and every expectation
-that was not met. What else there is:
+Leaving the `with` raises `SimulatorError` for every violation of the protocol and every
+expectation that was not met. Further features:
 
 - A scenario is an async function, a list of steps (`Scenario([Call.one("get_weather"), ...])`), or
   a YAML file of them (`LiveSimulator("demo.yaml")`); with `connections`, one script for each.
 - `GENERATIONS` are the `Quirks` of the servers of Gemini 2.5, 3.1, 3.8 and Vertex AI.
 - Sessions are resumed by handle, over `GoAway`, `Drop`, `StallPongs`, `GoSilent`, refused
   connections and a server that does not listen.
-- `simulator.advance(600)` lets ten minutes pass for the server; `ElasticEventLoop` does the same
-  for the client.
+- `simulator.advance(600)` advances the server's time by ten minutes; `ElasticEventLoop` does the
+  same for the client.
 - `simulator.messages`, `calls`, `audio_received`, `texts_received`, `context_updates`,
-  `declared()`, `handles`, `violations`, ... tell what was seen, and `until` waits for it.
-- `Say("Hello", audio="hello.wav")` speaks a recording; `heard_pcm()` is what the microphone heard.
+  `declared()`, `handles`, `violations`, ... record the session; `until` waits for a condition.
+- `Say("Hello", audio="hello.wav")` speaks a recording; `heard_pcm()` returns the microphone audio.
 """
 
 from leonidas_tools.simulator.elastic_loop import ElasticEventLoop
-from leonidas_tools.simulator.exchange import ClientLeftError, StepFailedError
 from leonidas_tools.simulator.function_call import ABSENT, FunctionCall
-from leonidas_tools.simulator.generations import GENERATIONS
+from leonidas_tools.simulator.generations import GENERATIONS, Quirks
 from leonidas_tools.simulator.protocol import MEBIBYTE
-from leonidas_tools.simulator.quirks import Quirks
-from leonidas_tools.simulator.received import (
-    ConnectionRecord,
-    ContextUpdate,
-    IssuedHandle,
-    ReceivedAudio,
-    ReceivedText,
-    Refusal,
-)
 from leonidas_tools.simulator.recording import (
     Answer,
     CallRecord,
+    ConnectionRecord,
+    ContextUpdate,
+    IssuedHandle,
     Outcome,
+    ReceivedAudio,
+    ReceivedText,
     RecordedMessage,
+    Refusal,
     Violation,
 )
 from leonidas_tools.simulator.scenario import Scenario
 from leonidas_tools.simulator.server import LiveSimulator
-from leonidas_tools.simulator.session import SimulatedSession
-from leonidas_tools.simulator.session_steps import (
-    Close,
-    Drop,
-    ExpireHandles,
-    GoAway,
-    GoSilent,
-    Pause,
-    RefuseConnections,
-    SessionResumption,
-    StallPongs,
-    StopListening,
-    WaitForClose,
-    WaitForContextUpdate,
-    WaitForInput,
-)
-from leonidas_tools.simulator.step import Step
-from leonidas_tools.simulator.turn_steps import (
+from leonidas_tools.simulator.session import ClientLeftError, SimulatedSession, StepFailedError
+from leonidas_tools.simulator.steps import (
     Call,
     Cancel,
+    Close,
+    Drop,
     Expect,
+    ExpireHandles,
     GenerationComplete,
+    GoAway,
+    GoSilent,
     InputTranscription,
     Interrupt,
+    Pause,
+    RefuseConnections,
     Say,
     Send,
+    SessionResumption,
+    StallPongs,
+    Step,
+    StopListening,
     TurnComplete,
     Usage,
     WaitForAnswers,
+    WaitForClose,
+    WaitForContextUpdate,
+    WaitForInput,
 )
 from leonidas_tools.simulator.user_input import UserInput
 

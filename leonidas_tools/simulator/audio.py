@@ -1,4 +1,4 @@
-"""Speech: a soft tone as long as the text would take to say, or a recording."""
+"""Simulated speech: a recording, or a soft tone as long as the text takes to say."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tone(seconds: float) -> bytes:
 
 
 def chunks_of(pcm: bytes) -> list[str]:
-    """PCM in chunks of 100 ms, each in base64; the last may be shorter.
+    """Return PCM in chunks of 100 ms, each in base64; the last may be shorter.
 
     Example:
         >>> chunks_of(bytes(4800) + bytes(2))[1]
@@ -49,7 +49,7 @@ def chunks_of(pcm: bytes) -> list[str]:
 
 
 def read_wav(file: Path) -> bytes:
-    """Return the sound of a WAV file as Gemini would send it: 16-bit PCM at 24 kHz, one channel.
+    """Return the samples of a WAV file in Gemini's format: 16-bit PCM at 24 kHz, one channel.
 
     Raises:
         ValueError: The file cannot be read, or its samples are not 16-bit PCM.
@@ -63,7 +63,7 @@ def read_wav(file: Path) -> bytes:
             )
             frames = sound.readframes(sound.getnframes())
     except (OSError, EOFError, wave.Error) as error:
-        raise ValueError(f"{file.name!r} is not a WAV file that can be read: {error}") from None
+        raise ValueError(f"{file.name!r} is not a readable WAV file: {error}") from None
     if width != _SAMPLE_BYTES:
         raise ValueError(f"{file.name!r} has samples of {8 * width} bits; 16 are needed")
     samples = array("h", frames)
@@ -86,7 +86,7 @@ def _resampled(samples: array[int], rate: int) -> array[int]:
 
 
 def speech_seconds(text: str) -> float:
-    """Return how long saying a text takes.
+    """Return how long a text takes to say.
 
     Example:
         >>> speech_seconds("Hello, world.")

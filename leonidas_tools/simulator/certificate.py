@@ -1,4 +1,4 @@
-"""A certificate for loopback, made for one simulator and gone with it."""
+"""A temporary TLS certificate for loopback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 
 class LoopbackCertificate:
-    """A self-signed certificate for `127.0.0.1` in a directory of its own.
+    """A self-signed certificate for `127.0.0.1` in a temporary directory.
 
     Example:
         >>> certificate = LoopbackCertificate()

@@ -5,53 +5,212 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from websockets.exceptions import ConnectionClosed
 
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.simulator import protocol
-from leonidas_tools.simulator.exchange import ClientLeftError, StepFailedError
-from leonidas_tools.simulator.house import ScenarioOverError
-from leonidas_tools.simulator.line import ConnectionLine
-from leonidas_tools.simulator.received import ContextUpdate, Refusal
-from leonidas_tools.simulator.reception import RefusedError, admit
-from leonidas_tools.simulator.recording import Outcome, Violation
-from leonidas_tools.simulator.referee import Breach, Referee
-from leonidas_tools.simulator.session import SimulatedSession
+from leonidas_tools.simulator.protocol import Breach, ProtocolChecker
+from leonidas_tools.simulator.recording import (
+    ConnectionRecord,
+    ContextUpdate,
+    IssuedHandle,
+    Outcome,
+    RecordedMessage,
+    Refusal,
+    Violation,
+)
+from leonidas_tools.simulator.resumption import HandleRefusedError
+from leonidas_tools.simulator.session import ClientLeftError, SimulatedSession, StepFailedError
 from leonidas_tools.simulator.user_input import inputs_in
-from leonidas_tools.simulator.wire import Message, fields, objects, parse
+from leonidas_tools.simulator.wire import Message, encode, fields, objects, parse
 
 if TYPE_CHECKING:
-    from leonidas_tools.simulator.hearing import HearingConnection
-    from leonidas_tools.simulator.house import House
-    from leonidas_tools.simulator.received import ConnectionRecord
-    from leonidas_tools.simulator.resumption import Session
+    from collections.abc import Callable, Coroutine
+
+    from leonidas_tools.simulator.generations import Quirks
+    from leonidas_tools.simulator.listener import Listener, PausableConnection, PlannedRefusal
+    from leonidas_tools.simulator.observation import Record
+    from leonidas_tools.simulator.resumption import Session, SessionRegistry
     from leonidas_tools.simulator.scenario import Play
 
 _logger = visible_logger(__name__)
 
 _LEAVING_SECONDS: Final = 1.0
+_REASON_BYTES: Final = 123
+_ROUND_TRIPS: Final = 3
 
 
-class Connection:
-    """One client's connection, from its setup to its end.
+class ScenarioOverError(Exception):
+    """Raised when the scenario has no script for another connection."""
 
-    Args:
-        number: The connection, counted from 1.
-        websocket: The connection itself.
-        house: What all connections share.
-    """
 
-    def __init__(self, number: int, websocket: HearingConnection, *, house: House) -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerContext:
+    """The state that all connections of one server share."""
+
+    strict: bool
+    """Whether a violation closes the connection."""
+    speed: float
+    """1 plays pauses as written, 2 twice as fast, `math.inf` without any."""
+    quirks: Quirks
+    record: Record
+    sessions: SessionRegistry
+    listener: Listener
+    next_play: Callable[[], Play]
+    """Returns what to play on the next connection; raises `ScenarioOverError` at the end."""
+
+
+class ServerConnection:
+    """Sends the messages of one connection, counted from 1, and ends it."""
+
+    def __init__(
+        self, number: int, websocket: PausableConnection, *, context: ServerContext
+    ) -> None:
         self._number = number
         self._websocket = websocket
-        self._house = house
-        self._record = house.record
-        self._line = ConnectionLine(number, websocket, house=house)
-        self._referee = Referee(number, quirks=house.conduct.quirks, ledger=house.record.ledger)
-        self._belongs_to: Session | None = None
-        self._turned_away = False
+        self._context = context
+        self._session: Session | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the server has ended the connection."""
+        return self._ended
+
+    def set_session(self, session: Session) -> None:
+        """Note the session that the connection belongs to."""
+        self._session = session
+
+    def cancel_pending(self) -> None:
+        """Cancel all pending sends."""
+        for task in self._tasks:
+            task.cancel()
+
+    def note(self, sender: Literal["client", "server"], data: Any) -> None:
+        """Record a message in either direction."""
+        message = RecordedMessage(
+            connection=self._number, sender=sender, at=time.monotonic(), data=data
+        )
+        self._context.record.messages.append(message)
+        self._context.record.changed()
+
+    async def send(self, message: Message | str) -> None:
+        """Send a message, or a raw frame."""
+        text = message if isinstance(message, str) else encode(message)
+        self.note("server", message)
+        await self._websocket.send(text, text=self._context.quirks.text_frames)
+
+    def confirm_cancellation(self, ids: tuple[str, ...]) -> None:
+        """Record when the client has received the cancellation of these calls."""
+        self._start(self._await_confirmation(ids))
+
+    async def _await_confirmation(self, ids: tuple[str, ...]) -> None:
+        # An answer sent before the cancellation arrives is allowed. The pong follows everything
+        # the client sent before the ping, but its network layer is ahead of the agent.
+        for _ in range(_ROUND_TRIPS):
+            await (await self._websocket.ping())
+        self._context.record.ledger.cancellation_seen(self._number, ids)
+        self._context.record.changed()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(_until_closed(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Ending the connection, and network faults.
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the connection with a closing handshake."""
+        self._ended = True
+        short = reason.encode()[:_REASON_BYTES].decode(errors="ignore")
+        await self._websocket.close(code, short)
+
+    def close_later(self, seconds: float, code: int, reason: str) -> None:
+        """Close the connection with a closing handshake after some seconds."""
+        self._start(self._close_after(seconds, code, reason))
+
+    async def _close_after(self, seconds: float, code: int, reason: str) -> None:
+        await asyncio.sleep(seconds)
+        await self.close(code, reason)
+
+    def drop(self) -> None:
+        """Drop the connection without a closing frame."""
+        self._ended = True
+        self._websocket.transport.abort()
+
+    def ignore_client(self, seconds: float | None) -> None:
+        """Ignore what the client sends for some seconds; for `None`, until the connection ends."""
+        self._websocket.pause_input()
+        if seconds is not None:
+            self._start(self._resume_input_after(seconds))
+
+    async def _resume_input_after(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._websocket.resume_input()
+
+    # State shared with other connections.
+
+    def new_handle(self) -> str:
+        """Return a new handle."""
+        return self._context.sessions.new_handle(self._own_session)
+
+    def issue_handle(self, handle: str) -> None:
+        """Register a handle of this session."""
+        session = self._own_session
+        self._context.sessions.issue(handle, session)
+        issued = IssuedHandle(connection=self._number, session=session.number, handle=handle)
+        self._context.record.handles.append(issued)
+
+    def expire_handles(self) -> None:
+        """Expire all handles of this session."""
+        self._context.sessions.expire(self._own_session)
+
+    def refuse_connections(self, count: int, refusal: PlannedRefusal) -> None:
+        """Refuse the next `count` connections."""
+        self._context.listener.refuse(count, refusal)
+
+    def stop_listening(self, seconds: float) -> None:
+        """Stop listening for new connections for some seconds."""
+        self._context.listener.pause_for(seconds)
+
+    @property
+    def _own_session(self) -> Session:
+        assert self._session is not None
+        return self._session
+
+
+async def _until_closed(work: Coroutine[Any, Any, None]) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        await work
+
+
+class _RefusedError(Exception):
+    """Raised when a connection is refused, with the code to close it with."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class ConnectionHandler:
+    """Serves one client's connection, counted from 1, from its setup to its end."""
+
+    def __init__(
+        self, number: int, websocket: PausableConnection, *, context: ServerContext
+    ) -> None:
+        self._number = number
+        self._websocket = websocket
+        self._context = context
+        self._record = context.record
+        self._connection = ServerConnection(number, websocket, context=context)
+        self._checker = ProtocolChecker(number, quirks=context.quirks, ledger=context.record.ledger)
+        self._session: Session | None = None
+        self._refused = False
 
     async def run(self) -> None:
         """Serve the client until it leaves."""
@@ -69,27 +228,27 @@ class Connection:
     async def _begin(self) -> tuple[SimulatedSession, Play] | None:
         try:
             return await self._set_up()
-        except RefusedError as refused:
+        except _RefusedError as refused:
             await self._refuse(refused)
         except ScenarioOverError as over:
-            self._turned_away = True
+            self._refused = True
             self._finish("failed", str(over))
-            await self._line.close(protocol.POLICY, str(over))
+            await self._connection.close(protocol.POLICY, str(over))
         return None
 
     async def _end(
         self, session: SimulatedSession | None, playing: asyncio.Task[None] | None
     ) -> None:
-        self._line.release()
-        if self._belongs_to is not None:
+        self._connection.cancel_pending()
+        if self._session is not None:
             now = asyncio.get_running_loop().time()
-            self._house.book.left(self._belongs_to, now=now)
+            self._context.sessions.left(self._session, now=now)
         if session is None or playing is None:
-            if not self._turned_away:
+            if not self._refused:
                 self._finish("left", "the client left before the session began")
             return
         session.leave()
-        # A scenario in Python may be busy with something of its own.
+        # A scenario in Python may be busy with other work.
         await asyncio.wait({playing}, timeout=_LEAVING_SECONDS)
         playing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -103,46 +262,76 @@ class Connection:
             return None
         if failure := self._record.failure:
             # Final, so that a client does not redial a scenario that cannot go on.
-            raise RefusedError(protocol.POLICY, f"scenario failed: {failure}")
+            raise _RefusedError(protocol.POLICY, f"scenario failed: {failure}")
         kind, body = message
         if kind != "setup":
             await self._report(Breach(reason="the first message is the setup", data={kind: body}))
             return None
-        for breach in self._referee.judge_setup(body):
+        for breach in self._checker.check_setup(body):
             if not await self._report(breach):
                 return None
-        admitted = await admit(self._number, body, house=self._house, report=self._report)
+        admitted = await self._admit(body)
         if admitted is None:
             return None
-        play = self._house.next_play()
-        origin, self._belongs_to = admitted
+        play = self._context.next_play()
+        origin, self._session = admitted
         if origin.resumed_from is not None:
-            self._referee.resumed()
-        self._line.belongs_to(self._belongs_to)
+            self._checker.note_resumption()
+        self._connection.set_session(self._session)
         self._record.setups.append(body)
         self._record.connections.append(origin)
         self._record.declared[self._number] = protocol.functions_in(body.get("tools"))
-        await self._line.send({"setupComplete": {}})
+        await self._connection.send({"setupComplete": {}})
         return self._session_of(origin, body), play
+
+    async def _admit(self, setup: Message) -> tuple[ConnectionRecord, Session] | None:
+        """Return the session of the connection; None if it was closed for a violation."""
+        context, number = self._context, self._number
+        if refusal := context.listener.refusal_at_setup():
+            raise _RefusedError(refusal.close_code, refusal.reason or "the server is unavailable")
+        handle = fields(setup.get("sessionResumption")).get("handle")
+        if not handle:
+            session = context.sessions.begin(number)
+            return ConnectionRecord(number=number, session=session.number), session
+        now = asyncio.get_running_loop().time()
+        try:
+            session = context.sessions.find(str(handle), now=now)
+        except HandleRefusedError as error:
+            raise _RefusedError(context.quirks.unknown_handle_code, str(error)) from None
+        before = context.sessions.open_connection_of(session)
+        if before is not None:
+            reason = (
+                f"session {session.number} is resumed while its connection {before} is still open"
+            )
+            data = {"setup": setup}
+            breach = Breach(reason=reason, data=data, code=protocol.INTERNAL)
+            if not await self._report(breach):
+                return None
+        previous = session.connections[-1]
+        context.sessions.resume(session, number)
+        record = ConnectionRecord(
+            number=number, session=session.number, resumed_from=previous, handle=str(handle)
+        )
+        return record, session
 
     def _session_of(self, origin: ConnectionRecord, setup: Message) -> SimulatedSession:
         return SimulatedSession(
             origin=origin,
             setup=setup,
-            line=self._line,
+            connection=self._connection,
             ledger=self._record.ledger,
-            pace=self._house.conduct.pace,
-            quirks=self._house.conduct.quirks,
+            speed=self._context.speed,
+            quirks=self._context.quirks,
         )
 
-    async def _refuse(self, refused: RefusedError) -> None:
-        self._turned_away = True
+    async def _refuse(self, refused: _RefusedError) -> None:
+        self._refused = True
         refusal = Refusal(
             stage="setup", code=refused.code, reason=refused.reason, connection=self._number
         )
         self._record.refusals.append(refusal)
         self._record.changed()
-        await self._line.close(refused.code, refused.reason)
+        await self._connection.close(refused.code, refused.reason)
 
     # Reading.
 
@@ -152,14 +341,14 @@ class Connection:
             if message is None:
                 continue
             kind, body = message
-            for breach in self._referee.judge(kind, body):
+            for breach in self._checker.check(kind, body):
                 await self._report(breach)
             await self._take(kind, body, session)
             self._record.changed()
 
     async def _take(self, kind: str, body: Message, session: SimulatedSession) -> None:
         inputs = tuple(inputs_in(kind, body))
-        self._record.take(self._number, inputs)
+        self._record.add_inputs(self._number, inputs)
         update = self._update_in(body) if kind == "contextUpdate" else None
         session.receive(inputs, update)
         if kind == "toolResponse":
@@ -182,15 +371,15 @@ class Connection:
         return update
 
     async def _receive(self) -> tuple[str, Message] | None:
-        """Return the next message, or None if it cannot be read."""
+        """Return the next message; None if it cannot be read."""
         frame = await self._websocket.recv()
         try:
             message = parse(frame)
         except ValueError as error:
-            self._line.note("client", frame)
+            self._connection.note("client", frame)
             await self._report(Breach(reason=str(error), data=frame))
             return None
-        self._line.note("client", message)
+        self._connection.note("client", message)
         await self._check_size(frame)
         try:
             return protocol.field_of(message)
@@ -199,14 +388,14 @@ class Connection:
             return None
 
     async def _check_size(self, frame: str | bytes) -> None:
-        limit = self._house.conduct.quirks.max_message_bytes
+        limit = self._context.quirks.max_message_bytes
         size = len(frame.encode() if isinstance(frame, str) else frame)
         if limit is not None and size > limit:
             reason = f"a message of {size} bytes; at most {limit} are allowed"
             await self._report(Breach(reason=reason, data=None, code=protocol.TOO_BIG))
 
     async def _report(self, breach: Breach) -> bool:
-        """Keep a breach, and closes the connection for it; returns whether it goes on."""
+        """Record a violation, close the connection if strict, and return whether it continues."""
         violation = Violation(
             connection=self._number,
             at=time.monotonic(),
@@ -217,9 +406,9 @@ class Connection:
         self._record.violations.append(violation)
         self._record.changed()
         _logger.warning("Gemini Live protocol broken: %s", violation)
-        if self._house.conduct.strict:
-            await self._line.close(breach.code, breach.reason)
-        return not self._house.conduct.strict
+        if self._context.strict:
+            await self._connection.close(breach.code, breach.reason)
+        return not self._context.strict
 
     # Playing.
 
@@ -235,14 +424,14 @@ class Connection:
             _logger.exception("The scenario failed")
             await self._fail(repr(error), f"scenario failed: {error!r}")
         except asyncio.CancelledError:
-            self._finish("left", "the client left while the scenario was busy with its own")
+            self._finish("left", "the client left while the scenario was busy")
             raise
         else:
             self._finish("played")
 
     async def _fail(self, message: str, reason: str) -> None:
         self._finish("failed", message)
-        await self._line.close(protocol.INTERNAL, reason)
+        await self._connection.close(protocol.INTERNAL, reason)
 
     def _finish(self, status: Literal["played", "failed", "left"], message: str = "") -> None:
         outcome = Outcome(connection=self._number, status=status, message=message)

@@ -1,4 +1,4 @@
-"""An event loop whose time a test moves on: an hour of a session passes in a moment."""
+"""An event loop whose time can be advanced: an hour of a session passes in a moment."""
 
 from __future__ import annotations
 
@@ -8,85 +8,81 @@ import time
 from concurrent.futures import Future
 from typing import Final
 
-# Where no timer tells how far to run, what others are about to send comes first.
+# Without a timer, input that is about to arrive comes before skipped time.
 _PATIENCE_SECONDS: Final = 0.05
-_LOOK_SECONDS: Final = 0.001
-# A longer busy thread is blocked, maybe until time has passed.
+_POLL_SECONDS: Final = 0.001
+# A thread that is busy for longer is blocked, possibly until time has passed.
 _LONGEST_BUSY_SECONDS: Final = 10.0
 
 
-class _LentTime:
-    """Seconds that a loop may pass over instead of waiting for them."""
+class _SkippableTime:
+    """Seconds that a loop may skip instead of waiting for them."""
 
     def __init__(self) -> None:
         self.passed = 0.0
         self._left = 0.0
-        self._borrowers: list[Future[None]] = []
+        self._futures: list[Future[None]] = []
 
-    def lend(self, seconds: float, over: Future[None]) -> None:
+    def add(self, seconds: float, over: Future[None]) -> None:
         self._left += seconds
-        self._borrowers.append(over)
+        self._futures.append(over)
 
     @property
     def any(self) -> bool:
-        """Return whether some is left."""
+        """Return whether any seconds are left."""
         return self._left > 0
 
-    def pass_over(self, wait_seconds: float | None) -> bool:
-        """Pass over a wait, as far as it is lent for; without one, over all that is left."""
+    def skip(self, wait_seconds: float | None) -> bool:
+        """Skip a wait, as far as seconds are left; without a wait, skip all that is left."""
         if not self._left:
-            self.repay()
+            self.complete()
             return False
         seconds = self._left if wait_seconds is None else min(wait_seconds, self._left)
         self._left -= seconds
         self.passed += seconds
         return True
 
-    def repay(self) -> None:
-        borrowers, self._borrowers = self._borrowers, []
-        for over in borrowers:
+    def complete(self) -> None:
+        futures, self._futures = self._futures, []
+        for over in futures:
             over.set_result(None)
 
 
 class _ElasticSelector(selectors.DefaultSelector):
-    """A selector that passes over time where nothing is to be read or written.
+    """A selector that skips time when there is no input or output."""
 
-    Args:
-        lent: The time.
-    """
-
-    def __init__(self, lent: _LentTime) -> None:
+    def __init__(self, skippable: _SkippableTime) -> None:
         super().__init__()
         self._peers: list[_ElasticSelector] = []
-        self._lent = lent
+        self._skippable = skippable
         self._waits = False
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
-        patience = _PATIENCE_SECONDS if timeout is None and self._lent.any else 0
+        patience = _PATIENCE_SECONDS if timeout is None and self._skippable.any else 0
         events = super().select(patience)
         self._waits = True
         try:
             until = time.monotonic() + _LONGEST_BUSY_SECONDS
-            while not events and self._lent.any and any(peer.is_busy for peer in self._peers):
+            while not events and self._skippable.any and any(peer.is_busy for peer in self._peers):
                 if time.monotonic() > until:
                     break
-                events = super().select(_LOOK_SECONDS)
-            if events or self._lent.pass_over(timeout):
+                events = super().select(_POLL_SECONDS)
+            if events or self._skippable.skip(timeout):
                 return events
             return super().select(timeout)
         finally:
             self._waits = False
 
-    def heed(self, peer: _ElasticSelector) -> None:
-        """Has time wait for the peer, which may be about to send something."""
+    def add_peer(self, peer: _ElasticSelector) -> None:
+        """Skip no time while the peer is busy, since it may be about to send something."""
         self._peers = [*(each for each in self._peers if not each.closed), peer]
 
     @property
     def is_busy(self) -> bool:
-        """Return whether its loop does something, or is about to; asked in another thread."""
+        """Return whether its loop is running or has input; called from another thread."""
         if self.loop is None or not self.loop.is_running():
             return False
         if not self._waits:
@@ -95,7 +91,7 @@ class _ElasticSelector(selectors.DefaultSelector):
             with selectors.DefaultSelector() as looking:
                 looking.register(self, selectors.EVENT_READ)
                 return bool(looking.select(0))
-        except (OSError, ValueError):  # closed in this moment
+        except (OSError, ValueError):  # closed meanwhile
             return False
 
     @property
@@ -105,12 +101,12 @@ class _ElasticSelector(selectors.DefaultSelector):
 
 
 class ElasticEventLoop(asyncio.SelectorEventLoop):
-    """An event loop that runs by real time, and ahead of it when told to `advance`.
+    """An event loop that runs in real time, and ahead of it after `advance`.
 
-    Time is passed over from timer to timer, and only while the loop has nothing else to do: of two
-    pauses in a row the second begins where the first ended, and what a timer sets off is done
-    before the next one is due. What happens outside the loop, in sockets, threads and other loops,
-    still takes its real time: loops that are to wait for each other `keep_pace_with` each other.
+    Time is skipped from timer to timer, and only while the loop is idle: of two pauses in a row
+    the second begins where the first ended, and the work that a timer starts is done before the
+    next timer is due. Sockets, threads and other loops still take real time; loops that have to
+    wait for each other `keep_pace_with` each other.
 
     Example:
         >>> async def an_hour() -> str:
@@ -125,54 +121,54 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self) -> None:
-        self._lent = _LentTime()
-        self._waiting = _ElasticSelector(self._lent)
+        self._skippable = _SkippableTime()
+        self._waiting = _ElasticSelector(self._skippable)
         super().__init__(self._waiting)
         self._waiting.loop = self
 
     def time(self) -> float:
-        """Return the loop's time, in seconds: real time and what it was advanced by."""
-        return super().time() + self._lent.passed
+        """Return the loop's time in seconds: real time plus the skipped time."""
+        return super().time() + self._skippable.passed
 
     def advance(self, seconds: float) -> Future[None]:
-        """Move the loop's time on; from any thread.
+        """Advance the loop's time; from any thread.
 
         Args:
-            seconds: By how much.
+            seconds: How far to advance.
 
         Returns:
-            A future that is done once the time has passed and what was due has been done; waiting
+            A future that is done once the time has passed and all due work is done; waiting
             for it is optional (`await asyncio.wrap_future(…)`, or `.result()` in a thread).
 
         Raises:
-            ValueError: Time does not run backwards.
+            ValueError: The seconds are negative.
         """
         if not seconds >= 0:
             raise ValueError(f"time does not run backwards: {seconds!r} s")
         over: Future[None] = Future()
         # Marked as running, so that it cannot be cancelled while a thread completes it.
         over.set_running_or_notify_cancel()
-        self.call_soon_threadsafe(self._lent.lend, seconds, over)
+        self.call_soon_threadsafe(self._skippable.add, seconds, over)
         return over
 
     def keep_pace_with(self, other: ElasticEventLoop) -> None:
-        """Has neither loop pass over time while the other is busy; from a thread of either.
+        """Let neither loop skip time while the other is busy; called in the thread of either.
 
-        Of two ends of a line, one that is slow does not look like one that is silent.
+        Without it, the slow end of a connection looks like a silent one.
 
         Args:
             other: A loop in another thread.
         """
-        self._waiting.heed(other._waiting)
-        other._waiting.heed(self._waiting)
+        self._waiting.add_peer(other._waiting)
+        other._waiting.add_peer(self._waiting)
 
     def close(self) -> None:
-        """Close the loop; its time is not waited for any longer."""
+        """Close the loop and complete the futures of `advance`."""
         super().close()
-        self._lent.repay()
+        self._skippable.complete()
 
 
 def elastic(loop: asyncio.AbstractEventLoop) -> ElasticEventLoop:
-    """Return the loop, which is an elastic one."""
+    """Return the loop as an `ElasticEventLoop`."""
     assert isinstance(loop, ElasticEventLoop)
     return loop

@@ -34,16 +34,16 @@ class CallLedger:
 
     @property
     def records(self) -> tuple[CallRecord, ...]:
-        """Return every call, in the order they were sent."""
+        """Return all calls, in the order in which they were sent."""
         with self._lock:
             return tuple(self._records.values())
 
     def find(self, connection: int, call_id: str) -> CallRecord | None:
-        """Return the call of that id on that connection."""
+        """Return the call with that id on that connection."""
         return self._records.get((connection, call_id))
 
     def of(self, connection: int) -> list[CallRecord]:
-        """Return the calls of one connection, in the order they were sent."""
+        """Return the calls of one connection, in the order in which they were sent."""
         return [record for record in self.records if record.connection == connection]
 
     def awaited_by(self, connection: int, response: Message) -> CallRecord | None:
@@ -61,7 +61,7 @@ class CallLedger:
         blocking: bool = True,
         id_sent: bool = True,
     ) -> None:
-        """Note a call; the same id a second time is the same call delivered again."""
+        """Record a call; a repeated id is the same call delivered again."""
         with self._lock:
             key = (connection, call_id if call_id is not None else len(self._records))
             if known := self._records.get(key):
@@ -78,21 +78,21 @@ class CallLedger:
             )
 
     def cancelled(self, connection: int, ids: Iterable[str]) -> None:
-        """Note that the server took calls back."""
+        """Record that the server cancelled calls."""
         with self._lock:
             for key in ((connection, call_id) for call_id in ids):
                 if (record := self._records.get(key)) and not record.cancelled:
                     self._records[key] = replace(record, cancelled_at=time.monotonic())
 
-    def told(self, connection: int, ids: Iterable[str]) -> None:
-        """Note that the client has seen a cancellation: from now on an answer is late."""
+    def cancellation_seen(self, connection: int, ids: Iterable[str]) -> None:
+        """Record that the client has received a cancellation; later answers are late."""
         with self._lock:
             for key in ((connection, call_id) for call_id in ids):
                 if record := self._records.get(key):
                     self._records[key] = replace(record, cancellation_seen_at=time.monotonic())
 
     def answered(self, connection: int, response: Message) -> str | None:
-        """Note an answer that is well formed; returns what is wrong with it, if anything."""
+        """Record a well-formed answer and return its violation, if any."""
         call_id, name = response.get("id"), response["name"]
         with self._lock:
             key = self._key_of(connection, call_id, name)
@@ -107,9 +107,7 @@ class CallLedger:
             )
         call_id = record.id or call_id
         if late:
-            return (
-                f"call {call_id!r} of {record.name!r} was cancelled; a cancelled call has no answer"
-            )
+            return f"call {call_id!r} of {record.name!r} was cancelled and takes no answer"
         if record.final_answers:
             return f"call {call_id!r} of {record.name!r} was already answered"
         if name != record.name:

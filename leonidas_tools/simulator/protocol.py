@@ -1,7 +1,8 @@
-"""Check messages of the client, apart from which calls they answer."""
+"""Check the messages of the client against the protocol."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.simulator.wire import CLIENT_FIELDS, Message, fields, is_base64, objects
@@ -9,7 +10,8 @@ from leonidas_tools.simulator.wire import CLIENT_FIELDS, Message, fields, is_bas
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from leonidas_tools.simulator.quirks import Quirks
+    from leonidas_tools.simulator.generations import Quirks
+    from leonidas_tools.simulator.ledger import CallLedger
 
 INVALID: Final = 1007
 POLICY: Final = 1008
@@ -32,7 +34,7 @@ _REALTIME_FIELDS: Final = frozenset(
 
 
 def field_of(message: Message) -> tuple[str, Message]:
-    """Return the one top-level field of a client's message, and what it holds.
+    """Return the one top-level field of a client's message, and its value.
 
     Raises:
         ValueError: There is not exactly one, or it is unknown, or not an object.
@@ -58,31 +60,31 @@ def camel_name(name: str) -> str:
     return next(iter(fields({name: None})))
 
 
-def complaints(kind: str, body: Message, quirks: Quirks) -> Iterator[str]:
-    """Yield what is wrong with the body of a message, one sentence each."""
+def problems(kind: str, body: Message, quirks: Quirks) -> Iterator[str]:
+    """Yield the problems with the body of a message, one sentence each."""
     if kind == "realtimeInput":
-        yield from _realtime_complaints(body, quirks)
+        yield from _realtime_problems(body, quirks)
     elif kind == "clientContent":
-        yield from _content_complaints(body)
+        yield from _content_problems(body)
     elif kind == "toolResponse" and not objects(body.get("functionResponses")):
         yield "a tool response without functionResponses"
 
 
-def setup_complaint(body: Message) -> str | None:
-    """Return what is wrong with the setup, if anything."""
+def setup_problem(body: Message) -> str | None:
+    """Return the problem with the setup; `None` if there is none."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
         return "the setup names no model"
     return None
 
 
-def declaration_complaints(tools: Any, quirks: Quirks) -> Iterator[str]:
-    """Yield what is wrong with the declarations in a list of tools, one sentence each.
+def declaration_problems(tools: Any, quirks: Quirks) -> Iterator[str]:
+    """Yield the problems with the declarations in a list of tools, one sentence each.
 
     Example:
         >>> from leonidas_tools.simulator import GENERATIONS
         >>> tools = [{"function_declarations": [{"name": "f", "behavior": "BLOCKING"}]}]
-        >>> list(declaration_complaints(tools, GENERATIONS["3.8-thinking"]))
+        >>> list(declaration_problems(tools, GENERATIONS["3.8-thinking"]))
         ["'f' is declared BLOCKING; this model takes only NON_BLOCKING"]
     """
     taken = " and ".join(sorted(quirks.behaviors))
@@ -92,12 +94,12 @@ def declaration_complaints(tools: Any, quirks: Quirks) -> Iterator[str]:
             yield f"{name!r} is declared {behavior}; this model {hint}"
 
 
-def response_complaint(response: Message, quirks: Quirks) -> str | None:
-    """Return what is wrong with the form of one function response, if anything.
+def response_problem(response: Message, quirks: Quirks) -> str | None:
+    """Return the problem with the form of one function response; `None` if there is none.
 
     Example:
         >>> from leonidas_tools.simulator import Quirks
-        >>> response_complaint({"id": "c1", "name": "f", "response": [1]}, Quirks())
+        >>> response_problem({"id": "c1", "name": "f", "response": [1]}, Quirks())
         "the response to call 'c1' is an object, not list"
     """
     call_id, name = response.get("id"), response.get("name")
@@ -110,16 +112,16 @@ def response_complaint(response: Message, quirks: Quirks) -> str | None:
     if not isinstance(response.get("response"), dict):
         kind = type(response.get("response")).__name__
         return f"the response to call {call_id!r} is an object, not {kind}"
-    return _manner_complaint(response, quirks)
+    return _options_problem(response, quirks)
 
 
-def manner_of(response: Message) -> str:
-    """Return which of `scheduling` and `willContinue` a function response has."""
-    said = [each for each in ("scheduling", "willContinue") if response.get(each) is not None]
-    return " and ".join(said)
+def response_options(response: Message) -> str:
+    """Return which of `scheduling` and `willContinue` a function response sets."""
+    names = ("scheduling", "willContinue")
+    return " and ".join(name for name in names if response.get(name) is not None)
 
 
-def _manner_complaint(response: Message, quirks: Quirks) -> str | None:
+def _options_problem(response: Message, quirks: Quirks) -> str | None:
     call_id = response.get("id")
     scheduling, more = response.get("scheduling"), response.get("willContinue")
     if scheduling is not None and not quirks.takes_scheduling:
@@ -135,7 +137,7 @@ def _manner_complaint(response: Message, quirks: Quirks) -> str | None:
     return None
 
 
-def _realtime_complaints(body: Message, quirks: Quirks) -> Iterator[str]:
+def _realtime_problems(body: Message, quirks: Quirks) -> Iterator[str]:
     for name in body.keys() - _REALTIME_FIELDS:
         yield f"unknown field {name!r} in realtimeInput"
     if quirks.refuse_media_chunks and "mediaChunks" in body:
@@ -146,11 +148,11 @@ def _realtime_complaints(body: Message, quirks: Quirks) -> Iterator[str]:
                 yield f"the data of realtimeInput.{name} is not base64"
 
 
-def _content_complaints(body: Message) -> Iterator[str]:
+def _content_problems(body: Message) -> Iterator[str]:
     for turn in objects(body.get("turns")):
         parts = objects(turn.get("parts"))
         if all(part.keys() <= {"text", "thought"} and not part.get("text") for part in parts):
-            yield "an empty turn: its parts say nothing, yet it interrupts the model"
+            yield "an empty turn: its parts are empty, yet it interrupts the model"
         for part in parts:
             blob = fields(part.get("inlineData"))
             if blob and not is_base64(blob.get("data")):
@@ -177,6 +179,89 @@ def declarations(tools: Any) -> Mapping[str, str | None]:
 
 
 def behavior_of(function: Message) -> str | None:
-    """Return what a declaration says of its behavior, if anything."""
+    """Return the behavior that a declaration sets, if any."""
     behavior = function.get("behavior")
     return None if behavior is None or behavior == "UNSPECIFIED" else str(behavior)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Breach:
+    """A violation of the protocol that a check has found; a strict server closes with `code`."""
+
+    reason: str
+    data: Any
+    code: int = INVALID
+
+
+class ProtocolChecker:
+    """Checks the messages of one connection, in the order in which they arrive."""
+
+    def __init__(self, number: int, *, quirks: Quirks, ledger: CallLedger) -> None:
+        self._number = number
+        self._quirks = quirks
+        self._ledger = ledger
+        self._begun = False
+
+    def check_setup(self, body: Message) -> Iterator[Breach]:
+        """Yield the violations in the setup."""
+        data = {"setup": body}
+        if problem := setup_problem(body):
+            yield Breach(reason=problem, data=data)
+        for problem in declaration_problems(body.get("tools"), self._quirks):
+            yield Breach(reason=problem, data=data)
+
+    def note_resumption(self) -> None:
+        """Note that the session began on an earlier connection."""
+        self._begun = True
+
+    def check(self, kind: str, body: Message) -> Iterator[Breach]:
+        """Yield the violations in a message, including those that depend on earlier messages."""
+        data = {kind: body}
+        if kind == "setup":
+            yield Breach(reason="a second setup", data=data)
+        for problem in problems(kind, body, self._quirks):
+            yield Breach(reason=problem, data=data)
+        if kind == "toolResponse":
+            for response in objects(body.get("functionResponses")):
+                yield from self._check_response(response)
+        elif kind == "contextUpdate":
+            yield from self._check_update(body, data)
+        elif kind == "realtimeInput" and self._audio_is_blocked(body):
+            reason = "audio while a BLOCKING call is unanswered"
+            yield Breach(reason=reason, data=data, code=POLICY)
+        elif kind == "clientContent" and self._begun and self._quirks.seed_only_client_content:
+            reason = "clientContent in the middle of a session: send realtimeInput.text"
+            yield Breach(reason=reason, data=data)
+        self._note(kind, body)
+
+    def _note(self, kind: str, body: Message) -> None:
+        """Note the first turn, with which a session begins; earlier turns are its history."""
+        turn_ends = kind == "clientContent" and bool(body.get("turnComplete"))
+        self._begun = self._begun or turn_ends or kind in {"realtimeInput", "toolResponse"}
+
+    def _check_response(self, response: Message) -> Iterator[Breach]:
+        if problem := response_problem(response, self._quirks):
+            yield Breach(reason=problem, data=response)
+            return
+        call = self._ledger.awaited_by(self._number, response)
+        if problem := self._ledger.answered(self._number, response):
+            yield Breach(reason=problem, data=response)
+        options = response_options(response)
+        if call and call.blocking and options and self._quirks.plain_blocking_answers:
+            reason = f"call {call.id!r} of {call.name!r} is BLOCKING; its answer says no {options}"
+            yield Breach(reason=reason, data=response)
+
+    def _check_update(self, body: Message, data: Message) -> Iterator[Breach]:
+        if not self._quirks.takes_context_update:
+            reason = "this model takes no contextUpdate; reconnect to change tools or instruction"
+            yield Breach(reason=reason, data=data)
+        tools = fields(body.get("tools")).get("tools")
+        for problem in declaration_problems(tools, self._quirks):
+            yield Breach(reason=problem, data=data)
+
+    def _audio_is_blocked(self, body: Message) -> bool:
+        return (
+            self._quirks.audio_blocked_while_pending
+            and bool(body.keys() & {"audio", "mediaChunks"})
+            and any(call.pending and call.blocking for call in self._ledger.of(self._number))
+        )

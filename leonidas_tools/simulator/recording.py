@@ -1,22 +1,24 @@
-"""Records of the simulator: messages, calls with their answers, violations, outcomes."""
+"""Records of the simulator: messages, input, connections, calls, violations, outcomes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from leonidas_tools.simulator.wire import Message
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordedMessage:
-    """One message that crossed the wire.
+    """One message in either direction.
 
     Args:
         connection: Which connection, counted from 1.
-        sender: Who sent it.
-        at: When, by the monotonic clock, in seconds.
+        sender: `client` or `server`.
+        at: The time by the monotonic clock, in seconds.
         data: The message; the raw frame where it is not a JSON object.
     """
 
@@ -34,8 +36,8 @@ class Answer:
         id: The id it carries; that of its call if it carries none.
         name: The name it carries.
         response: Its body.
-        at: When it came, by the monotonic clock, in seconds.
-        scheduling: When the model is to speak of it, if the client said so.
+        at: The time of arrival by the monotonic clock, in seconds.
+        scheduling: When the model speaks of it, if the client set that.
         final: Whether it ends the call (only a NON_BLOCKING call takes more than one).
     """
 
@@ -55,21 +57,21 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallRecord:
-    """One function call and what became of it.
+    """One function call and its answers.
 
     Args:
         id: Its id; None if it was sent without one.
         name: The function that was called.
         args: Its arguments as they were sent; None if there were none.
         connection: The connection it was sent on, counted from 1.
-        sent_at: When it was first sent, by the monotonic clock, in seconds.
+        sent_at: The time it was first sent by the monotonic clock, in seconds.
         blocking: Whether the model waits for the answer.
         deliveries: How often it was sent under this id.
-        answers: The answers, in the order they came.
+        answers: The answers, in order of arrival.
         cancelled_at: When it was cancelled, if it was.
-        cancellation_seen_at: When the client had surely seen the cancellation.
+        cancellation_seen_at: When the client had certainly received the cancellation.
         late_answers: How many answers came after that.
-        id_sent: Whether the client was told the id.
+        id_sent: Whether the id was sent to the client.
     """
 
     id: str | None
@@ -87,7 +89,7 @@ class CallRecord:
 
     @property
     def cancelled(self) -> bool:
-        """Return whether the server took the call back."""
+        """Return whether the server cancelled the call."""
         return self.cancelled_at is not None
 
     @property
@@ -97,12 +99,12 @@ class CallRecord:
 
     @property
     def pending(self) -> bool:
-        """Return whether an answer is still owed."""
+        """Return whether a final answer is still missing."""
         return not self.cancelled and not self.final_answers
 
     @property
     def answered_once(self) -> bool:
-        """Return whether the client did right: one final answer, or none after a cancellation."""
+        """Return whether there is one final answer, or none after a cancellation."""
         if self.cancelled:
             return not self.late_answers and len(self.final_answers) <= 1
         return len(self.final_answers) == 1
@@ -110,12 +112,12 @@ class CallRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """One breach of the protocol by the client.
+    """One violation of the protocol by the client.
 
     Args:
         connection: Which connection, counted from 1.
-        at: When, by the monotonic clock, in seconds.
-        reason: What is wrong.
+        at: The time by the monotonic clock, in seconds.
+        reason: The violation, as a sentence.
         close_code: The code a strict server closes with.
         data: The message, or the raw frame.
     """
@@ -137,7 +139,7 @@ class Outcome:
     Args:
         connection: Which connection, counted from 1.
         status: `played` to the end, an expectation `failed`, or the client `left` before the end.
-        message: Which step and why, unless it was played.
+        message: The step and the reason, unless it was played.
     """
 
     connection: int
@@ -151,3 +153,105 @@ class Outcome:
 
     def __str__(self) -> str:
         return f"connection {self.connection}: {self.message or self.status}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReceivedAudio:
+    """One frame of microphone audio.
+
+    Args:
+        connection: The connection, counted from 1.
+        at: The time by the monotonic clock, in seconds.
+        data: The samples.
+        mime_type: Their format, such as `audio/pcm;rate=16000`.
+    """
+
+    connection: int
+    at: float
+    data: bytes = field(repr=False)
+    mime_type: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReceivedText:
+    """One text.
+
+    Args:
+        connection: The connection, counted from 1.
+        at: The time by the monotonic clock, in seconds.
+        text: The text.
+        source: The kind of message that contained it.
+        role: The role of the speaker, if the message gives one.
+    """
+
+    connection: int
+    at: float
+    text: str
+    source: Literal["realtimeInput", "clientContent"]
+    role: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextUpdate:
+    """One `contextUpdate`.
+
+    Args:
+        connection: The connection, counted from 1.
+        at: The time by the monotonic clock, in seconds.
+        system_instruction: The new instruction; None if it is unchanged.
+        tools: The new declarations by function name; None if they are unchanged.
+    """
+
+    connection: int
+    at: float
+    system_instruction: str | None = None
+    tools: Mapping[str, Message] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConnectionRecord:
+    """One connection whose setup was accepted.
+
+    Args:
+        number: Its number, counted from 1 over all that were opened.
+        session: The session it belongs to, counted from 1.
+        resumed_from: The session's previous connection; None if the session is new.
+        handle: The handle in its setup.
+    """
+
+    number: int
+    session: int
+    resumed_from: int | None = None
+    handle: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IssuedHandle:
+    """One handle that was sent.
+
+    Args:
+        connection: The connection it was sent on, counted from 1.
+        session: The session it resumes.
+        handle: The handle.
+    """
+
+    connection: int
+    session: int
+    handle: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """One connection that was refused without a violation of its own.
+
+    Args:
+        stage: `http` for a refusal at the HTTP request, `setup` for one after the setup.
+        code: The HTTP status, or the close code.
+        reason: Why.
+        connection: Its number; None if no websocket was opened.
+    """
+
+    stage: Literal["http", "setup"]
+    code: int
+    reason: str
+    connection: int | None = None

@@ -15,34 +15,27 @@ class HandleRefusedError(Exception):
 
 @dataclass(kw_only=True, slots=True)
 class Session:
-    """One session.
-
-    Args:
-        number: Its number, counted from 1.
-        connections: The connections it had, in order.
-        left_at: When its last connection ended, by the loop's time; None while it is open.
-    """
+    """One session, counted from 1, with its connections in order."""
 
     number: int
     connections: list[int] = field(default_factory=list)
     left_at: float | None = None
+    """When its last connection ended, by the loop's time; None while one is open."""
 
 
-class SessionBook:
+class SessionRegistry:
     """The sessions of a server and their handles; used by the server's thread only.
 
-    Args:
-        handle_seconds: How long a handle is good after its session's last connection ended.
-        is_open: Whether a connection is still open.
+    A handle is valid for `handle_seconds` after its session's last connection ended.
 
     Example:
-        >>> book = SessionBook(handle_seconds=7200, is_open=lambda connection: False)
-        >>> session = book.begin(1)
-        >>> book.issue("h1", session)
-        >>> book.left(session, now=10.0)
-        >>> book.find("h1", now=20.0).connections
+        >>> registry = SessionRegistry(handle_seconds=7200, is_open=lambda connection: False)
+        >>> session = registry.begin(1)
+        >>> registry.issue("h1", session)
+        >>> registry.left(session, now=10.0)
+        >>> registry.find("h1", now=20.0).connections
         [1]
-        >>> book.find("h1", now=9999.0)
+        >>> registry.find("h1", now=9999.0)
         Traceback (most recent call last):
         ...
         leonidas_tools.simulator.resumption.HandleRefusedError: the handle 'h1' has expired
@@ -52,7 +45,7 @@ class SessionBook:
         self._handle_seconds = handle_seconds
         self._is_open = is_open
         self._count = 0
-        self._named = 0
+        self._handle_count = 0
         self._handles: dict[str, Session] = {}
         self._expired: set[str] = set()
 
@@ -62,11 +55,7 @@ class SessionBook:
         return Session(number=self._count, connections=[connection])
 
     def find(self, handle: str, *, now: float) -> Session:
-        """Return the session that a handle resumes.
-
-        Raises:
-            HandleRefusedError: The handle is unknown, or no longer good.
-        """
+        """Return the session that a handle resumes; raise if it is unknown or expired."""
         session = self._handles.get(handle)
         if session is None:
             raise HandleRefusedError(f"no session has the handle {handle!r}")
@@ -76,26 +65,26 @@ class SessionBook:
         return session
 
     def resume(self, session: Session, connection: int) -> None:
-        """Note that a session goes on, on another connection."""
+        """Note that a session continues on another connection."""
         session.connections.append(connection)
         session.left_at = None
 
     def open_connection_of(self, session: Session) -> int | None:
-        """Return the connection of a session that is still open."""
+        """Return the open connection of a session, if any."""
         return next((each for each in session.connections if self._is_open(each)), None)
 
     def new_handle(self, session: Session) -> str:
         """Return a new handle."""
-        self._named += 1
-        return f"session-{session.number}-handle-{self._named}"
+        self._handle_count += 1
+        return f"session-{session.number}-handle-{self._handle_count}"
 
     def issue(self, handle: str, session: Session) -> None:
-        """Make a handle good for a session."""
+        """Register a handle of a session."""
         self._handles[handle] = session
         self._expired.discard(handle)
 
     def expire(self, session: Session | None = None) -> None:
-        """End the life of the handles issued so far: of one session, or of all."""
+        """Expire the handles issued so far, of one session or of all."""
         self._expired |= {
             handle for handle, of in self._handles.items() if session is None or of is session
         }

@@ -1,4 +1,4 @@
-"""A scenario: what the simulated model does, on one connection or on several in turn."""
+"""A scenario: the script of the simulated model, for one connection or several in turn."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from leonidas_tools.simulator.exchange import ClientLeftError, StepFailedError
-from leonidas_tools.simulator.session import SimulatedSession
+from leonidas_tools.simulator.session import ClientLeftError, SimulatedSession, StepFailedError
 
 if TYPE_CHECKING:
-    from leonidas_tools.simulator.step import Step
+    from leonidas_tools.simulator.steps import Step
 
 Play: TypeAlias = Callable[[SimulatedSession], Awaitable[None]]
 """A scenario in Python: an async function that plays one connection."""
@@ -23,11 +22,12 @@ class Scenario:
 
     Args:
         steps: The steps, played on every connection from the start; or an async function.
-        connections: Instead of `steps`: one script for each connection, in turn.
-        name: What to call it.
+        connections: One script for each connection, in turn, in place of `steps`.
+        name: The name of the scenario.
         description: What it shows.
-        generation: Which models' server plays it, such as `3.1`; by default a plain one.
-        needs: What must be there to play it, in words; shown where it fails.
+        generation: The generation of models that plays it, such as `3.1`; by default a server
+            without quirks.
+        needs: Its requirements, in words; shown when it fails.
 
     Example:
         >>> from leonidas_tools.simulator import Call, WaitForAnswers
@@ -50,7 +50,7 @@ class Scenario:
         return self.connections or (self.steps,)
 
     def script_for(self, number: int) -> Play | None:
-        """Return what to play on a connection, counted from 1; None if it is one too many."""
+        """Return the script of a connection, counted from 1; None if there is none."""
         if not self.connections:
             return as_play(self.steps)
         return as_play(self.connections[number - 1]) if number <= len(self.connections) else None
@@ -69,7 +69,7 @@ class Scenario:
 
 
 def as_play(script: Sequence[Step] | Play) -> Play:
-    """Return a script as a function that plays it."""
+    """Return a function that plays a script."""
     if callable(script):
         return script
     steps = tuple(script)
@@ -82,7 +82,7 @@ def as_play(script: Sequence[Step] | Play) -> Play:
                 raise StepFailedError(f"step {number}, {step}: {error}") from None
             except ClientLeftError as error:
                 raise ClientLeftError(
-                    f"step {number}, {step}: {str(error) or 'cut short'}"
+                    f"step {number}, {step}: {str(error) or 'interrupted'}"
                 ) from None
 
     return play

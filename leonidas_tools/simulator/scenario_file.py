@@ -1,4 +1,4 @@
-"""A YAML file → `Scenario`, or an error that names file, line, key and the closest name."""
+"""Load a `Scenario` from YAML; errors name the file, the line, the key and the closest name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from leonidas_tools.simulator.audio import read_wav
 from leonidas_tools.simulator.function_call import FunctionCall
 from leonidas_tools.simulator.generations import GENERATIONS
 from leonidas_tools.simulator.scenario import Scenario
-from leonidas_tools.simulator.steps import STEPS
-from leonidas_tools.simulator.template import quoted_ids
-from leonidas_tools.simulator.turn_steps import (
+from leonidas_tools.simulator.steps import (
+    STEPS,
     Call,
     Cancel,
     Expect,
@@ -23,12 +22,13 @@ from leonidas_tools.simulator.turn_steps import (
     Send,
     WaitForAnswers,
 )
+from leonidas_tools.simulator.template import quoted_ids
 from leonidas_tools.simulator.yaml_source import Key, YamlSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leonidas_tools.simulator.step import Step
+    from leonidas_tools.simulator.steps import Step
 
 T = TypeVar("T")
 _KEYS = ("name", "description", "generation", "needs", "steps", "connections")
@@ -65,7 +65,7 @@ def _about(source: YamlSource, data: Mapping[str, Any]) -> dict[str, Any]:
     name = None if generation is None else str(generation)
     if name is not None and name not in GENERATIONS:
         known = ", ".join(GENERATIONS)
-        source.refuse(f"There is no generation {name!r}; known are {known}", "generation")
+        source.refuse(f"There is no generation {name!r}; choose from {known}", "generation")
     return {
         "name": str(data.get("name", source.file.stem)),
         "description": str(data.get("description", "")),
@@ -86,7 +86,7 @@ def _step(source: YamlSource, item: Any, key: Key) -> Step:
     if isinstance(item, str):
         item = {item: None}
     if not isinstance(item, dict) or len(item) != 1:
-        source.refuse("A step is a name, or one name with what belongs to it", *key)
+        source.refuse("A step is a name, or a mapping of one name to its value", *key)
     _refuse_unknown(source, item, STEPS, key)
     ((name, value),) = item.items()
     kind, key = STEPS[name], (*key, name)
@@ -95,7 +95,7 @@ def _step(source: YamlSource, item: Any, key: Key) -> Step:
     names = [each.name for each in fields(kind)]
     if value is not None and not isinstance(value, Mapping) and not _short(kind):
         options = f", or a mapping with {', '.join(names)}" if names else ""
-        source.refuse(f"No value belongs to this step; write only its name{options}", *key)
+        source.refuse(f"This step takes no value; write only its name{options}", *key)
     values = _values(kind, value)
     _refuse_unknown(source, values, names, key)
     if isinstance(values.get("audio"), str):
@@ -166,7 +166,7 @@ def _validate(source: YamlSource, kind: type[T], values: Any, key: Key) -> T:
 
 
 def _known_part(values: Any, place: Key) -> Key:
-    """Return the part of a place that is in the data: pydantic adds the kinds it tried."""
+    """Return the part of a location that is in the data; pydantic adds the types it tried."""
     known: list[str | int] = []
     for part in place:
         try:
@@ -191,7 +191,7 @@ def _refuse_unknown(
 
 
 def _check_ids(source: YamlSource, steps: tuple[Step, ...], key: Key) -> None:
-    """Refuse ids that no call has, unless raw messages may have brought them."""
+    """Refuse ids that no call has, unless raw messages may contain such calls."""
     if any(isinstance(step, Send) for step in steps):
         return
     calls = [call for step in steps if isinstance(step, Call) for call in step.calls]

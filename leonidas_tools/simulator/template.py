@@ -1,4 +1,4 @@
-"""Quotes from answers in what the model says: `It is {answers.c2.result}`."""
+"""Quotes from answers in the model's text: `It is {answers.c2.result}`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fill(text: str, answers: Mapping[str, Answer]) -> str:
 
 
 def fill_in(value: Any, answers: Mapping[str, Answer]) -> Any:
-    """Arguments in which every text that quotes from an answer is filled.
+    """Return the arguments with all quotes from answers replaced.
 
     Raises:
         LookupError: There is no such answer, or no such key in it.
@@ -85,7 +85,7 @@ def _enter(value: Any, key: str, path: str) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a text that is JSON as what it says: MCP servers answer with JSON in a text."""
+    """Return the value of a text that is JSON, since MCP servers answer with JSON in a text."""
     if not isinstance(value, str):
         return value
     try:

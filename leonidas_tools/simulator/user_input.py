@@ -1,4 +1,4 @@
-"""Read the user's input from the messages that carry it."""
+"""The user's input in the messages of a client."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ InputKind: TypeAlias = Literal["text", "audio", "video", "activity"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserInput:
-    """Something the user sent.
+    """One input of the user.
 
     Args:
-        kind: What it is.
-        text: What it says; for an activity its name on the wire, such as `activityStart`.
+        kind: The kind of input.
+        text: The text; for an activity its name in the protocol, such as `activityStart`.
         data: The bytes of audio or video.
-        mime_type: What the bytes are.
-        source: The message that brought it.
-        role: Whose it is, where the message says so.
+        mime_type: The format of the bytes.
+        source: The kind of message that contained it.
+        role: The role of the speaker, if the message gives one.
     """
 
     kind: InputKind
@@ -35,7 +35,7 @@ class UserInput:
 
 
 def inputs_in(kind: str, body: Message) -> Iterator[UserInput]:
-    """Yield what the user sent with one message.
+    """Yield the user's input in one message.
 
     Example:
         >>> [(each.kind, each.text) for each in inputs_in("realtimeInput", {"text": "Hello"})]
@@ -61,11 +61,11 @@ def _realtime_inputs(body: Message) -> Iterator[UserInput]:
 
 
 def _part_inputs(part: Message, role: Any) -> Iterator[UserInput]:
-    whose: dict[str, Any] = {"source": "clientContent", "role": role}
+    origin: dict[str, Any] = {"source": "clientContent", "role": role}
     if text := part.get("text"):
-        yield UserInput(kind="text", text=str(text), **whose)
+        yield UserInput(kind="text", text=str(text), **origin)
     if blob := fields(part.get("inlineData")):
-        yield UserInput(**_media(blob), **whose)
+        yield UserInput(**_media(blob), **origin)
 
 
 def _media(blob: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The wire of Gemini Live: strict JSON, field names in either case, base64 in either alphabet."""
+"""The wire format of Gemini Live: strict JSON, either case of field names, either base64."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def encode(message: Mapping[str, Any]) -> str:
 
 
 def camel(name: str) -> str:
-    """Return a field name as proto JSON spells it.
+    """Return a field name in the camel case of proto JSON.
 
     Example:
         >>> camel("function_responses"), camel("functionResponses")

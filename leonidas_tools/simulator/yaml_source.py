@@ -1,4 +1,4 @@
-"""YAML text as data that still knows its lines."""
+"""YAML data with the line of each value."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ Key: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class YamlSource:
-    """The data of a YAML file and where each value stands.
-
-    Args:
-        file: The file.
-        data: What is in it.
-        lines: The line of each value, counted from 1, by its path.
-    """
+    """The data of a YAML file, with the line of each value, counted from 1, by its path."""
 
     file: Path
     data: Any
@@ -63,11 +57,7 @@ class YamlSource:
         return cls(file=file, data=data, lines=lines)
 
     def refuse(self, message: str, *key: str | int) -> NoReturn:
-        """Raise for what is wrong at a place.
-
-        Raises:
-            ConfigurationError: Always.
-        """
+        """Raise a `ConfigurationError` that names the file, the line and the key."""
         place = key
         while place and place not in self.lines:
             place = place[:-1]

@@ -4,7 +4,7 @@ from leonidas_tools.cli.happenings import Happening
 from leonidas_tools.cli.outcomes import told_outcomes
 from leonidas_tools.cli.summary import CallLog, CallSummary, of_session
 from leonidas_tools.simulator import CallRecord
-from leonidas_tools.simulator.received import ReceivedText
+from leonidas_tools.simulator.recording import ReceivedText
 
 
 def happening(kind, **data):

@@ -241,7 +241,7 @@ async def test_an_outcome_survives_a_network_that_is_lost_again_and_again():
         await session.drop()
 
     async def lost(session):
-        session._line.turn_deaf(None)
+        session._connection.ignore_client(None)
         await asyncio.sleep(0.1)
         await session.drop()
 

@@ -43,7 +43,7 @@ async def respond(session, **fields):
 
 def test_there_is_a_table_for_each_generation():
     assert list(GENERATIONS) == ["2.5", "3.1", "3.8-live", "3.8-thinking", "vertex"]
-    with pytest.raises(SimulatorError, match=r"no generation '4'; known are '2.5', "):
+    with pytest.raises(SimulatorError, match=r"no generation '4'; choose from '2.5', "):
         LiveSimulator(IDLE, generation="4")
 
 
@@ -228,7 +228,7 @@ async def test_client_content_is_taken_by_3_1_as_history_only(connect):
     def turn(role, text):
         return types.Content(role=role, parts=[types.Part(text=text)])
 
-    refused = (1007, "clientContent in the midst of a session: send realtimeInput.text")
+    refused = (1007, "clientContent in the middle of a session: send realtimeInput.text")
     async with LiveSimulator(IDLE, generation="3.1") as simulator, connect(simulator) as session:
         await session.send_client_content(turns=turn("user", "Hello"), turn_complete=False)
         await session.send_client_content(turns=turn("model", "Hi"), turn_complete=True)

@@ -18,9 +18,9 @@ def test_an_answer_to_a_cancellation_that_has_arrived_is_late():
     ledger = CallLedger()
     ledger.sent(1, "c1", "f", {})
     ledger.cancelled(1, ["c1", "unknown"])
-    ledger.told(1, ["c1"])
-    complaint = ledger.answered(1, RESPONSE)
-    assert complaint == "call 'c1' of 'f' was cancelled; a cancelled call has no answer"
+    ledger.cancellation_seen(1, ["c1"])
+    problem = ledger.answered(1, RESPONSE)
+    assert problem == "call 'c1' of 'f' was cancelled and takes no answer"
     assert not ledger.records[0].answered_once
 
 

@@ -28,7 +28,7 @@ from leonidas_tools.simulator import (
     WaitForClose,
     WaitForInput,
 )
-from leonidas_tools.simulator.resumption import HandleRefusedError, SessionBook
+from leonidas_tools.simulator.resumption import HandleRefusedError, SessionRegistry
 
 pytestmark = pytest.mark.slow
 
@@ -196,7 +196,7 @@ async def test_client_content_after_a_resumption_is_no_history(connect):
             turn = types.Content(role="user", parts=[types.Part(text="The flight costs 640.")])
             await session.send_client_content(turns=turn)
             assert (await closing(session))[0] == 1007
-        with pytest.raises(SimulatorError, match="in the midst of a session"):
+        with pytest.raises(SimulatorError, match="in the middle of a session"):
             simulator.check()
 
 
@@ -205,7 +205,7 @@ async def test_the_server_closes_when_the_time_after_go_away_is_over(connect):
     async with LiveSimulator(Scenario(steps)) as simulator, connect(simulator) as session:
         await anext(session.receive())
         simulator.advance(10)
-        assert await closing(session) == (1011, "the time after goAway is over")
+        assert await closing(session) == (1011, "the time left after goAway is over")
 
 
 async def test_who_leaves_before_the_time_is_over_plays_the_scenario_to_its_end(connect):
@@ -224,7 +224,10 @@ async def test_who_does_not_leave_in_time_fails_the_scenario(connect):
         simulator.advance(10)
         await closing(session)
         outcome = await simulator.finished()
-    assert outcome.message == "step 2, wait_for_close(): the client left the closing to the server"
+    assert (
+        outcome.message
+        == "step 2, wait_for_close(): the server closed the connection, not the client"
+    )
 
 
 async def test_connections_to_come_are_refused_at_the_http_request_or_after_the_setup(connect):
@@ -338,7 +341,7 @@ async def test_who_connects_and_says_nothing_does_not_keep_the_simulator():
 
 def test_a_session_has_ended_only_when_its_last_connection_has():
     open_connections = {1, 2}
-    book = SessionBook(handle_seconds=100, is_open=open_connections.__contains__)
+    book = SessionRegistry(handle_seconds=100, is_open=open_connections.__contains__)
     session = book.begin(1)
     book.issue("h1", session)
     book.resume(session, 2)

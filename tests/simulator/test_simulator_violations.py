@@ -85,7 +85,7 @@ async def test_a_bad_first_message_is_refused(connect_raw, message, reason):
         ),
         (
             {"client_content": {"turns": [{"parts": [{"text": ""}]}], "turn_complete": True}},
-            "an empty turn: its parts say nothing, yet it interrupts the model",
+            "an empty turn: its parts are empty, yet it interrupts the model",
         ),
         ({"tool_response": {}}, "a tool response without functionResponses"),
         (respond(id="-"), "a function response of 'f' has no id"),
@@ -132,7 +132,7 @@ async def test_an_answer_after_the_cancellation_is_refused(connect_raw):
         await simulator.until(lambda: simulator.calls[0].cancellation_seen_at is not None)
         await client.send(respond())
         assert (await client.closing())[0] == 1007
-        with pytest.raises(SimulatorError, match="a cancelled call has no answer"):
+        with pytest.raises(SimulatorError, match="was cancelled and takes no answer"):
             simulator.check()
     assert not simulator.calls[0].answered_once
 

@@ -220,7 +220,7 @@ class End:
         if self.away:
             await session.stop_listening(0.01)
         if self.deaf:  # what the client sends now is lost
-            session._line.turn_deaf(None)
+            session._connection.ignore_client(None)
             await asyncio.sleep(_DEAF_SECONDS)
         else:
             await _read_all(session)
