@@ -1,7 +1,7 @@
-"""Sinks of events, one file each, and the monitor that combines them."""
+"""Monitoring: metrics, history, alerts, health and the event stream."""
 
 from leonidas_tools.monitoring.alerts import Alert
+from leonidas_tools.monitoring.health import Vitals
 from leonidas_tools.monitoring.monitor import Monitor
-from leonidas_tools.monitoring.vitals import Vitals
 
 __all__ = ["Alert", "Monitor", "Vitals"]

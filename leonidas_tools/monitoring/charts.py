@@ -1,6 +1,6 @@
-"""Draw what happened as SVG, for notebooks: a timeline of a session, a histogram of durations.
+"""SVG charts for notebooks: a timeline of a session, a histogram of durations.
 
-Colours have enough contrast on white and on black, so that a stored picture is readable in both.
+The colours have enough contrast on white and on black, so that stored charts suit both themes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _LETTER: Final = 5.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A picture that notebooks show.
+    """A chart that notebooks show.
 
     Args:
-        svg: The picture.
+        svg: The chart as SVG.
     """
 
     svg: str
@@ -61,7 +61,7 @@ def timeline(lanes: Mapping[str, Sequence[Span]]) -> Chart:
     parts = _axis(seconds, height, "seconds since the start")
     for row, (name, spans) in enumerate(lanes.items()):
         y = 10 + row * _ROW
-        parts.append(_said(_LEFT - 8, y + 13, name, "end"))
+        parts.append(_text(_LEFT - 8, y + 13, name, "end"))
         colour, free = _COLOURS[row % len(_COLOURS)], 0.0
         for start, end, label in spans:
             x, width = _x(start, seconds), max(_x(end, seconds) - _x(start, seconds), 2.0)
@@ -70,14 +70,14 @@ def timeline(lanes: Mapping[str, Sequence[Span]]) -> Chart:
                 f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2" '
                 f'fill="{colour}">{title}</rect>'
             )
-            if label and x >= free:  # else it would cover the label before
+            if label and x >= free:  # else it would cover the previous label
                 free = x + _LETTER * min(len(label), _LONGEST_LABEL)
-                parts.append(_said(x, y + _BAR + 10, label, "start", size=9))
+                parts.append(_text(x, y + _BAR + 10, label, "start", size=9))
     return Chart(svg=_svg(height, parts))
 
 
 def durations(histogram: DurationHistogram) -> Chart:
-    """Draw how many calls took how long, with the median and the 95th percentile.
+    """Draw a histogram of durations, with the median and the 95th percentile.
 
     Args:
         histogram: The durations of calls, such as `tools.monitor.durations("get_weather")`.
@@ -87,9 +87,9 @@ def durations(histogram: DurationHistogram) -> Chart:
     height, floor, step = 220, 160, (_WIDTH - _LEFT - _RIGHT) / len(shown)
     parts = [
         _line(_LEFT, floor, _WIDTH - _RIGHT, floor),
-        _said(_LEFT - 8, 14, "calls", "end"),
-        _said(_LEFT - 8, floor, "0", "end"),
-        _said(_LEFT - 8, 32, str(most), "end"),
+        _text(_LEFT - 8, 14, "calls", "end"),
+        _text(_LEFT - 8, floor, "0", "end"),
+        _text(_LEFT - 8, 32, str(most), "end"),
     ]
     for index, (edge, count) in enumerate(shown):
         x, tall = _LEFT + index * step, (floor - 28) * count / most
@@ -99,12 +99,12 @@ def durations(histogram: DurationHistogram) -> Chart:
             f'height="{tall:.1f}" rx="2" fill="{_COLOURS[0]}">'
             f"<title>{name}: {count}</title></rect>"
         )
-        parts.append(_said(x + step / 2, floor + 16, name, "middle", size=10))
-    parts.append(_said((_LEFT + _WIDTH) / 2, floor + 36, "duration of a call", "middle"))
+        parts.append(_text(x + step / 2, floor + 16, name, "middle", size=10))
+    parts.append(_text((_LEFT + _WIDTH) / 2, floor + 36, "duration of a call", "middle"))
     middle, late = histogram.percentile(50), histogram.percentile(95)
     if middle is not None and late is not None:
-        told = f"p50 {_duration(middle)} · p95 {_duration(late)} · {histogram.count} calls"
-        parts.append(_said(_WIDTH - _RIGHT, 14, told, "end"))
+        text = f"p50 {_duration(middle)} · p95 {_duration(late)} · {histogram.count} calls"
+        parts.append(_text(_WIDTH - _RIGHT, 14, text, "end"))
     return Chart(svg=_svg(height, parts))
 
 
@@ -112,7 +112,7 @@ def _axis(seconds: float, height: int, name: str) -> list[str]:
     floor = height - 36
     parts = [
         _line(_LEFT, floor, _WIDTH - _RIGHT, floor),
-        _said((_LEFT + _WIDTH - _RIGHT) / 2, height - 6, name, "middle"),
+        _text((_LEFT + _WIDTH - _RIGHT) / 2, height - 6, name, "middle"),
     ]
     step = _tick(seconds)
     for number in range(int(seconds / step) + 1):
@@ -121,7 +121,7 @@ def _axis(seconds: float, height: int, name: str) -> list[str]:
         parts.append(
             f'<line x1="{x:.1f}" y1="{floor}" x2="{x:.1f}" y2="{floor + 4}" stroke="{_INK}"/>'
         )
-        parts.append(_said(x, floor + 16, f"{at:g}", "middle", size=10))
+        parts.append(_text(x, floor + 16, f"{at:g}", "middle", size=10))
     return parts
 
 
@@ -147,7 +147,7 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" stroke="{_INK}"/>'
 
 
-def _said(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
+def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
     place = f'x="{x:.1f}" y="{y}" text-anchor="{anchor}"'
     font = f'font-family="sans-serif" font-size="{size}" fill="{_INK}"'
     return f"<text {place} {font}>{_escaped(text)}</text>"

@@ -1,22 +1,51 @@
-"""The health report: whether all is well, and if not, why, in sentences."""
+"""The health report: the state of the system, with reasons in sentences."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leonidas_tools.errors import ConfigurationError, StoreError
-from leonidas_tools.monitoring.vitals import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from leonidas_tools.monitoring.alerts import Alert
+    from leonidas_tools.monitoring.ledger import Ledger, RunningCall
+    from leonidas_tools.monitoring.metrics import Metrics
+
+
+def _none() -> None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vitals:
+    """Sources of vital signs; each is called for every report.
+
+    Args:
+        abandoned_threads: Returns the number of threads that outlive their call.
+        settings_error: Returns the error in the settings file, if any.
+        store_error: Returns the error of the store, if any.
+        loop_lag_seconds: Returns the lag of the event loop, if it is measured.
+        breakers: Returns the state of each circuit breaker, by the name of its tool.
+        cache: Returns the size of the result cache and its hits.
+    """
+
+    abandoned_threads: Callable[[], int] = int
+    settings_error: Callable[[], str | None] = _none
+    store_error: Callable[[], str | None] = _none
+    loop_lag_seconds: Callable[[], float | None] = _none
+    breakers: Callable[[], Mapping[str, str]] = dict
+    cache: Callable[[], Mapping[str, Any]] = dict
+
 
 HealthState: TypeAlias = Literal["healthy", "degraded", "unhealthy"]
 
 _WORST: Sequence[HealthState] = ("healthy", "degraded", "unhealthy")
 _FEWEST_CALLS = 5
-"""Fewer calls than these say nothing of a tool."""
+"""A tool with fewer calls has no error rate."""
 _DEGRADED_ERROR_RATE = 0.1
 _UNHEALTHY_ERROR_RATE = 0.5
 _LONG_CALL_SECONDS = 300.0
@@ -24,55 +53,7 @@ _DEGRADED_LAG_SECONDS = 0.1
 _UNHEALTHY_LAG_SECONDS = 1.0
 
 Finding: TypeAlias = tuple[HealthState, str]
-"""How bad it is, and what is the matter, as a sentence."""
-
-
-class Figures(Protocol):
-    """The part of the registry that the report reads."""
-
-    def names(self) -> Iterable[str]:
-        """Return the tools that were called."""
-
-    def measure(self, metric: str, tool: str | None, now: float) -> float | None:
-        """Return one figure of a tool or of the system; `None` where there is none yet."""
-
-    def calls(self, tool: str | None) -> int:
-        """Return how many calls of a tool have ended."""
-
-
-class Call(Protocol):
-    """A running call."""
-
-    @property
-    def tool(self) -> str:
-        """Return the tool's name."""
-
-    @property
-    def trace_id(self) -> str:
-        """Name the call in events and logs."""
-
-    @property
-    def seconds(self) -> float:
-        """Return how long it has run."""
-
-
-class Calls(Protocol):
-    """The part of the ledger that the report reads."""
-
-    @property
-    def protocol_errors(self) -> int:
-        """Call that started or ended a second time."""
-
-    def under_way(self) -> Sequence[Call]:
-        """Return the running calls, the oldest first."""
-
-
-class FiringAlert(Protocol):
-    """An alert that fires."""
-
-    @property
-    def sentence(self) -> str:
-        """Return what happened, for a person."""
+"""The severity, and the problem as a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,16 +76,16 @@ class HealthReport:
     Args:
         status: `healthy`, `degraded` or `unhealthy`.
         reasons: Why it is not healthy, the worst first.
-        tools: How each tool is doing that was called, by name.
-        in_flight: How many calls run.
-        oldest_call: The call that has run longest: tool, trace id, seconds.
-        abandoned_threads: How many threads run on whose call has ended.
-        alerts: What fires.
-        settings_error: What is wrong with the settings file, if anything.
-        errors: What is wrong outside of the tools, each with its `level` and its `message`.
-        loop_lag_seconds: How late the event loop runs what is due, where that is measured.
-        breakers: The state of every breaker that watches a tool, by its name.
-        at: When the report was made, in seconds since the epoch.
+        tools: The health of each tool that was called, by name.
+        in_flight: The number of running calls.
+        oldest_call: The longest running call: tool, trace id, seconds.
+        abandoned_threads: The number of threads that outlive their call.
+        alerts: The firing alerts, as sentences.
+        settings_error: The error in the settings file, if any.
+        errors: The errors outside of the tools, each with its `level` and its `message`.
+        loop_lag_seconds: The lag of the event loop, if it is measured.
+        breakers: The state of each circuit breaker, by the name of its tool.
+        at: The time of the report, in seconds since the epoch.
     """
 
     status: HealthState
@@ -127,39 +108,33 @@ class HealthReport:
 
 
 class Health:
-    """Judge the figures, the running calls, the alerts and the vitals.
+    """Assesses the metrics, the running calls, the alerts and the vital signs.
 
     A tool, and the system as a whole, is degraded from a tenth of recent calls failing and
     unhealthy from a half, given five calls. The system is also unhealthy where a call ended twice
     or the event loop lags by a second; a tool that is unhealthy, an alert that fires, a broken
     settings file, an abandoned thread, a call of five minutes or a lag of 0.1 s degrades it.
-
-    Args:
-        figures: What is known of the tools.
-        calls: The running calls.
-        alerts: The alerts that fire.
-        vitals: What others know.
     """
 
-    __slots__ = ("_alerts", "_calls", "_figures", "_vitals")
+    __slots__ = ("_alerts", "_ledger", "_metrics", "_vitals")
 
     def __init__(
         self,
-        figures: Figures,
-        calls: Calls,
-        alerts: Callable[[], Iterable[FiringAlert]] = tuple,
+        metrics: Metrics,
+        ledger: Ledger,
+        alerts: Callable[[], Iterable[Alert]] = tuple,
         vitals: Vitals | None = None,
     ) -> None:
-        self._figures = figures
-        self._calls = calls
+        self._metrics = metrics
+        self._ledger = ledger
         self._alerts = alerts
         self._vitals = vitals or Vitals()
 
     def report(self) -> HealthReport:
-        """Return how things are now."""
+        """Return the current health."""
         now = time.time()
-        under_way = self._calls.under_way()
-        tools = {name: self._tool(name, now) for name in self._figures.names()}
+        running = self._ledger.running()
+        tools = {name: self._tool(name, now) for name in self._metrics.names()}
         alerts = [alert.sentence for alert in self._alerts()]
         vitals = self._vitals
         threads, error, lag = (
@@ -171,7 +146,7 @@ class Health:
         findings = [
             *self._system_findings(now),
             *_tool_findings(tools),
-            *_call_findings(under_way),
+            *_call_findings(running),
             *_vital_findings(threads, error, lag),
             *_breaker_findings(breakers),
             *_store_findings(store_error),
@@ -182,8 +157,8 @@ class Health:
             status=findings[0][0] if findings else "healthy",
             reasons=[sentence for _, sentence in findings],
             tools=tools,
-            in_flight=len(under_way),
-            oldest_call=_oldest(under_way),
+            in_flight=len(running),
+            oldest_call=_oldest(running),
             abandoned_threads=threads,
             alerts=alerts,
             settings_error=error,
@@ -194,8 +169,8 @@ class Health:
         )
 
     def _tool(self, name: str | None, now: float) -> ToolHealth:
-        rate = self._figures.measure("error_rate", name, now) or 0.0
-        if self._figures.calls(name) < _FEWEST_CALLS or rate < _DEGRADED_ERROR_RATE:
+        rate = self._metrics.measure("error_rate", name, now) or 0.0
+        if self._metrics.calls(name) < _FEWEST_CALLS or rate < _DEGRADED_ERROR_RATE:
             return ToolHealth(state="healthy", error_rate=rate)
         state: HealthState = "unhealthy" if rate >= _UNHEALTHY_ERROR_RATE else "degraded"
         return ToolHealth(state=state, error_rate=rate)
@@ -204,8 +179,8 @@ class Health:
         system = self._tool(None, now)
         if system.state != "healthy":
             yield system.state, f"{system.error_rate:.0%} of the recent calls failed."
-        if self._calls.protocol_errors:
-            count = self._calls.protocol_errors
+        if self._ledger.protocol_errors:
+            count = self._ledger.protocol_errors
             yield "unhealthy", f"Calls that started or ended a second time: {count}."
 
 
@@ -215,8 +190,8 @@ def _tool_findings(tools: dict[str, ToolHealth]) -> Iterator[Finding]:
             yield "degraded", f"{tool.error_rate:.0%} of the recent calls of {name!r} failed."
 
 
-def _call_findings(under_way: Sequence[Call]) -> Iterator[Finding]:
-    long = [call for call in under_way if call.seconds >= _LONG_CALL_SECONDS]
+def _call_findings(running: Sequence[RunningCall]) -> Iterator[Finding]:
+    long = [call for call in running if call.seconds >= _LONG_CALL_SECONDS]
     if long:
         oldest = long[0]
         reason = (
@@ -228,21 +203,24 @@ def _call_findings(under_way: Sequence[Call]) -> Iterator[Finding]:
 
 def _vital_findings(threads: int, error: str | None, lag: float | None) -> Iterator[Finding]:
     if threads:
-        yield "degraded", f"Threads that run on after their call has ended: {threads}."
+        yield "degraded", f"Threads that outlive their call: {threads}."
     if error is not None:
-        yield "degraded", f"The settings are broken, the last good ones hold: {error}"
+        yield (
+            "degraded",
+            f"The settings file is broken; the last valid settings stay in force: {error}",
+        )
     if lag is not None and lag >= _DEGRADED_LAG_SECONDS:
         state: HealthState = "unhealthy" if lag >= _UNHEALTHY_LAG_SECONDS else "degraded"
-        yield state, f"The event loop runs {lag:.2f} s late: a tool blocks it."
+        yield state, f"The event loop lags by {lag:.2f} s: a tool blocks it."
 
 
 def _store_findings(error: str | None) -> Iterator[Finding]:
     if error is not None:
-        yield "degraded", f"What happens may not be kept: {error}."
+        yield "degraded", f"Calls may not be stored: {error}."
 
 
 def _errors(settings_error: str | None, store_error: str | None) -> tuple[dict[str, str], ...]:
-    """Return the errors that last, the worst first."""
+    """Return the persistent errors, the worst first."""
     found = ((StoreError.level, store_error), (ConfigurationError.level, settings_error))
     return tuple({"level": level, "message": each} for level, each in found if each is not None)
 
@@ -253,8 +231,8 @@ def _breaker_findings(breakers: dict[str, str]) -> Iterator[Finding]:
             yield "degraded", f"The tool {name!r} keeps failing and is not called for a while."
 
 
-def _oldest(under_way: Sequence[Call]) -> dict[str, Any] | None:
-    if not under_way:
+def _oldest(running: Sequence[RunningCall]) -> dict[str, Any] | None:
+    if not running:
         return None
-    call = under_way[0]
+    call = running[0]
     return {"tool": call.tool, "trace_id": call.trace_id, "seconds": call.seconds}

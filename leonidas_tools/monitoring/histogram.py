@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PER_DECADE = 30
-"""Thirty buckets a decade make each 8 % wide, so that its middle is off by 3.9 % at most."""
+"""Thirty buckets per decade are each 8 % wide, so that their middle is off by 3.9 % at most."""
 _SHORTEST_SECONDS = 1e-6
 _DECADES = 10
 _BELOW = 6 * _PER_DECADE
@@ -20,7 +20,7 @@ _LAST = _DECADES * _PER_DECADE + 1
 
 _GROWTH = 10 ** (1 / _PER_DECADE)
 _MIDDLE = 2 / (_GROWTH + 1)
-"""Times the upper edge: the point that is off by the same share at both edges."""
+"""Factor from the upper edge to the point with the same relative error at both edges."""
 _EDGES = (
     *(decade * _PER_DECADE + step for decade in range(3, 9) for step in (0, 9, 21)),
     9 * _PER_DECADE,
@@ -28,7 +28,7 @@ _EDGES = (
 
 
 def upper_edge(bucket: int) -> float:
-    """Return the longest duration, in seconds, that still falls into a bucket."""
+    """Return the upper edge of a bucket, in seconds."""
     return 10 ** ((bucket - _BELOW) / _PER_DECADE)
 
 
@@ -67,7 +67,7 @@ class DurationHistogram:
 
     @classmethod
     def merged(cls, histograms: Iterable[DurationHistogram]) -> DurationHistogram:
-        """Return one histogram of everything the given ones have counted."""
+        """Return the sum of the histograms."""
         merged = cls()
         parts = list(histograms)
         if parts:
@@ -80,17 +80,17 @@ class DurationHistogram:
 
     @property
     def count(self) -> int:
-        """Return how many durations were counted."""
+        """Return the number of durations."""
         return sum(self.buckets)
 
     @property
     def mean_seconds(self) -> float | None:
-        """Return the mean duration; `None` before the first."""
+        """Return the mean duration; `None` without durations."""
         count = self.count
         return self.total_seconds / count if count else None
 
     def percentile(self, percent: int) -> float | None:
-        """Return a percentile of the durations in seconds; `None` before the first.
+        """Return a percentile of the durations in seconds; `None` without durations.
 
         Args:
             percent: From 1 to 100.
@@ -104,7 +104,7 @@ class DurationHistogram:
         return min(estimate, self.max_seconds)
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """Return how many durations lie at or below each of some edges; the last edge is infinite.
+        """Return the number of durations up to each of some edges; the last edge is infinite.
 
         The edges are close to 1, 2 and 5 of each decade from 1 ms to 1,000 s.
         """
@@ -115,7 +115,7 @@ class DurationHistogram:
         """Return the counts between the shortest and the longest duration, in few equal steps.
 
         Args:
-            most: How many steps at most.
+            most: The maximum number of steps.
 
         Returns:
             The upper edge of each step in seconds, and the durations in it.

@@ -1,4 +1,4 @@
-"""The history: how the last calls ended, without their arguments and results."""
+"""The history of the last calls, without their arguments and results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _RETRY = EventKind.RETRY
 _LONGEST_NAME = 128
-"""A longer name is cut: a model may write any length."""
+"""Longer names are truncated, since a model may make up any name."""
 _MOST_RETRYING = 10_000
-"""Calls whose retries are counted at once; only calls that never end could reach it."""
+"""The number of calls with counted retries; only calls that never end could reach it."""
 
 _Row: TypeAlias = tuple[
     str, str | None, str, int, ResultStatus, float | None, float, str | None, int
@@ -25,20 +25,8 @@ _Row: TypeAlias = tuple[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CallRecord:
-    """The end of one call.
-
-    Args:
-        tool: The tool's name.
-        call_id: The id the answer carried, where the server gave one.
-        session: The id of its conversation.
-        trace_id: Names the call in events and logs.
-        status: How it ended.
-        seconds: How long it took.
-        at: When it ended, in seconds since the epoch.
-        reason_code: A short word for programs, where the result has one.
-        attempts: How often it was tried.
-    """
+class EndedCall:
+    """One ended call; `at` is its end in seconds since the epoch."""
 
     tool: str
     call_id: str | None
@@ -56,21 +44,17 @@ class CallRecord:
 
 
 class History:
-    """Keeps how the last calls ended, in a ring.
-
-    Args:
-        size: How many calls are kept.
-    """
+    """Keeps the last `size` ended calls."""
 
     __slots__ = ("_attempts", "_rows")
 
     def __init__(self, size: int = 1000) -> None:
-        # Rows are plain tuples: a record costs twenty times as much, and few are ever asked for.
+        # Rows are plain tuples: a dataclass costs twenty times as much, and few are ever read.
         self._rows: deque[_Row] = deque(maxlen=size)
         self._attempts: dict[str, int] = {}
 
     def __call__(self, event: ToolEvent) -> None:
-        """Keep how a call ended."""
+        """Record an ended call, or a retry."""
         if event.result is not None:
             self._end(event)
         elif event.kind is _RETRY:
@@ -80,7 +64,7 @@ class History:
         return len(self._rows)
 
     def resize(self, size: int) -> None:
-        """Keep so many calls from now on; the newest stay."""
+        """Change the number of calls to keep; the newest stay."""
         if size != self._rows.maxlen:
             self._rows = deque(self._rows, maxlen=size)
 
@@ -92,19 +76,8 @@ class History:
         session: str | None = None,
         since: float | None = None,
         limit: int | None = 100,
-    ) -> list[CallRecord]:
-        """Return the last calls, the newest first.
-
-        Args:
-            tool: Only those of this tool.
-            status: Only those that ended so.
-            session: Only those of this conversation.
-            since: Only those that ended at this time or later, in seconds since the epoch.
-            limit: How many at most; `None` for all.
-
-        Raises:
-            ToolValidationError: There is no such status; the error lists the known ones.
-        """
+    ) -> list[EndedCall]:
+        """Return the matching calls, the newest first; raise for an unknown status."""
         wanted = None if status is None else known_status(status)
         found = (
             _record(row)
@@ -146,9 +119,9 @@ class History:
             del self._attempts[next(iter(self._attempts))]
 
 
-def _record(row: _Row) -> CallRecord:
+def _record(row: _Row) -> EndedCall:
     tool, call_id, session, number, status, seconds, at, reason_code, attempts = row
-    return CallRecord(
+    return EndedCall(
         tool=tool,
         call_id=call_id,
         session=session,

@@ -1,4 +1,4 @@
-"""The ledger: every call seen, and that each ends exactly once."""
+"""The call ledger: checks that every call ends exactly once."""
 
 from __future__ import annotations
 
@@ -17,24 +17,15 @@ _log = visible_logger(__name__)
 _START = EventKind.START
 _CANCEL = EventKind.CANCEL
 _UNSTARTED_ENDS = (EventKind.ERROR, EventKind.CANCEL)
-"""How a call without a number can end that never started: refused, or cancelled first."""
+"""The ends of a call without a number that never started: refused, or cancelled before."""
 
 _Key: TypeAlias = tuple[ReferenceType[ToolSession], int] | int
-"""A call's number in its session, which it does not keep alive; without one, its address."""
+"""A weak reference to the session and the call's number; without a number, the call's `id()`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnderWay:
-    """A call that has started and not ended.
-
-    Args:
-        tool: The tool's name.
-        call_id: The id the answer must carry, where the server gave one.
-        session: The id of its conversation.
-        trace_id: Names the call in events and logs.
-        at: When it began, in seconds since the epoch.
-        seconds: How long it has run.
-    """
+class RunningCall:
+    """A call that has started and not ended; `at` is its start in seconds since the epoch."""
 
     tool: str
     call_id: str | None
@@ -45,32 +36,29 @@ class UnderWay:
 
 
 class Ledger:
-    """Counts the calls that start and end, and keeps the running ones.
+    """Counts started and ended calls, and keeps the running ones.
 
-    A call is known by its number in its session, or by its object where it has no number. One
-    that was refused, or cancelled before it began, ends without a start and counts too.
-    Of ended calls only the numbers of the last few are remembered, to notice a second end.
-
-    Args:
-        remembered: How many ended calls are remembered.
+    A call is identified by its session and number, or by its object if it has no number. A call
+    that was refused, or cancelled before it began, ends without a start and counts too. The
+    numbers of the last `remembered` ended calls are kept, to notice a second end.
     """
 
     __slots__ = ("_ended", "_open", "cancelled", "ended", "protocol_errors", "started")
 
     def __init__(self, *, remembered: int = 1000) -> None:
         self.started = 0
-        """Calls that began to run."""
+        """The number of calls that started."""
         self.ended = 0
-        """Calls that ended, whichever way."""
+        """The number of calls that ended, with any result."""
         self.cancelled = 0
-        """Calls that ended because their answer was not wanted any more."""
+        """The number of calls that ended by cancellation."""
         self.protocol_errors = 0
-        """Second starts and second ends: must stay 0."""
+        """The number of second starts and second ends, which must stay 0."""
         self._open: dict[_Key, ToolEvent] = {}
         self._ended: deque[_Key] = deque(maxlen=remembered)
 
     def __call__(self, event: ToolEvent) -> None:
-        """Books a call that starts or ends."""
+        """Record the start or the end of a call."""
         if event.result is not None:
             self._end(event)
         elif event.kind is _START:
@@ -88,24 +76,24 @@ class Ledger:
 
     @property
     def in_flight(self) -> int:
-        """Return how many calls run."""
+        """Return the number of running calls."""
         return len(self._open)
 
     def active(self, tool: str | None = None) -> int:
-        """Return how many calls of one tool run; of all tools by default."""
+        """Return the number of running calls of one tool, by default of all tools."""
         if tool is None:
             return len(self._open)
         return self.active_by_tool()[tool]
 
     def active_by_tool(self) -> Counter[str]:
-        """Return how many calls run, by the name of the tool."""
+        """Return the number of running calls by tool name."""
         return Counter(event.call.name for event in self._open.copy().values())
 
-    def under_way(self) -> list[UnderWay]:
+    def running(self) -> list[RunningCall]:
         """Return the running calls, the oldest first."""
         now = time.time()
         return [
-            UnderWay(
+            RunningCall(
                 tool=event.call.name,
                 call_id=event.call.id,
                 session=event.call.session.id,
@@ -131,7 +119,7 @@ class Ledger:
         call = event.call
         key = _key(call)
         if self._open.pop(key, None) is None and not self._ends_unstarted(key, event):
-            self._protocol_error(event, "ended a second time, or without a start")
+            self._protocol_error(event, "ended a second time or without a start")
             return
         self.ended += 1
         if event.kind is _CANCEL:
@@ -140,7 +128,7 @@ class Ledger:
             self._ended.append(key)
 
     def _ends_unstarted(self, key: _Key, event: ToolEvent) -> bool:
-        """Return whether a call that does not run may end, and has not ended before."""
+        """Return whether a call that is not running may end now."""
         return key not in self._ended if event.call.number else event.kind in _UNSTARTED_ENDS
 
     def _protocol_error(self, event: ToolEvent, what: str) -> None:
@@ -150,5 +138,5 @@ class Ledger:
 
 
 def _key(call: ToolCall) -> _Key:
-    # While a call runs its start event holds it, so that no other has its address.
+    # The start event keeps a running call alive, so that no other call has its address.
     return (ref(call.session), call.number) if call.number else id(call)

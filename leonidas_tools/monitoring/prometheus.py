@@ -1,4 +1,4 @@
-"""The metrics as a page for Prometheus; made when it is asked for, so that calls pay nothing."""
+"""The metrics as a Prometheus page, built on request, so that calls cost nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
@@ -16,79 +16,27 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from prometheus_client.metrics_core import Metric
+
+    from leonidas_tools.monitoring.alerts import Alerts
+    from leonidas_tools.monitoring.metrics import ToolMetrics
 
 _LABELS = ("tool", "category")
 _MOST_CONNECTIONS = 64
 _REQUEST_SECONDS = 10.0
 
 
-class Durations(Protocol):
-    """Durations in buckets."""
-
-    @property
-    def total_seconds(self) -> float:
-        """Return the sum of all durations."""
-
-    def cumulative(self) -> Sequence[tuple[float, int]]:
-        """Return how many durations are at or below each edge; the last is infinite."""
-
-
-class Figures(Protocol):
-    """The figures of one tool."""
-
-    @property
-    def tool(self) -> str:
-        """Return the tool's name."""
-
-    @property
-    def category(self) -> str:
-        """Return its category."""
-
-    @property
-    def retries(self) -> int:
-        """Return how often a call was tried again."""
-
-    @property
-    def fallbacks(self) -> int:
-        """Return how often another tool was tried instead."""
-
-    @property
-    def durations(self) -> Durations:
-        """Return how long the calls took that completed or failed."""
-
-    def by_status(self) -> Mapping[str, int]:
-        """Return the ended calls by the status of their result."""
-
-
-class Alerts(Protocol):
-    """The alerts that are watched."""
-
-    @property
-    def fired(self) -> Mapping[str, int]:
-        """Return how often each was raised, by name."""
-
-    def firing_names(self) -> Iterable[str]:
-        """Return the names of those that fire."""
-
-
 class PrometheusExporter(Collector):
-    """Serves the metrics of one monitor, in a registry of its own.
+    """Serves the metrics of one monitor, in its own registry.
 
-    Label values are those of the figures given: what bounds their number bounds the page.
-
-    Args:
-        tools: The figures of each tool.
-        in_flight: How many calls run.
-        alerts: The alerts that are watched.
-        breakers: The state of every breaker that watches a tool, by its name.
+    The bound on the number of tools with metrics bounds the size of the page.
     """
 
     def __init__(
         self,
-        tools: Callable[[], Iterable[Figures]],
+        tools: Callable[[], Iterable[ToolMetrics]],
         in_flight: Callable[[], int],
         alerts: Alerts,
         breakers: Callable[[], Mapping[str, str]] = dict,
@@ -101,7 +49,7 @@ class PrometheusExporter(Collector):
         self._registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Everything there is to tell, for the registry of prometheus_client."""
+        """Yield all metrics for the registry of `prometheus_client`."""
         tools = list(self._tools())
         yield _calls(tools)
         yield _durations(tools)
@@ -113,16 +61,16 @@ class PrometheusExporter(Collector):
         yield from _breaker_metrics(self._breakers())
 
     def exposition(self) -> bytes:
-        """Return the page as Prometheus reads it, in its text format."""
+        """Return the page in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     @contextmanager
     def serve(self, port: int = 0, host: str = "127.0.0.1") -> Iterator[str]:
-        """Serve the page in a thread, and give its address.
+        """Serve the page in a thread and yield its address.
 
-        A request has ten seconds. Of more than 64 connections the oldest is closed, so that those
-        that say nothing keep no other out. Leaving takes up to half a second: in asynchronous code,
-        leave it in a thread.
+        A request may take ten seconds. Beyond 64 connections the oldest is closed, so that idle
+        ones do not block others. Leaving takes up to half a second: in asynchronous code, leave
+        it in a thread.
 
         Args:
             port: The port; 0 for any that is free.
@@ -152,10 +100,10 @@ class PrometheusExporter(Collector):
     def _alert_metrics(self) -> Iterator[Metric]:
         firing = set(self._alerts.firing_names())
         raised = CounterMetricFamily(
-            "leonidas_alerts", "How often each alert was raised.", labels=("alert",)
+            "leonidas_alerts", "How often each alert fired.", labels=("alert",)
         )
         state = GaugeMetricFamily(
-            "leonidas_alert_firing", "1 where the alert fires, else 0.", labels=("alert",)
+            "leonidas_alert_firing", "1 if the alert fires, else 0.", labels=("alert",)
         )
         for name, times in self._alerts.fired.items():
             raised.add_metric((name,), times)
@@ -173,60 +121,60 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, host: str, port: int) -> None:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family, *_, address = found[0]
-        self._open: dict[socket.socket, float] = {}  # with when it began, the oldest first
+        self._open: dict[socket.socket, float] = {}  # with its start, the oldest first
         self._lock = threading.Lock()
         self._places = threading.Semaphore(2 * _MOST_CONNECTIONS)
         super().__init__((str(address[0]), port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread."""
+        """Handle a connection in a thread."""
         with self._lock:
             self._open[request] = time.monotonic()
             if len(self._open) > _MOST_CONNECTIONS:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
-                _end(oldest)
-        self._places.acquire()  # of those that have been ended, too
+                _shut_down(oldest)
+        self._places.acquire()  # closed connections count until their thread ends
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a connection, in its thread."""
+        """Handle a connection, in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._places.release()
 
     def shutdown_request(self, request: Any) -> None:
-        """End a connection that was answered."""
+        """Close a handled connection."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End the connections whose time is over; called twice a second."""
+        """Close the connections that exceed their time; called twice a second."""
         with self._lock:
             for connection, began in self._open.items():
                 if time.monotonic() - began > _REQUEST_SECONDS:
-                    _end(connection)
+                    _shut_down(connection)
 
     def server_close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         super().server_close()
         with self._lock:
             for connection in self._open:
-                _end(connection)
+                _shut_down(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: what is wrong with a connection is not an error of this program."""
+        """Log nothing: an error of a connection is not an error of this program."""
 
 
 class _Handler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the library
-        """Log nothing: what a client sends is not for the terminal."""
+        """Log nothing: requests do not belong on the terminal."""
 
 
-def _end(connection: socket.socket) -> None:
-    """End a connection; the thread that reads it finds its end."""
+def _shut_down(connection: socket.socket) -> None:
+    """Shut a connection down, which ends the thread that reads it."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -234,50 +182,50 @@ def _end(connection: socket.socket) -> None:
 def _breaker_metrics(breakers: Mapping[str, str]) -> Iterator[Metric]:
     if not breakers:
         return
-    left_alone = GaugeMetricFamily(
+    open_breakers = GaugeMetricFamily(
         "leonidas_tool_breaker_open",
-        "1 where the tool is left alone, 0.5 where a call tries it, else 0.",
+        "1 if the circuit breaker is open, 0.5 if half open, else 0.",
         labels=("tool",),
     )
     for tool, state in breakers.items():
-        left_alone.add_metric((tool,), {"open": 1.0, "half_open": 0.5}.get(state, 0.0))
-    yield left_alone
+        open_breakers.add_metric((tool,), {"open": 1.0, "half_open": 0.5}.get(state, 0.0))
+    yield open_breakers
 
 
-def _calls(tools: Iterable[Figures]) -> Metric:
+def _calls(tools: Iterable[ToolMetrics]) -> Metric:
     calls = CounterMetricFamily(
         "leonidas_tool_calls", "Tool calls that ended.", labels=(*_LABELS, "status")
     )
-    for figures in tools:
-        for status, count in figures.by_status().items():
-            calls.add_metric((figures.tool, figures.category, status), count)
+    for metrics in tools:
+        for status, count in metrics.by_status().items():
+            calls.add_metric((metrics.tool, metrics.category, status), count)
     return calls
 
 
-def _durations(tools: Iterable[Figures]) -> Metric:
+def _durations(tools: Iterable[ToolMetrics]) -> Metric:
     histogram = HistogramMetricFamily(
         "leonidas_tool_duration_seconds",
-        "How long tool calls took that completed or failed.",
+        "Duration of tool calls that completed or failed.",
         labels=_LABELS,
     )
-    for figures in tools:
+    for metrics in tools:
         histogram.add_metric(
-            (figures.tool, figures.category),
-            buckets=[(_edge(edge), count) for edge, count in figures.durations.cumulative()],
-            sum_value=figures.durations.total_seconds,
+            (metrics.tool, metrics.category),
+            buckets=[(_edge(edge), count) for edge, count in metrics.durations.cumulative()],
+            sum_value=metrics.durations.total_seconds,
         )
     return histogram
 
 
-def _recoveries(tools: Iterable[Figures]) -> Iterator[Metric]:
-    retries = CounterMetricFamily("leonidas_tool_retries", "Calls tried again.", labels=_LABELS)
+def _recoveries(tools: Iterable[ToolMetrics]) -> Iterator[Metric]:
+    retries = CounterMetricFamily("leonidas_tool_retries", "Retried calls.", labels=_LABELS)
     fallbacks = CounterMetricFamily(
-        "leonidas_tool_fallbacks", "Calls that another tool was tried for.", labels=_LABELS
+        "leonidas_tool_fallbacks", "Calls that fell back to another tool.", labels=_LABELS
     )
-    for figures in tools:
-        labels = (figures.tool, figures.category)
-        retries.add_metric(labels, figures.retries)
-        fallbacks.add_metric(labels, figures.fallbacks)
+    for metrics in tools:
+        labels = (metrics.tool, metrics.category)
+        retries.add_metric(labels, metrics.retries)
+        fallbacks.add_metric(labels, metrics.fallbacks)
     yield retries
     yield fallbacks
 

@@ -14,8 +14,8 @@ from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
 from leonidas_tools.errors import ToolValidationError, log_level
 from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.mcp.servers import MCPServers
+from leonidas_tools.monitoring.health import Vitals
 from leonidas_tools.monitoring.monitor import Monitor
-from leonidas_tools.monitoring.vitals import Vitals
 from leonidas_tools.policies.loop_guard import LoopHistory, LoopLimits
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.runtime.declared import DeclaredTools

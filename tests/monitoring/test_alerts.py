@@ -162,7 +162,7 @@ def test_a_subscriber_that_fails_keeps_nothing_from_the_others(caplog):
     alerts.evaluate(0.0)
 
     assert told == [("firing", 1.0)]
-    assert "A subscriber of alerts failed" in caplog.text
+    assert "A listener for alerts failed" in caplog.text
 
 
 def test_a_subscription_can_be_ended():

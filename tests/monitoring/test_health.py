@@ -3,8 +3,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from leonidas_tools.monitoring.health import Health, HealthReport, ToolHealth
-from leonidas_tools.monitoring.vitals import Vitals
+from leonidas_tools.monitoring.health import Health, HealthReport, ToolHealth, Vitals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +36,7 @@ class Calls:
     open: list[Call] = field(default_factory=list)
     protocol_errors: int = 0
 
-    def under_way(self):
+    def running(self):
         return self.open
 
 
@@ -95,25 +94,25 @@ def test_fewer_than_five_calls_say_nothing():
         (
             {"abandoned_threads": 3},
             "degraded",
-            "Threads that run on after their call has ended: 3.",
+            "Threads that outlive their call: 3.",
         ),
         (
             {"settings_error": "tools.yaml:3: tools.book.timeout: is not a duration"},
             "degraded",
             (
-                "The settings are broken, the last good ones hold: "
+                "The settings file is broken; the last valid settings stay in force: "
                 "tools.yaml:3: tools.book.timeout: is not a duration"
             ),
         ),
         (
             {"loop_lag_seconds": 0.25},
             "degraded",
-            "The event loop runs 0.25 s late: a tool blocks it.",
+            "The event loop lags by 0.25 s: a tool blocks it.",
         ),
         (
             {"loop_lag_seconds": 1.5},
             "unhealthy",
-            "The event loop runs 1.50 s late: a tool blocks it.",
+            "The event loop lags by 1.50 s: a tool blocks it.",
         ),
         ({"alerts": [Firing()]}, "degraded", "Alert 'slow' is firing."),
     ],
@@ -146,8 +145,8 @@ def test_the_report_is_plain_json():
         "status": "degraded",
         "reasons": [
             "30% of the recent calls of 'book' failed.",
-            "Threads that run on after their call has ended: 2.",
-            "The settings are broken, the last good ones hold: broken",
+            "Threads that outlive their call: 2.",
+            "The settings file is broken; the last valid settings stay in force: broken",
             "Alert 'slow' is firing.",
         ],
         "tools": {"book": {"state": "degraded", "error_rate": 0.3}},

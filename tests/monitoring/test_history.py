@@ -5,7 +5,7 @@ import pytest
 
 from leonidas_tools.calls.call import ResultStatus, ToolSession
 from leonidas_tools.calls.events import EventKind
-from leonidas_tools.monitoring.history import CallRecord, History
+from leonidas_tools.monitoring.history import EndedCall, History
 
 
 def ids(records):
@@ -19,7 +19,7 @@ def test_a_record_says_how_a_call_ended_but_not_its_arguments_and_result(told):
     history(told.end(call, "failed", 1.5, result="secret", message="m", reason_code="full"))
 
     assert history.query() == [
-        CallRecord(
+        EndedCall(
             tool="book",
             call_id="id-1",
             session="kitchen",

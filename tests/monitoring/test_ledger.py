@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
 from leonidas_tools.calls.events import EventKind, ToolEvent
-from leonidas_tools.monitoring.ledger import Ledger, UnderWay
+from leonidas_tools.monitoring.ledger import Ledger, RunningCall
 
 
 def counts(ledger):
@@ -19,10 +19,10 @@ def test_a_call_that_starts_and_ends_is_counted_and_forgotten(told):
     ledger, call = Ledger(), told.call()
 
     ledger(told.start(call))
-    assert [under_way.call_id for under_way in ledger.under_way()] == ["id-1"]
+    assert [running.call_id for running in ledger.running()] == ["id-1"]
     ledger(told.end(call))
 
-    assert ledger.under_way() == []
+    assert ledger.running() == []
     assert counts(ledger) == {
         "seen": 1,
         "started": 1,
@@ -40,10 +40,10 @@ def test_the_calls_under_way_are_told_with_their_age_the_oldest_first(told):
     ledger(told.event(EventKind.START, older, at=now - 60))
     ledger(told.event(EventKind.START, newer, at=now - 5))
 
-    under_way = ledger.under_way()
+    running = ledger.running()
 
-    assert [replace(call, seconds=round(call.seconds / 5) * 5) for call in under_way] == [
-        UnderWay(
+    assert [replace(call, seconds=round(call.seconds / 5) * 5) for call in running] == [
+        RunningCall(
             tool="search",
             call_id="id-1",
             session="kitchen",
@@ -51,7 +51,7 @@ def test_the_calls_under_way_are_told_with_their_age_the_oldest_first(told):
             at=now - 60,
             seconds=60,
         ),
-        UnderWay(
+        RunningCall(
             tool="book",
             call_id=None,
             session="kitchen",
@@ -66,7 +66,7 @@ def test_a_clock_that_was_set_back_makes_no_negative_age(told):
     ledger = Ledger()
     ledger(told.event(EventKind.START, told.call(), at=time.time() + 3600))
 
-    assert ledger.under_way()[0].seconds == 0
+    assert ledger.running()[0].seconds == 0
 
 
 def test_a_cancelled_call_is_counted_as_ended_and_as_cancelled(told):
@@ -197,7 +197,7 @@ def test_whatever_the_order_each_call_is_seen_once_and_none_stays(order):
         else:
             ledger(ToolEvent(kind=EventKind.START, call=calls[n]))
             begun.add(n)
-        under_way = {call.trace_id for call in ledger.under_way()}
-        assert under_way == {calls[n].trace_id for n in begun}
+        running = {call.trace_id for call in ledger.running()}
+        assert running == {calls[n].trace_id for n in begun}
 
     assert (ledger.seen, ledger.ended, ledger.in_flight, ledger.protocol_errors) == (8, 8, 0, 0)

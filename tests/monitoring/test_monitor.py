@@ -108,7 +108,7 @@ def test_a_subscriber_that_fails_breaks_nothing(told, caplog):
 
     assert len(heard) == 1
     assert monitor.metrics()["system"]["successes"] == 1
-    assert "A subscriber of events failed" in caplog.text
+    assert "A listener for events failed" in caplog.text
 
 
 def test_an_event_that_cannot_be_counted_breaks_nothing(told, caplog):

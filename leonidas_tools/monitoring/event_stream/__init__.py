@@ -1,4 +1,4 @@
-"""All events as one ordered stream with any number of readers: typed, numbered, bounded."""
+"""All events as one ordered, numbered, bounded stream for any number of readers."""
 
 from leonidas_tools.monitoring.event_stream.schema import Event, events_schema
 from leonidas_tools.monitoring.event_stream.sse import to_sse

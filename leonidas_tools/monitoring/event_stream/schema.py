@@ -1,35 +1,232 @@
-"""All kinds of events, and their JSON Schema."""
+"""The types of all events, and their JSON Schema."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
-from leonidas_tools.monitoring.event_stream.call_events import (
-    ApprovalAnswer,
-    ApprovalRequest,
-    Iteration,
-    TaskList,
-    TaskUpdate,
-    ToolBreaker,
-    ToolCancel,
-    ToolComplete,
-    ToolError,
-    ToolFailed,
-    ToolFallback,
-    ToolProgress,
-    ToolRetry,
-    ToolSkip,
-    ToolStart,
-    ToolUndo,
-)
-from leonidas_tools.monitoring.event_stream.state_events import Happening, Missed, State
+from typing_extensions import TypedDict  # pydantic reads no other before 3.12
 
 VERSION = 1
-"""Of the events: raised when a field changes or goes; new fields and events may come at any time.
-"""
+"""The version of the events, raised when a field changes or is removed; new fields and events may
+be added at any time."""
 
 
-class _OfSession(Happening):
+class _EventBase(TypedDict):
+    """The fields of every event."""
+
+    version: Literal[1]
+    sequence: int
+    at: float
+
+
+class CallUnderWay(TypedDict):
+    """A running call."""
+
+    call_id: str | None
+    tool: str
+    session: str
+    trace_id: str
+    at: float
+
+
+class OpenQuestion(TypedDict):
+    """A call that waits for a person's approval; its secrets are masked."""
+
+    id: str
+    tool: str
+    title: str
+    details: dict[str, Any]
+    created: float
+    deadline: float
+    on_expiry: Literal["cancel", "proceed"]
+    session: str
+    user: str | None
+    call_id: str | None
+    rule: str
+    schema: NotRequired[dict[str, Any]]
+    problem: NotRequired[str]
+
+
+class Task(TypedDict):
+    """A task in the agent's list."""
+
+    id: str
+    title: str
+    status: Literal["pending", "in_progress", "completed", "failed"]
+    calls: list[str]
+    tools: NotRequired[list[str]]
+    done: NotRequired[list[str]]
+
+
+class LiveSession(TypedDict):
+    """An open live session and its connection."""
+
+    session: str
+    state: Literal["connecting", "connected", "disconnected"]
+    connection: int | None
+
+
+class State(_EventBase):
+    """The current state, which a subscriber receives first."""
+
+    event: Literal["state"]
+    calls: list[CallUnderWay]
+    approvals: list[OpenQuestion]
+    tasks: dict[str, list[Task]]
+    breakers: dict[str, Literal["closed", "open", "half_open"]]
+    live: list[LiveSession]
+
+
+class Missed(_EventBase):
+    """A reader was too slow and missed `count` events; a `state` follows."""
+
+    event: Literal["missed"]
+    count: int
+
+
+class _OfCall(_EventBase):
+    call_id: str | None
+    tool: str
+    session: str
+    trace_id: str
+
+
+class _OfTask(_OfCall):
+    task: NotRequired[str]
+
+
+class ToolStart(_OfTask):
+    """A call has begun; the event has the limits of one attempt and of the whole call."""
+
+    event: Literal["tool_start"]
+    timeout_seconds: NotRequired[float]
+    deadline_seconds: NotRequired[float]
+
+
+class ToolProgress(_OfTask):
+    """A tool reports progress; its further data are extra fields under their own names."""
+
+    event: Literal["tool_progress"]
+    message: NotRequired[Any]
+    fraction: NotRequired[Any]
+
+
+class ToolRetry(_OfTask):
+    """A call is retried."""
+
+    event: Literal["tool_retry"]
+    attempt: int
+    of: NotRequired[int]
+    delay_seconds: float
+    error: str
+    by: NotRequired[str]
+
+
+class ToolSkip(_OfTask):
+    """A person has decided to continue without a failed call."""
+
+    event: Literal["tool_skip"]
+    by: str
+
+
+class ToolFallback(_OfTask):
+    """Another tool replaces one that failed or does not exist."""
+
+    event: Literal["tool_fallback"]
+    to: str
+    error: str
+    strategy: NotRequired[str]
+
+
+class ToolUndo(_OfTask):
+    """A step was rolled back, or could not be."""
+
+    event: Literal["tool_undo"]
+    done: bool
+
+
+class ToolBreaker(_OfTask):
+    """The circuit breaker of a tool has changed its state."""
+
+    event: Literal["tool_breaker"]
+    breaker: str
+    state: Literal["closed", "open", "half_open"]
+
+
+class Iteration(_OfTask):
+    """An agent that works in steps has begun one; its further data are extra fields."""
+
+    event: Literal["iteration"]
+    number: int
+
+
+class TaskList(_OfCall):
+    """The agent has written its task list."""
+
+    event: Literal["task_list"]
+    tasks: list[Task]
+
+
+class TaskUpdate(_OfCall):
+    """A task has begun or is done."""
+
+    event: Literal["task_update"]
+    task: Task
+
+
+class ApprovalRequest(_OfTask):
+    """A call waits for a person's approval."""
+
+    event: Literal["tool_approval_request"]
+    approval_id: str
+    rule: str
+    expires_at: float
+    on_expiry: Literal["cancel", "proceed"]
+    request: NotRequired[OpenQuestion]
+
+
+class ApprovalAnswer(_OfTask):
+    """A person, a rule or the deadline has decided about a call."""
+
+    event: Literal["tool_approval_answer"]
+    approval_id: NotRequired[str]
+    decision: str
+    by: str
+    rule: NotRequired[str]
+
+
+class _Ending(_OfTask):
+    status: str
+    reason_code: NotRequired[str]
+    cached: NotRequired[bool]
+    seconds: NotRequired[float]
+
+
+class ToolComplete(_Ending):
+    """A call succeeded; `cached` if it has the result of an earlier call."""
+
+    event: Literal["tool_complete"]
+
+
+class ToolError(_Ending):
+    """A call was refused, or failed in a way that the model can correct."""
+
+    event: Literal["tool_error"]
+
+
+class ToolFailed(_Ending):
+    """A call was attempted and failed."""
+
+    event: Literal["tool_failed"]
+
+
+class ToolCancel(_Ending):
+    """A cancelled call has ended."""
+
+    event: Literal["tool_cancel"]
+
+
+class _OfSession(_EventBase):
     session: str
 
 
@@ -46,7 +243,7 @@ class SessionEnded(_OfSession):
 
 
 class ConnectionOpened(_OfSession):
-    """A live session has its first connection, or another one."""
+    """A live session has opened its first connection, or a new one."""
 
     event: Literal["connection_opened", "connection_renewed"]
     connection: int
@@ -55,7 +252,7 @@ class ConnectionOpened(_OfSession):
 
 
 class ConnectionLost(_OfSession):
-    """A live session has lost its connection; it is tried again."""
+    """A live session has lost its connection and reconnects."""
 
     event: Literal["connection_lost"]
     code: int
@@ -70,26 +267,26 @@ class ConnectionRefused(_OfSession):
 
 
 class ToolsChanged(_OfSession):
-    """The model was told of other tools while it talks."""
+    """The model has received other tools during the session."""
 
     event: Literal["tools_changed"]
     tools: list[str]
 
 
 class MalformedFunctionCall(_OfSession):
-    """The model has made a call that cannot be read."""
+    """The model has made a malformed call."""
 
     event: Literal["malformed_function_call"]
 
 
-class SettingsChanged(Happening):
-    """Other settings are in force."""
+class SettingsChanged(_EventBase):
+    """The settings have changed."""
 
     event: Literal["settings_changed"]
 
 
-class ToolQuarantined(Happening):
-    """A tool of an MCP server is no longer what it was when it was first used."""
+class ToolQuarantined(_EventBase):
+    """The definition of an MCP tool has changed since its first use."""
 
     event: Literal["tool_quarantined"]
     server: str
@@ -97,8 +294,8 @@ class ToolQuarantined(Happening):
     changed: list[str]
 
 
-class Alert(Happening):
-    """A figure has crossed its threshold, or is clear again."""
+class Alert(_EventBase):
+    """A metric has crossed its threshold, or is clear again."""
 
     event: Literal["alert"]
     name: str
@@ -142,11 +339,11 @@ Event: TypeAlias = (
     | ToolQuarantined
     | Alert
 )
-"""Anything that happens, told apart by `event`."""
+"""Any event, discriminated by `event`."""
 
 
 def events_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the events, made of their types.
+    """Return the JSON Schema of the events.
 
     Example:
         >>> mapping = events_schema()["discriminator"]["mapping"]
@@ -165,7 +362,7 @@ def events_schema() -> dict[str, Any]:
 
 
 def kinds() -> frozenset[str]:
-    """Return every `event` there is."""
+    """Return all values of `event`."""
     from typing import get_args, get_type_hints
 
     return frozenset(

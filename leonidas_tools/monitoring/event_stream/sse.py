@@ -1,4 +1,4 @@
-"""An event as a server sends it to a browser."""
+"""Server-sent events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def to_sse(event: Mapping[str, Any]) -> str:
-    """Return a server-sent event; a browser returns its number as `Last-Event-ID`.
+    """Return an event as a server-sent event; a browser returns its number as `Last-Event-ID`.
 
     Args:
         event: An event of the stream.

@@ -1,7 +1,8 @@
-"""The stream: numbers what happens, remembers the last of it, and never waits for a reader."""
+"""The event stream: numbers the events, keeps the last ones, and never waits for a reader."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +12,6 @@ from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.monitoring.event_stream.schema import VERSION
 from leonidas_tools.monitoring.event_stream.schema import kinds as known_kinds
-from leonidas_tools.monitoring.event_stream.subscription import Subscription
 from leonidas_tools.session.tasks import TaskList
 
 if TYPE_CHECKING:
@@ -21,28 +21,76 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.monitoring.event_stream.schema import Event
 
+
+class Subscription:
+    """The unread events of one reader; where they are too many, only their number."""
+
+    __slots__ = ("_changed", "_kinds", "_size", "_waiting", "missed", "session")
+
+    def __init__(self, *, session: str | None, kinds: frozenset[str] | None, size: int) -> None:
+        self.session = session
+        self._kinds = kinds
+        self._size = size
+        self._waiting: deque[Mapping[str, Any]] = deque()
+        self._changed = asyncio.Event()
+        self.missed = 0
+        """The number of lost events that the reader has not been told of."""
+
+    def wants(self, event: Mapping[str, Any]) -> bool:
+        """Return whether the reader wants the event; one without a session is for all."""
+        if self._kinds is not None and event["event"] not in self._kinds:
+            return False
+        return self.session is None or event.get("session", self.session) == self.session
+
+    def put(self, event: Mapping[str, Any]) -> None:
+        """Add an event; if the queue is full, drop all of its events and count them."""
+        if not self.wants(event):
+            return
+        if self.missed:
+            self.missed += 1
+        elif len(self._waiting) >= self._size:
+            self.missed = len(self._waiting) + 1
+            self._waiting.clear()
+        else:
+            self._waiting.append(event)
+        self._changed.set()
+
+    def replay(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Add events from before the subscription."""
+        self._waiting.extend(event for event in events if self.wants(event))
+
+    async def changed(self) -> None:
+        """Wait until there is an event to read."""
+        while not self._waiting and not self.missed:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def take(self) -> Mapping[str, Any] | None:
+        """Return the oldest waiting event; `None` if there is none."""
+        return self._waiting.popleft() if self._waiting else None
+
+
 _START = EventKind.START
 _ASKED = EventKind.APPROVAL_REQUEST
 _CONNECTED = frozenset({"connection_opened", "connection_renewed"})
 _DISCONNECTED = frozenset({"connection_lost", "connection_refused"})
 
 
-def _nobody() -> None:
+def _no_session() -> None:
     return None
 
 
 class EventStream:
-    """Everything that happens, in order, for any number of readers.
+    """All events, in order, for any number of readers.
 
-    It is a sink: `Monitor` has one. Numbers begin with the time in microseconds, so that none of
-    an earlier process is taken for one of this. Until somebody subscribes for the first time,
-    nothing is written down; from then on the last events are remembered, for readers that come
-    back. All of it happens in one thread.
+    It is a sink: `Monitor` has one. Numbers begin with the time in microseconds, so that they
+    differ from those of an earlier process. Recording begins with the first subscription; from
+    then on the last events are kept, for readers that reconnect. Everything runs in one thread.
 
     Args:
         calls: The running calls, as plain JSON.
         breakers: The state of every breaker that watches a tool, by its name.
-        remembered: How many events are remembered.
+        remembered: The number of events to keep.
 
     Example:
         >>> import asyncio
@@ -74,13 +122,13 @@ class EventStream:
         self._recording = False
         self._subscriptions: tuple[Subscription, ...] = ()
         self._sessions: WeakSet[ToolSession] = WeakSet()
-        self._latest: Callable[[], ToolSession | None] = _nobody
+        self._latest: Callable[[], ToolSession | None] = _no_session
         self._live: dict[str, dict[str, Any]] = {}
 
     def __call__(self, event: ToolEvent) -> None:
-        """Take in what has happened to a call."""
+        """Add an event of a call."""
         if event.kind is _START and event.call.session is not self._latest():
-            self._latest = ref(event.call.session)  # else every call would look for it in the set
+            self._latest = ref(event.call.session)  # spares most calls the look-up in the set
             self._sessions.add(event.call.session)
         if self._recording:
             body = event.to_json()
@@ -89,28 +137,28 @@ class EventStream:
             self._put(body)
 
     def publish(self, kind: str, **data: Any) -> None:
-        """Take in something that has happened to no call.
+        """Add an event that belongs to no call.
 
         Args:
             kind: Its `event`.
-            data: What there is to say about it, as plain JSON without secrets.
+            data: Its fields, as plain JSON without secrets.
         """
         if self._recording:
             self._put({"event": kind, "at": time.time(), **data})
 
     def live(self, kind: str, session: ToolSession, **data: Any) -> None:
-        """Take in what has happened to a live session or its connection.
+        """Add an event of a live session or its connection.
 
         Args:
             kind: Its `event`.
             session: The session.
-            data: What there is to say about it.
+            data: Its fields.
         """
         self._sessions.add(session)
         if kind == "session_ended":
             self._live.pop(session.id, None)
         else:
-            self._live[session.id] = self._lives_on(kind, session.id, data)
+            self._live[session.id] = self._live_state(kind, session.id, data)
         self.publish(kind, session=session.id, **data)
 
     def subscribe(
@@ -121,21 +169,20 @@ class EventStream:
         after: int | str | None = None,
         size: int = 1000,
     ) -> AsyncGenerator[Event]:
-        """Return how things are now, as one `state`, and then all that happens.
+        """Yield the current state as one `state`, and then every event.
 
-        A reader that is too slow is told by one `missed` for how many events there was no room,
-        and by another `state` how things are then. The events are not to be changed: others read
-        the same ones.
+        A reader that is too slow receives one `missed` with the number of lost events, and another
+        `state`. Readers share the events and must not modify them.
 
         Args:
-            session: Only what happens in this session, and to all of them.
-            kinds: Only these kinds of events; `state` and `missed` always come.
-            after: The number of the last event that was read: what has happened since comes in
-                place of the `state`, if all of it is remembered.
-            size: How many events may wait for the reader.
+            session: Only events of this session, and those without a session.
+            kinds: Only these kinds of events; `state` and `missed` are always sent.
+            after: The number of the last event read; the later events replace the first `state`
+                if all of them are still kept.
+            size: The number of events that may wait for the reader.
 
         Raises:
-            ValueError: There is no such kind of event.
+            ValueError: A kind of event is unknown.
         """
         chosen = None if kinds is None else frozenset(kinds)
         if unknown := (chosen or frozenset()) - known_kinds():
@@ -146,7 +193,7 @@ class EventStream:
         return self._read(Subscription(session=name, kinds=chosen, size=size), after)
 
     async def _read(self, mine: Subscription, after: int | str | None) -> AsyncGenerator[Event]:
-        """Yield all that one reader is told."""
+        """Yield the events of one reader."""
         self._recording = True
         self._subscriptions = (*self._subscriptions, mine)
         since = None if after is None else self._since(after)
@@ -159,8 +206,8 @@ class EventStream:
                 await mine.changed()
                 if missed := mine.missed:
                     mine.missed = 0
-                    state = self._state(mine.session)  # before anything more can happen
-                    yield self._told({"event": "missed", "count": missed})
+                    state = self._state(mine.session)  # before any further event
+                    yield self._for_reader({"event": "missed", "count": missed})
                     yield state
                 while (event := mine.take()) is not None:
                     yield cast("Event", event)
@@ -168,7 +215,7 @@ class EventStream:
             self._subscriptions = tuple(one for one in self._subscriptions if one is not mine)
 
     def _since(self, after: int | str) -> list[Mapping[str, Any]] | None:
-        """Return what has happened since an event; `None` where not all of it is remembered."""
+        """Return the events after a number; `None` if not all of them are kept."""
         if not str(after).isascii() or not str(after).isdecimal():
             return None
         number, kept = int(after), self._remembered
@@ -185,11 +232,11 @@ class EventStream:
             subscription.put(event)
 
     def _state(self, session: str | None) -> Event:
-        """Return how things are now, in one session or in all."""
+        """Return the current state of one session or of all."""
         here = [one for one in self._sessions if session in (None, one.id)]
         desks = [desk for one in here if (desk := one.find(Approvals)) is not None]
         lists = {one.id: tasks for one in here if (tasks := one.find(TaskList)) is not None}
-        return self._told(
+        return self._for_reader(
             {
                 "event": "state",
                 "calls": [call for call in self._calls() if session in (None, call["session"])],
@@ -204,12 +251,12 @@ class EventStream:
             }
         )
 
-    def _told(self, body: dict[str, Any]) -> Event:
-        """Return what is for one reader alone: it has the number of what happened last."""
+    def _for_reader(self, body: dict[str, Any]) -> Event:
+        """Return an event for one reader, which repeats the last number."""
         event = {"version": VERSION, "sequence": self._last, "at": time.time(), **body}
         return cast("Event", event)
 
-    def _lives_on(self, kind: str, session: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    def _live_state(self, kind: str, session: str, data: Mapping[str, Any]) -> dict[str, Any]:
         new = {"session": session, "state": "connecting", "connection": None}
         known = self._live.get(session, new)
         if kind in _CONNECTED:

@@ -1,0 +1,55 @@
+"""Listeners of one kind of change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, ParamSpec
+
+from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+
+_logger = visible_logger(__name__)
+
+
+class Listeners(Generic[P]):
+    """Calls every subscribed listener; what a listener raises is logged and stops nothing.
+
+    Args:
+        subject: The subject of the changes, for the log.
+
+    Example:
+        >>> listeners, heard = Listeners[str]("tools"), []
+        >>> unsubscribe = listeners.subscribe(heard.append)
+        >>> listeners.notify("added")
+        >>> unsubscribe()
+        >>> listeners.notify("removed")
+        >>> heard
+        ['added']
+    """
+
+    __slots__ = ("_listeners", "_subject")
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._listeners: tuple[Callable[P, object], ...] = ()
+
+    def subscribe(self, listener: Callable[P, object]) -> Callable[[], None]:
+        """Add a listener; return a function that removes it."""
+        self._listeners = (*self._listeners, listener)
+
+        def unsubscribe() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return unsubscribe
+
+    def notify(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call every listener."""
+        for listener in self._listeners:
+            try:
+                listener(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - a listener must not break its subject
+                _logger.warning("A listener for %s failed: %s", self._subject, described(error))
