@@ -47,7 +47,8 @@ def programs_with_servers():
 
 def added_commands():
     lines = [*"\n".join(fences("sh")).splitlines(), *ADD.read_text().splitlines()]
-    return [line.strip() for line in lines if "leonidas mcp add time" in line]
+    named = [line.strip().removeprefix("Example: ") for line in lines]
+    return [line for line in named if line.startswith("leonidas mcp add time")]
 
 
 @pytest.fixture
