@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leonidas_tools.cli import history_session
-from leonidas_tools.cli.kept import MOST_ROWS, AsJson, Place, answer, when, write_lines
+from leonidas_tools.cli.kept import (
+    MOST_ROWS,
+    AsJson,
+    Place,
+    answer,
+    no_session,
+    when,
+    write_lines,
+)
 from leonidas_tools.cli.places import Config
 
 if TYPE_CHECKING:
@@ -131,8 +139,7 @@ def replay(
 
     found = answer(asked, config, place)
     if not found:
-        terminal.say(f"Nothing is kept of a session {session!r}.", err=True)
-        raise typer.Exit(1)
+        raise no_session(session)
     terminal.say(_LACKS, err=True)
     console = terminal.output()
     for pause, event in paced(found, speed, longest_pause):
@@ -214,7 +221,7 @@ def _moment(text: str | None, option: str) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        said = f"{option} is neither a duration, such as 2h, nor a date, such as 2026-11-22"
+        said = f"{option} {text!r} is neither a duration nor a date: write 2h or 2026-11-22"
         raise typer.BadParameter(said) from None
 
 

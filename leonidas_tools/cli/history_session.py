@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leonidas_tools.cli.kept import MOST_ROWS, AsJson, Place, answer, when, write_lines
+from leonidas_tools.cli.kept import (
+    MOST_ROWS,
+    AsJson,
+    Place,
+    answer,
+    no_session,
+    when,
+    write_lines,
+)
 from leonidas_tools.cli.places import Config
 
 if TYPE_CHECKING:
@@ -66,8 +74,7 @@ def show(
 
     kept = answer(asked, config, place)
     if not kept.lines():
-        terminal.say(f"Nothing is kept of a session {session!r}.", err=True)
-        raise typer.Exit(1)
+        raise no_session(session)
     if as_json:
         for line in kept.lines():
             terminal.write_json(line)
@@ -98,7 +105,7 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     options = [each.value for each in Decision]
     if decision is not None and decision not in options:
-        said = f"--decision {decision!r} is none of {', '.join(options)}"
+        said = f"--decision {decision!r} is not known: choose one of {', '.join(options)}"
         raise typer.BadParameter(said)
 
     async def asked(store: "Store") -> "list[Approval]":

@@ -1,4 +1,4 @@
-"""Share what the commands about the store need: its address, and how rows are shown."""
+"""The options and output that the commands about the store share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from leonidas_tools.cli.places import default_config
+from leonidas_tools.cli.places import default_config, no_such
+from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leonidas_tools.store import Store
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_ROWS = 1_000_000
+SESSIONS = "`leonidas history sessions` lists them"
 _SQLITE = b"SQLite format 3\0"
 
 Place = Annotated[
@@ -29,9 +31,8 @@ def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: s
     """Return what the store answers.
 
     Raises:
-        ConfigurationError: There is no such file, and none is made by asking; or it is no store.
+        ConfigurationError: There is no such file, or it is not a store.
     """
-    from leonidas_tools.errors import ConfigurationError
     from leonidas_tools.settings.load import load
     from leonidas_tools.store import Store
     from leonidas_tools.store.address import database_url
@@ -55,21 +56,25 @@ def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: s
 
 
 def _check_file(file: Path) -> None:
-    """Refuse what is no database: opened as a store, it would be set aside.
+    """Refuse a file that is not a database: opened as a store, it would be set aside.
 
     Raises:
-        ConfigurationError: It is none, or it cannot be read.
+        ConfigurationError: The file is not a database, or cannot be read.
     """
-    from leonidas_tools.errors import ConfigurationError
-    from leonidas_tools.files.reading import open_file
+    from leonidas_tools.files.reading import open_file, why_unreadable
 
     try:
         with open_file(file) as opened:
             begins = opened.read(len(_SQLITE))
     except OSError as error:
-        raise ConfigurationError(f"cannot be read: {error.strerror}", file=file) from error
+        raise ConfigurationError(why_unreadable(error), file=file) from None
     if begins not in {_SQLITE, b""}:
-        raise ConfigurationError("is no store: name the file of one", file=file)
+        raise ConfigurationError("is not a store: name the file of a store", file=file)
+
+
+def no_session(name: str) -> ConfigurationError:
+    """Return the error for a session of which the store has nothing."""
+    return ConfigurationError(no_such("session", name, (), SESSIONS))
 
 
 def write_lines(rows: Iterable[Any]) -> None:
@@ -81,5 +86,5 @@ def write_lines(rows: Iterable[Any]) -> None:
 
 
 def when(at: float) -> str:
-    """Return a time as people here read it."""
+    """Return a local time as text."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -157,7 +157,8 @@ class ToolRegistry:
         found = [tool for tool in self if tool.metadata.category == wanted]
         if not found and not isinstance(wanted, ToolCategory):
             near = meant_category(wanted)
-            hint = f"did you mean {near.value!r}?" if near else "no tool is of it"
+            known = ", ".join(sorted({str(tool.metadata.category) for tool in self}))
+            hint = f"did you mean {near.value!r}?" if near else f"choose one of {known}"
             raise SchemaError(f"There is no category {category!r}: {hint}")
         return found
 

@@ -1,5 +1,6 @@
 """What every command says when it is used wrongly, and the exit code it ends with."""
 
+import os
 import re
 
 import pytest
@@ -28,6 +29,10 @@ CASES = [
     ("run one_call --microphone folder --config tools.yaml", 2, "folder", DIRECTORY),
     ("run one_call --microphone empty --config tools.yaml", 2, "empty", "name another file"),
     ("run --model foo one_call", 2, "--model 'foo' is for a real session", "set GEMINI_API_KEY"),
+    ("run --microphone none.wav --config tools.yaml", 2, "none.wav", NO_FILE),
+    ("run one_call --speaker folder --config tools.yaml", 2, "folder", "name a file in a folder"),
+    ("run --profile 3.1-live", 2, "no profile '3.1-live'", "the closest are "),
+    ("run --speed fast", 2, "'--speed'", "should be a valid number"),
     ("run --vioce", 2, "No such option: --vioce", "--voice"),
     # tools
     ("tools show nosuch", 2, "There is no tool 'nosuch'", ALL),
@@ -36,6 +41,9 @@ CASES = [
     ("tools call get_weather", 1, "'city' is missing", "Call again with 'city'"),
     ("tools call get_weather foo", 2, "'foo' has no value", "write name=value"),
     ("tools call get_weather {foo", 2, "'{foo' is not JSON", "write name=value"),
+    ("tools shwo get_weather", 2, "No such command 'shwo'", "Did you mean 'show'?"),
+    ("tools list --jsn", 2, "No such option: --jsn", "--json"),
+    ("tools list --category nosuch", 2, "There is no category 'nosuch'", "choose one of "),
     ("tools list --config folder", 2, "folder", DIRECTORY),
     # policy
     ("policy explain nosuch", 2, "There is no tool 'nosuch'", ALL),
@@ -46,6 +54,10 @@ CASES = [
     ("config check none.yaml", 1, "none.yaml", NO_FILE),
     ("config check --config none.yaml", 1, "none.yaml", NO_FILE),
     ("config check empty", 1, "empty", "write at least 'version: 1'"),
+    ("config check folder", 1, "folder", DIRECTORY),
+    ("config check pipe", 1, "pipe", "it is a FIFO, not a regular file; name another file"),
+    ("config check utf16", 1, "utf16:1: ", "is not UTF-8 text: save it in that encoding"),
+    ("config check bad.yaml", 1, "bad.yaml:2: ", "is not YAML"),
     ("config check a.yaml --config b.yaml", 2, "'a.yaml' or --config 'b.yaml'", "name the file"),
     ("config shema", 2, "No such command 'shema'", "Did you mean 'schema'?"),
     # mcp
@@ -59,10 +71,34 @@ CASES = [
     ("mcp add a/b run", 2, "'a/b' cannot be the name of a server", "use letters, digits"),
     ("mcp serve --http x", 2, "'x' is not [HOST:]PORT", "write --http 8000"),
     ("mcp serve --token-env X", 2, "'--token-env' needs HTTP", "add --http PORT"),
+    ("mcp trust nosuch", 2, "There is no MCP server 'nosuch'", "leonidas mcp add nosuch"),
+    ("mcp login nosuch", 2, "There is no MCP server 'nosuch'", "leonidas mcp add nosuch"),
+    ("mcp lits", 2, "No such command 'lits'", "Did you mean 'list'?"),
+    # history
+    ("history --store none.db", 2, "'none.db': there is no such file", "correct the path"),
+    ("history --store folder", 2, "folder", DIRECTORY),
+    ("history --store utf16", 2, "utf16", "is not a store: name the file of a store"),
+    ("history --store foo://bar", 2, "'foo'", "write the path of a file"),
+    ("history --store empty --status bad", 2, "no status 'bad'", "choose one of ok, "),
+    ("history --store empty --since now", 2, "--since 'now'", "write 2h or 2026-11-22"),
+    ("history show nosuch --store empty", 2, "no session 'nosuch'", "leonidas history sessions"),
+    ("history replay nosuch --store empty", 2, "no session 'nosuch'", "leonidas history sessions"),
+    ("history approvals --store empty --decision x", 2, "--decision 'x'", "choose one of approved"),
+    ("history sesions", 2, "No such command 'sesions'", "Did you mean 'sessions'?"),
     # events
     ("events shema", 2, "No such command 'shema'", "Did you mean 'schema'?"),
 ]
-NEEDS_SETTINGS = ("tools", "policy explain", "mcp test", "mcp tools", "mcp remove")
+NEEDS_SETTINGS = (
+    "tools list --category",
+    "tools show",
+    "tools call",
+    "policy explain",
+    "mcp test",
+    "mcp tools",
+    "mcp remove",
+    "mcp trust",
+    "mcp login",
+)
 
 
 @pytest.mark.parametrize(("typed", "code", "names", "todo"), CASES, ids=[case[0] for case in CASES])
@@ -71,6 +107,8 @@ def test_a_mistake_is_named_with_what_to_do_next(
 ):
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
+    (tmp_path / "utf16").write_text("version: 1", "utf-16")
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "bad.yaml").write_text("a: [\n")
     words = typed.split()
     if typed.startswith(NEEDS_SETTINGS) and "--config" not in words:
@@ -94,3 +132,12 @@ def test_the_demo_settings_are_not_used_in_silence(leonidas, settings):
     assert leonidas("config", "check", *SETTINGS).stdout.endswith(
         "tools.yaml: 0 errors, 0 warnings\n"
     )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_an_unreadable_file_is_named_with_the_way_to_read_it(leonidas, settings):
+    settings.chmod(0)
+    finished = leonidas("config", "check", *SETTINGS)
+    assert finished.returncode == 1
+    assert "tools.yaml: error: cannot be read: allow it with `chmod u+r`" in finished.stdout
+    assert not BARE.search(finished.stdout + finished.stderr)
