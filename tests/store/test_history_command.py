@@ -176,7 +176,7 @@ def test_a_table_says_how_calls_ended(run, kept):
 
 
 def test_a_time_that_is_none_is_wrong_usage(run, kept):
-    with pytest.raises(typer.BadParameter, match="--since is neither a duration"):
+    with pytest.raises(typer.BadParameter, match="--since 'soon' is neither a duration"):
         history._moment("soon", "--since")
     assert run("--since", "soon").exit_code == 2
 
