@@ -64,6 +64,9 @@ async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> 
             if decision is None or _is_done(question) or _fits(desk, question, decision, by):
                 return
         raise ToolValidationError("no answer fits")  # noqa: TRY301 - handled as any failure
+    except EOFError as ended:  # nobody can answer: that is not the user's no
+        if not _is_done(question):
+            desk.decide(question.request.id, Decision.deny(*ended.args[:1]), by=FAILURE)
     except Exception as error:  # noqa: BLE001 - a channel that raises has not approved
         logger.warning("The channel for approvals raised %s", type(error).__name__)
         if not _is_done(question):

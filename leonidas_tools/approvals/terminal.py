@@ -47,7 +47,7 @@ class TerminalChannel:
     and its end. It can be approved only after it has been shown in full.
 
     Args:
-        read: Reads a line. An empty string means the end of the input, and denies.
+        read: Reads a line. An empty string means the end of the input: the call is denied.
         write: Writes a text.
     """
 
@@ -62,7 +62,11 @@ class TerminalChannel:
         self._turn = asyncio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
-        """Ask until the answer is clear."""
+        """Ask until the answer is clear.
+
+        Raises:
+            EOFError: The input has ended; its text is the reason that the model reads.
+        """
         async with self._turn:
             refused = await self._put(request)
             if refused is not None:
@@ -71,7 +75,7 @@ class TerminalChannel:
                 return await self._filled(request, request.schema)
             while True:
                 self._write(request.words.text("terminal_choice"))
-                line = await self._line()
+                line = await self._line(request)
                 decision = _decision(line, request)
                 if decision is not None:
                     return decision
@@ -82,7 +86,7 @@ class TerminalChannel:
         self._write(f"{_ends(question, request.words)}\n")
         while len(question) > _LONGEST_SHOWN:
             self._write(request.words.text("terminal_long", show=_SHOW))
-            line = await self._line()
+            line = await self._line(request)
             if line.strip().casefold() == _SHOW:
                 self._write(f"{question}\n")
                 for name, value in request.details.items():  # the title shortens long values
@@ -103,16 +107,16 @@ class TerminalChannel:
         answers: dict[str, Any] = {}
         for name, each in schema.get("properties", {}).items():
             self._write(f"{_ends(visible(name), request.words)}: ")
-            line = await self._line()
+            line = await self._line(request)
             text = line.strip()
-            if not line or text.casefold() == _DECLINE:
-                return Decision.deny(None if line else request.words.text("terminal_no_input"))
+            if text.casefold() == _DECLINE:
+                return Decision.deny()
             if text:
                 is_list = isinstance(each, dict) and each.get("type") == "array"
                 answers[name] = [part.strip() for part in text.split(",")] if is_list else text
         return Decision.fill(answers)
 
-    async def _line(self) -> str:
+    async def _line(self, request: ApprovalRequest) -> str:
         """Read a line in a daemon thread, so that the program can exit while it waits."""
         loop = asyncio.get_running_loop()
         line: asyncio.Future[str] = loop.create_future()
@@ -127,7 +131,10 @@ class TerminalChannel:
                 loop.call_soon_threadsafe(tell, text)
 
         threading.Thread(target=read, name="approval", daemon=True).start()
-        return await line
+        text = await line
+        if not text:
+            raise EOFError(request.words.text("terminal_no_input"))
+        return text
 
 
 def _ends(text: str, words: Wording) -> str:
@@ -140,8 +147,6 @@ def _ends(text: str, words: Wording) -> str:
 
 
 def _decision(line: str, request: ApprovalRequest) -> Decision | None:
-    if not line:
-        return Decision.deny(request.words.text("terminal_no_input"))
     word = line.strip().casefold()
     if word in _LETTERS:
         return _LETTERS[word]

@@ -97,7 +97,9 @@ class Lines:
             self._console.print()
             if name:
                 self._console.print(Text(f"— {name} —", "bold"))
-        who, text = _told(happening, max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT))
+        width = max(self._console.width - _BEFORE_TEXT, _SHORTEST_TEXT)
+        # What the program itself says is never cut: it tells the user what to do.
+        who, text = _told(happening, _LONGEST_TEXT if happening.kind == "session" else width)
         style = _STYLES.get(who) or _style_of(happening.data)
         at = f"{happening.at_seconds:8.2f}  "
         line = Text.assemble((at, "dim"), (f"{who:<12}", style), text)

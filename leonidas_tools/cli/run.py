@@ -227,7 +227,7 @@ async def _play_one(
 ) -> "Summary":
     from leonidas_tools.cli.with_simulator import waits_for_text, with_simulator
 
-    more = "; what you type is heard" if waits_for_text(scenario) else ""
+    more = "; it waits for text: type it" if waits_for_text(scenario) else ""
     text = f"the simulator plays {scenario.name!r}, since {reason}{more}"
     told = {"mode": "simulator", "scenario": scenario.name, "profile": generation.profile}
     _announce(company.display, text, **told)

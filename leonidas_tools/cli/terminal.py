@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -14,16 +15,16 @@ from rich.text import Text
 from leonidas_tools.redaction.visible import visible, visible_json
 
 LINE_WIDTH = 160
-"""How long a line is where there is no terminal to tell."""
+"""The width of a line where the output is not a terminal."""
 
 
 def output() -> Console:
-    """For what was asked for."""
+    """Return the console for results."""
     return _console(stderr=False)
 
 
 def messages() -> Console:
-    """For what goes on meanwhile."""
+    """Return the console for messages."""
     return _console(stderr=True)
 
 
@@ -34,9 +35,9 @@ def _console(*, stderr: bool) -> Console:
 
 
 class _Console(Console):
-    """Write out control and format characters: texts of others are among what is shown.
+    """Escape control and format characters, since texts from outside are shown.
 
-    What is printed is one line: a text of others cannot begin another one.
+    Each print is one line: a text from outside cannot begin another line.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -46,7 +47,7 @@ class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render what is shown."""
+        """Render with control characters escaped."""
         if isinstance(renderable, str):
             renderable = visible(renderable, keep="\n")
         elif isinstance(renderable, Text):
@@ -70,12 +71,12 @@ def _on_one_line(shown: Any) -> Any:
 
 
 def line(text: str) -> Text:
-    """Return a text on one line, for what takes a string for markup."""
+    """Return a text on one line, for functions that read a string as markup."""
     return Text(visible(text))
 
 
 def lines(text: str) -> Text:
-    """Return a text with its lines, for the cell of a table that is not its first."""
+    """Return a text with its lines, for a cell of a table; not for the first column."""
     return Text(visible(text, keep="\n"))
 
 
@@ -85,14 +86,30 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def write_json(value: Any, *, indent: int | None = None) -> None:
-    """Write a value to standard output, at once; what a terminal does not show is escaped."""
+    """Write a value to standard output and flush it; control characters are escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     sys.stdout.write(visible_json(text) + "\n")
     sys.stdout.flush()
 
 
 class _Table(Table):
-    """A table in which a text is one line of its cell."""
+    """A table in which a text is one line of its cell; a narrow terminal shows it as records."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render a line for each cell where folded names would be the result of a table."""
+        needed = Measurement.get(console, options.update_width(LINE_WIDTH), self).minimum
+        if not (self.show_header and console.is_terminal and needed > options.max_width):
+            yield from super().__rich_console__(console, options)
+            return
+        for index in range(self.row_count):
+            if index:
+                yield ""
+            cells = Table.grid(padding=(0, 2))
+            cells.add_column(style="bold", no_wrap=True)
+            cells.add_column(overflow="fold")
+            for column in self.columns:
+                cells.add_row(column.header, list(column.cells)[index])
+            yield cells
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Add a row; only a `Text` may have several lines."""
@@ -100,7 +117,7 @@ class _Table(Table):
 
 
 def table(console: Console, *columns: str, title: str | None = None) -> Table:
-    """Return a table; without lines where they would be noise in a file."""
+    """Return a table, without borders unless the output is a terminal."""
     made = _Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     if not console.is_terminal:
         made.box = None

@@ -14,7 +14,7 @@ from leonidas_tools.cli.conversation import Company, Conversation, live_config
 from leonidas_tools.cli.voice.files import SilentMicrophone
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.simulator import LiveSimulator, Scenario, WaitForInput
+from leonidas_tools.simulator import Call, LiveSimulator, Scenario, WaitForInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,13 +62,24 @@ def waits_for_text(scenario: Scenario) -> bool:
 
 
 def _awaited(scenario: Scenario) -> Iterator[str]:
-    for script in scenario.scripts:
-        if not callable(script):
-            yield from (step.kind for step in script if isinstance(step, WaitForInput))
+    """Yield the kinds of input that the scenario awaits from the user."""
+    scripts = [script for script in scenario.scripts if not callable(script)]
+    # A text that names a called function is a late result, which the session sends by itself.
+    called = {
+        call.name
+        for script in scripts
+        for step in script
+        if isinstance(step, Call)
+        for call in step.calls
+    }
+    for script in scripts:
+        for step in script:
+            if isinstance(step, WaitForInput) and step.containing not in called:
+                yield step.kind
 
 
 def _present(company: Company, scenario: Scenario) -> Company:
-    """Return the company without what the scenario does not ask for."""
+    """Return the company without input that the scenario does not await."""
     voice = company.voice
     if voice.microphone is None and "audio" in _awaited(scenario):
         voice = replace(voice, microphone=SilentMicrophone())
@@ -82,7 +93,7 @@ def _client(simulator: LiveSimulator, *, vertex: bool) -> Client:
 
 
 async def _over(simulator: LiveSimulator) -> float:
-    """Wait until all is played, or something has gone wrong; returns what time is then left."""
+    """Wait until all is played or a step fails; return the seconds left for the session."""
     scripts = len(simulator.scenario.scripts)
 
     def failed() -> bool:

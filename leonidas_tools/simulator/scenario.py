@@ -79,10 +79,10 @@ def as_play(script: Sequence[Step] | Play) -> Play:
             try:
                 await step.play(session)
             except StepFailedError as error:
-                raise StepFailedError(f"step {number}, {step}: {error}") from None
+                raise StepFailedError(f"step {number} ({step}): {error}") from None
             except ClientLeftError as error:
                 raise ClientLeftError(
-                    f"step {number}, {step}: {str(error) or 'interrupted'}"
+                    f"step {number} ({step}): {str(error) or 'interrupted'}"
                 ) from None
 
     return play

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping  # noqa: TC003 -- pydantic reads the annotations
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
-from pathlib import Path  # noqa: TC003 -- as above
+from pathlib import Path  # noqa: TC003 -- pydantic reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
+import yaml
 from pydantic import Field
 
 from leonidas_tools.simulator.function_call import FunctionCall
@@ -18,6 +20,8 @@ from leonidas_tools.simulator.template import fill_in
 if TYPE_CHECKING:
     from leonidas_tools.simulator.recording import Answer
     from leonidas_tools.simulator.session import SimulatedSession
+
+_LONGEST_SHOWN = 160
 
 Seconds: TypeAlias = Annotated[float, Field(ge=0)]
 
@@ -46,15 +50,44 @@ class Step:
         await method(**{each.name: getattr(self, each.name) for each in fields(self)})
 
     def __str__(self) -> str:
-        shown = {each.name: getattr(self, each.name) for each in fields(self) if _shown(self, each)}
-        text = ", ".join(f"{name}={value!r}" for name, value in shown.items())
-        return f"{self.step_name()}({text[:120]})"
+        """Return the step as YAML on one line, cut where it is long."""
+        values = {each.name: _plain(getattr(self, each.name)) for each in _given(self)}
+        if not values:
+            return self.step_name()
+        first = fields(self)[0]
+        short = list(values) == [first.name] and not first.kw_only
+        value: Any = values[first.name] if short else values
+        if isinstance(value, list) and len(value) == 1:
+            (value,) = value
+        text = yaml.safe_dump(
+            {self.step_name(): value},
+            default_flow_style=True,
+            allow_unicode=True,
+            sort_keys=False,
+            width=math.inf,
+        )
+        text = text.strip()[1:-1]
+        return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
-def _shown(step: Step, each: Any) -> bool:
-    if not each.repr:
-        return False
-    return each.default is MISSING or getattr(step, each.name) != each.default
+def _given(value: Any) -> list[Any]:
+    """Return the fields of a step or call that differ from their defaults."""
+    return [
+        each
+        for each in fields(value)
+        if each.repr and (each.default is MISSING or getattr(value, each.name) != each.default)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it is written in YAML."""
+    if isinstance(value, FunctionCall):
+        return {each.name: _plain(getattr(value, each.name)) for each in _given(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if type(value) in {str, int, float, bool, type(None)} else str(value)
 
 
 CloseCode = Annotated[int, Field(ge=1000, le=4999)]

@@ -324,7 +324,7 @@ def test_the_mode_of_a_session_is_one_of_three():
     ("lines", "answer"),
     [
         (["y\n"], Answer.APPROVE),
-        (["what?\n", "", "no\n"], Answer.DENY),
+        (["what?\n", "\n", "no\n"], Answer.DENY),
         (["maybe\n", "好的\n"], Answer.APPROVE),
         (["a\n"], Answer.ALWAYS),
         ([""], Answer.DENY),
@@ -338,6 +338,16 @@ async def test_the_terminal_asks_until_there_is_an_answer(lines, answer):
     assert result.ok is (answer is not Answer.DENY)
     assert written[0] == "Shall I do this: send, to Ana, amount 20?\n"
     assert bank.told("tool_approval_answer")[0]["decision"] == answer
+
+
+@pytest.mark.parametrize("lines", [[""], ["what?\n", ""]])
+async def test_the_end_of_the_input_is_not_the_users_no(lines):
+    left = iter(lines)
+    bank = Bank(approval=TerminalChannel(lambda: next(left), lambda _: None))
+    result = await bank.call("send", to="Ana", amount=20)
+    assert (result.status, result.reason_code) == ("denied", "approval_failed")
+    assert "the terminal has no more input" in result.message
+    assert "said no" not in result.message
 
 
 @pytest.mark.parametrize("answer", [Answer.APPROVE, Answer.DENY, Answer.ALWAYS])

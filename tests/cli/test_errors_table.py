@@ -43,6 +43,7 @@ CASES = [
     ("tools call get_weather {foo", 2, "'{foo' is not JSON", "write name=value"),
     ("tools shwo get_weather", 2, "No such command 'shwo'", "Did you mean 'show'?"),
     ("tools list --jsn", 2, "No such option: --jsn", "--json"),
+    ("tools call send_money to=Ana amount=1", 1, "'send_money' was not run", "no more input"),
     ("tools list --category nosuch", 2, "There is no category 'nosuch'", "choose one of "),
     ("tools list --config folder", 2, "folder", DIRECTORY),
     # policy
@@ -141,3 +142,15 @@ def test_an_unreadable_file_is_named_with_the_way_to_read_it(leonidas, settings)
     assert finished.returncode == 1
     assert "tools.yaml: error: cannot be read: allow it with `chmod u+r`" in finished.stdout
     assert not BARE.search(finished.stdout + finished.stderr)
+
+
+def test_a_failed_step_of_a_scenario_is_shown_as_its_file_has_it(leonidas, settings, tmp_path):
+    (tmp_path / "wrong.yaml").write_text(
+        "steps:\n"
+        "  - call: {id: c1, name: get_weather, args: {city: Lisbon}}\n"
+        "  - expect: {id: c1, status: failed, response: {result: {sky: green}}}\n"
+    )
+    finished = leonidas("run", "wrong.yaml", *SETTINGS)
+    assert finished.returncode == 1
+    step = "expect: {id: c1, status: failed, response: {result: {sky: green}}}"
+    assert f"✗ connection 1: step 2 ({step}): " in finished.stdout

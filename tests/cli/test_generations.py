@@ -167,9 +167,18 @@ def test_what_is_typed_goes_to_a_scenario_that_waits_for_it_a_line_a_turn(
     finished = leonidas("run", file, "--json", "--config", settings, stdin="one\ntwo\n")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     told = events(finished)
-    assert told[0]["text"].endswith("; what you type is heard")
+    assert told[0]["text"].endswith("; it waits for text: type it")
     said = [event["text"] for event in told if event["event"] == "said"]
     assert said == ["one", "Thank you.", "two", "Thank you, too."]
+
+
+@pytest.mark.parametrize("name", ["gemini_3_1", "gemini_3_8_live"])
+def test_typing_is_not_announced_where_only_a_late_result_is_awaited(leonidas, name):
+    finished = leonidas("run", name, "--speed", "0", "--json", stdin="Hello?\n")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    happened = events(finished)
+    assert "type" not in happened[0]["text"]
+    assert "Hello?" not in [event.get("text") for event in happened]
 
 
 def test_a_call_that_outlives_its_connection_counts_as_answered(

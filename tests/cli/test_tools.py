@@ -1,4 +1,9 @@
+import contextlib
 import json
+import os
+import pty
+import re
+import subprocess
 
 import pytest
 
@@ -136,3 +141,20 @@ def test_the_list_marks_tools_that_do_not_say_what_they_change(tmp_path, invoke)
         ["said", "python", "read", "active"],
         ["silent", "python", "once", "(undeclared)"],
     ]
+
+
+def test_a_narrow_terminal_shows_whole_names(command, environment, settings):
+    ours, theirs = pty.openpty()
+    options = command({**environment, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "50"})
+    options["args"] += ["tools", "list", "--config", str(settings)]
+    with subprocess.Popen(**options, stdout=theirs) as process, os.fdopen(ours) as terminal:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # a terminal ends so
+            while some := os.read(terminal.fileno(), 4096):
+                shown += some
+        assert process.wait(30) == 0
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+    assert re.search(r"^tool +set_speech_volume\b", plain, re.MULTILINE)
+    assert re.search(r"^effect +once \(undeclared\)", plain, re.MULTILINE)
+    assert max(map(len, plain.splitlines())) <= 50

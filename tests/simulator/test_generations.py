@@ -280,7 +280,7 @@ async def test_a_blocking_turn_that_nobody_answers_fails_by_name(connect):
     async with simulator, connect(simulator, "f"):
         outcome = await simulator.finished()
     assert outcome.message == (
-        "step 2, turn_complete(within_seconds=0.01): "
+        "step 2 (turn_complete: {within_seconds: 0.01}): "
         "no turnComplete before the answer to 'c1' within 0.01 s"
     )
 

@@ -226,7 +226,7 @@ async def test_who_does_not_leave_in_time_fails_the_scenario(connect):
         outcome = await simulator.finished()
     assert (
         outcome.message
-        == "step 2, wait_for_close(): the server closed the connection, not the client"
+        == "step 2 (wait_for_close): the server closed the connection, not the client"
     )
 
 

@@ -304,9 +304,7 @@ async def test_a_scenario_is_played_anew_on_each_connection(connect, reply_to_al
 
 async def test_a_failed_expectation_names_the_step_and_reaches_both_sides(connect, reply):
     steps = [Call.one("f", id="c1"), Expect("c1", response={"result": {"a": 1}}), TurnComplete()]
-    message = (
-        "step 2, expect(id='c1', response={'result': {'a': 1}}): response.result.a is 2, not 1"
-    )
+    message = "step 2 (expect: {id: c1, response: {result: {a: 1}}}): response.result.a is 2, not 1"
     async with LiveSimulator(Scenario(steps)) as simulator, connect(simulator, "f") as session:
         call = (await anext(session.receive())).tool_call.function_calls[0]
         await reply(session, call, {"result": {"a": 2, "b": 3}})
@@ -324,7 +322,7 @@ async def test_an_answer_that_does_not_come_fails_the_step(connect):
     async with simulator, connect(simulator, "f"):
         outcome = await simulator.finished()
     assert outcome.message == (
-        "step 2, wait_for_answers(within_seconds=0.01): no answer to 'c1' within 0.01 s"
+        "step 2 (wait_for_answers: {within_seconds: 0.01}): no answer to 'c1' within 0.01 s"
     )
 
 
@@ -342,7 +340,7 @@ async def test_a_client_that_leaves_early_is_noted_but_not_blamed(connect):
             pass
         outcome = await simulator.finished()
     assert outcome.status == "left"
-    assert "step 1, wait_for_input" in outcome.message
+    assert "step 1 (wait_for_input" in outcome.message
 
 
 async def test_an_error_in_a_scenario_in_python_is_its_failure(connect):
