@@ -233,7 +233,7 @@ def test_a_file_that_is_no_store_is_left_as_it_is(run, file):
     file.write_text("Notes of somebody.")
     with pytest.raises(ConfigurationError, match="is not a store"):
         run()
-    with pytest.raises(ConfigurationError, match="Is a directory"):
+    with pytest.raises(ConfigurationError, match="is a directory: name the file in it"):
         run("--store", file.parent)
     assert [(each.name, each.read_text()) for each in file.parent.iterdir()] == [
         (file.name, "Notes of somebody.")
