@@ -1,4 +1,4 @@
-"""Put the commands together, with what they share: `.env`, logging, errors in one line."""
+"""The program: its commands, `.env`, logging, and errors on one line."""
 
 import io
 import logging
@@ -21,14 +21,14 @@ from leonidas_tools.redaction.visible import indented, visible
 _USAGE = 2
 _UsageError: Any = typer.BadParameter.__base__
 _SHOWN_BY_RUN = ("leonidas_tools.live.runner", "leonidas_tools.policies.loop_guard")
-"""What logs as warnings what `leonidas run` shows: lost connections, and loops."""
+"""The loggers whose warnings `leonidas run` shows itself: lost connections and loops."""
 
 
 def main() -> None:
     """Run the program; a `.env` file in the working directory adds to the environment.
 
     Raises:
-        SystemExit: Always: 0 for good, 1 where something failed, 2 for wrong usage or settings.
+        SystemExit: Always, with 0 for success, 1 for a failure, 2 for wrong usage or settings.
     """
     try:
         _load_environment(Path(".env"))
@@ -44,7 +44,8 @@ def _load_environment(file: Path) -> None:
     """Add the variables of a file to the environment; a folder may have that name too.
 
     Raises:
-        ConfigurationError: It cannot be read, is not a regular file, is too large, or not text.
+        ConfigurationError: The file cannot be read, is not a regular file, is too large, or is not
+            text.
     """
     from dotenv import load_dotenv
 
@@ -62,7 +63,7 @@ def _load_environment(file: Path) -> None:
 
 @contextmanager
 def _visible_usage() -> Iterator[None]:
-    """Write out the control characters of an error of usage: it quotes what was typed."""
+    """Escape the control characters in an error of usage, which quotes the command line."""
     try:
         yield
     except _UsageError as error:
@@ -106,7 +107,7 @@ def program() -> typer.Typer:
 
 
 class _Visible(logging.Formatter):
-    """Write a record on one line: what libraries log has texts of others in it, too."""
+    """Write a record on one line, since records quote texts from outside."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of logging
         return visible(super().formatMessage(record))

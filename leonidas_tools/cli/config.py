@@ -84,7 +84,10 @@ def _counted(count: int, noun: str) -> str:
 def schema(
     as_json: Annotated[bool, typer.Option("--json", help="On one line.")] = False,
 ) -> None:
-    """Print the JSON Schema of the settings file, for editors."""
+    """Print the JSON Schema of the settings file, for editors.
+
+    Example: leonidas config schema > tools.schema.json
+    """
     from leonidas_tools.cli import terminal
     from leonidas_tools.settings.json_schema import settings_schema
 

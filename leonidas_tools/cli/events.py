@@ -19,7 +19,10 @@ def _group() -> None:
 def schema(
     as_json: Annotated[bool, typer.Option("--json", help="On one line.")] = False,
 ) -> None:
-    """Print the JSON Schema of the events."""
+    """Print the JSON Schema of the events.
+
+    Example: leonidas events schema > events.schema.json
+    """
     from leonidas_tools.cli import terminal
     from leonidas_tools.monitoring.event_stream import events_schema
 

@@ -1,4 +1,4 @@
-"""`leonidas history`: what happened, out of the store."""
+"""`leonidas history`: past calls and sessions from the store."""
 
 import time
 from contextlib import suppress
@@ -37,7 +37,7 @@ _LACKS = (
 
 def commands() -> typer.Typer:
     """Return the commands about what happened."""
-    app = typer.Typer(help="Show what happened: calls, sessions, approvals, a session over again.")
+    app = typer.Typer()
     app.callback(invoke_without_command=True)(calls)
     app.command("sessions")(sessions)
     app.command("replay")(replay)
@@ -68,7 +68,12 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
     place: Place = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened: the last calls, a session over again, what was interrupted."""
+    """Show past calls, sessions and approvals, or replay a session.
+
+    Without a command, the latest calls are listed.
+
+    Example: leonidas history --tool get_weather --since 2h
+    """
     if context.invoked_subcommand is not None:
         return
     _check_status(status)
@@ -97,7 +102,10 @@ def sessions(
     place: Place = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the sessions, the latest first."""
+    """List the sessions, the latest first.
+
+    Example: leonidas history sessions --limit 10
+    """
     from leonidas_tools.cli import terminal
 
     async def asked(store: "Store") -> "list[SessionSummary]":
@@ -127,10 +135,12 @@ def replay(
     place: Place = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a session over again, with the pauses it had.
+    """Show the events of a session again, with their pauses.
 
-    The store has calls, approvals and long results. It has no sound and nothing of what was said;
-    secrets are masked, and long values are cut.
+    The store has calls, approvals and long results, but neither audio nor transcripts. Secrets are
+    masked, and long values are cut.
+
+    Example: leonidas history replay SESSION --speed 0
     """
     from leonidas_tools.cli import terminal
 
@@ -158,9 +168,11 @@ def interrupted(
         bool, typer.Option("--acknowledge", help="Do not list them the next time.")
     ] = False,
 ) -> None:
-    """List the calls that a crash has cut off.
+    """List the calls that a crash interrupted.
 
-    Those of tools whose effect is `once` may have happened; none runs again by itself.
+    A call of a tool with the effect `once` may have happened. No call is repeated.
+
+    Example: leonidas history interrupted --acknowledge
     """
 
     async def asked(store: "Store") -> "list[Execution]":

@@ -1,4 +1,4 @@
-"""`leonidas history show` and `approvals`: what is kept beside the calls."""
+"""`leonidas history show` and `approvals`: the stored records of a session."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,10 @@ def show(
     place: Place = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show all that is kept of a session: calls, approvals, tasks and long results."""
+    """Show what is stored of a session: calls, approvals, tasks and long results.
+
+    Example: leonidas history show SESSION
+    """
     from leonidas_tools.cli import terminal
 
     async def asked(store: "Store") -> _Kept:
@@ -99,7 +102,10 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
     place: Place = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what was asked before it ran, who has answered, and how; the newest first."""
+    """List the approvals that were requested and their answers, the newest first.
+
+    Example: leonidas history approvals --decision denied
+    """
     from leonidas_tools.cli import terminal
     from leonidas_tools.store import Decision
 

@@ -30,7 +30,7 @@ Speed: TypeAlias = Annotated[
 Voice: TypeAlias = Annotated[
     bool | None,
     typer.Option(
-        help="Use microphone and speaker; else where there are both, and a terminal, and a key."
+        help="Use microphone and speaker. Default: if both, a terminal and a key are present."
     ),
 ]
 Microphone: TypeAlias = Annotated[

@@ -33,7 +33,10 @@ def list_rules(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
-    """List the rules, the strongest first, built-in ones included."""
+    """List the rules, the strongest first, built-in ones included.
+
+    Example: leonidas policy list --json
+    """
     from leonidas_tools.cli import terminal
     from leonidas_tools.rules.engine import in_order
     from leonidas_tools.rules.rule import BUILTIN
@@ -70,8 +73,10 @@ def explain(
 ) -> None:
     """Say which rule decides about a call, and why.
 
-    Every rule about the tool is shown, the strongest first; the arrow is at the one that decides.
-    The tool is not called: leonidas policy explain send_money to=Ana amount=500
+    Every rule about the tool is shown, the strongest first; an arrow marks the one that decides.
+    The tool is not called.
+
+    Example: leonidas policy explain send_money to=Ana amount=500
     """
     from leonidas_tools.cli import terminal
 

@@ -18,10 +18,10 @@ def reference(
 ) -> None:
     """List the pages about policies, or show one.
 
-    A page says what a policy does, how it is switched on, what the model hears, what can be set,
-    what it costs, and what it does not do: leonidas policy reference cache
+    A page says what a policy does, how it is switched on, what the model is told, what can be set,
+    what it costs, and what it does not do. Without a terminal, the output is Markdown.
 
-    It is plain Markdown where it does not go to a terminal.
+    Example: leonidas policy reference cache
     """
     from leonidas_tools.cli import terminal
 

@@ -56,18 +56,22 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     speaker: options.Speaker = None,
     json_lines: options.JsonLines = False,
 ) -> None:
-    """Hold a conversation, and show what happens in it.
+    """Run a conversation with tools and show each call as it happens.
 
-    With GEMINI_API_KEY or GOOGLE_API_KEY in the environment, or in a file .env, it is a real
-    session; with GOOGLE_GENAI_USE_VERTEXAI=true, on Vertex AI, whose project and location are in
-    the environment too. Speak, or type what you have to say.
+    With GEMINI_API_KEY or GOOGLE_API_KEY in the environment or in .env, it is a real session. With
+    GOOGLE_GENAI_USE_VERTEXAI=true it runs on Vertex AI, with the project and location of the
+    environment. Speak or type.
 
-    Without a key, or with SCENARIO, the embedded simulator plays: demo, policies and tools_change,
-    unless others are named. Where a scenario waits for text, type it.
+    Without a key, or with SCENARIO, the embedded simulator plays: by default demo, policies and
+    tools_change. Where a scenario waits for text, type it.
 
-    Ends with 1 if any call was not answered exactly once or the protocol was broken, 2 for wrong
-    usage or settings, 130 after Ctrl-C. A call whose connection was lost counts as answered when
-    its outcome was told on a later one.
+    The exit code is 1 if a call was not answered exactly once or the protocol was broken, 2 for
+    wrong usage or settings, and 130 after Ctrl-C. A call whose connection was lost counts as
+    answered if the model is told its outcome on a later connection.
+
+    Example: leonidas run demo
+
+    Example: leonidas run --no-voice --json
     """
     import asyncio
 

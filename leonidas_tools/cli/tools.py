@@ -37,7 +37,10 @@ def list_tools(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
-    """List the tools of the settings, those of MCP servers included."""
+    """List the tools of the settings, those of MCP servers included.
+
+    Example: leonidas tools list --query weather
+    """
     from leonidas_tools.cli import terminal
 
     tools = asyncio.run(_described(config or default_config(), category, query))
@@ -58,9 +61,11 @@ def show(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show a tool as it is in effect: each value with its source.
+    """Show the effective settings of a tool, each with its source.
 
     A source is a default, the decorator, a line of the settings, or an annotation of an MCP server.
+
+    Example: leonidas tools show get_weather
     """
     from leonidas_tools.cli import terminal
 
@@ -116,9 +121,11 @@ def call(
 ) -> None:
     """Call a tool and print its answer.
 
-    Ends with 1 unless the tool did what it was asked; one that asks first asks here.
+    A tool that requires approval asks in this terminal. The exit code is 1 if the call fails.
 
-    The arguments are one JSON object, or key=value: leonidas tools call get_weather city=Lisbon
+    Example: leonidas tools call get_weather city=Lisbon
+
+    Example: leonidas tools call get_weather '{"city": "Lisbon"}'
     """
     from leonidas_tools.cli import terminal
 

@@ -4,6 +4,9 @@ import os
 import re
 
 import pytest
+import typer
+
+from leonidas_tools.cli.app import program
 
 ALL = "`leonidas tools list` lists them"
 NO_FILE = "there is no such file: correct the path, or create it"
@@ -154,3 +157,25 @@ def test_a_failed_step_of_a_scenario_is_shown_as_its_file_has_it(leonidas, setti
     assert finished.returncode == 1
     step = "expect: {id: c1, status: failed, response: {result: {sky: green}}}"
     assert f"✗ connection 1: step 2 ({step}): " in finished.stdout
+
+
+def _commands(command, path=()):
+    """Every command below this one, with the words that lead to it."""
+    below = getattr(command, "commands", {})
+    if not below or command.invoke_without_command:
+        yield " ".join(path), command
+    for name, each in below.items():
+        yield from _commands(each, (*path, name))
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [each for each in _commands(typer.main.get_command(program())) if each[0]],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_help_of_each_command_begins_with_a_sentence_and_has_an_example(path, command):
+    first, *rest = command.help.split("\n\n")
+    assert re.fullmatch(r"[A-Z][^.;]*(\.[^ .][^.;]*)*\.", " ".join(first.split())), first
+    examples = [each for each in rest if each.startswith("Example: ")]
+    assert examples
+    assert all(each.startswith(f"Example: leonidas {path}") for each in examples)

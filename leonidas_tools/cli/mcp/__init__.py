@@ -16,7 +16,7 @@ from leonidas_tools.cli.mcp import (
 
 def commands() -> typer.Typer:
     """Return the commands about MCP servers."""
-    app = typer.Typer(help="The MCP servers of the settings.")
+    app = typer.Typer(help="Manage the MCP servers of the settings, or serve tools to MCP clients.")
     app.command("list")(list_servers.list_servers)
     app.command("tools")(list_tools.list_tools)
     app.command("test")(doctor.examine_server)

@@ -45,7 +45,7 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
     login: Login = False,
     config: ChangedConfig = None,
 ) -> None:
-    """Add an MCP server to the settings file; create the file if it is missing.
+    """Add an MCP server to the settings file, which is created if it is missing.
 
     Example: leonidas mcp add time -- '${LEONIDAS_PYTHON}' -m mcp_server_time
 

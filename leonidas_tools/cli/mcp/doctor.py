@@ -1,4 +1,4 @@
-"""`leonidas mcp test`: whether a server works, and if not, exactly why."""
+"""`leonidas mcp test`: the steps that show why an MCP server does not work."""
 
 import asyncio
 from dataclasses import asdict
@@ -26,7 +26,12 @@ def examine_server(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Go through all that a server needs, step by step; end with 1 where it fails."""
+    """Test an MCP server step by step and show the first step that fails.
+
+    The exit code is 1 if a step fails.
+
+    Example: leonidas mcp test time
+    """
     from leonidas_tools.cli import terminal
 
     settings = server_settings(config, name)

@@ -1,4 +1,4 @@
-"""`leonidas mcp list`: how the MCP servers of the settings do."""
+"""`leonidas mcp list`: the state of the MCP servers of the settings."""
 
 import asyncio
 import shlex
@@ -17,9 +17,11 @@ def list_servers(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
-    """Start every MCP server of the settings; show its state, tools and last error.
+    """Start the MCP servers of the settings and show their states, tools and last errors.
 
-    Ends with 1 if a server that is on cannot be used.
+    The exit code is 1 if an enabled server cannot be used.
+
+    Example: leonidas mcp list --json
     """
     from leonidas_tools.cli import terminal
 
@@ -66,7 +68,7 @@ def _counted(tools: list[str], quarantined: list[str]) -> str:
 
 
 async def _status(config: Path) -> list[dict[str, Any]]:
-    """Return every server of the settings, those included that are switched off."""
+    """Return every server of the settings, disabled servers included."""
     from leonidas_tools.cli.starting import started
 
     async with started(config) as tools:

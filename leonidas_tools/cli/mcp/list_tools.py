@@ -22,7 +22,7 @@ def list_tools(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
-    """List the tools of the MCP servers, with their parameters and what they cost in tokens.
+    """List the tools of the MCP servers with their parameters and their size in tokens.
 
     The tokens are an estimate: four characters each.
 

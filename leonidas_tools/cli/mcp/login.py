@@ -7,7 +7,10 @@ from leonidas_tools.cli.places import Config
 
 
 def login(name: Name, config: Config = None) -> None:
-    """Log in to a server with the browser; the tokens are kept for later sessions."""
+    """Log in to an MCP server with the browser and store the tokens for later sessions.
+
+    Example: leonidas mcp login notes
+    """
     from leonidas_tools.cli import terminal
     from leonidas_tools.mcp.login import log_in
 
@@ -16,7 +19,10 @@ def login(name: Name, config: Config = None) -> None:
 
 
 def logout(name: Name, config: Config = None) -> None:
-    """Forget the tokens of a server, here and, where that is offered, there."""
+    """Remove the stored tokens of an MCP server, and revoke them if the server allows it.
+
+    Example: leonidas mcp logout notes
+    """
     from leonidas_tools.cli import terminal
     from leonidas_tools.mcp.login import log_out
 

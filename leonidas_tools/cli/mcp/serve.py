@@ -57,11 +57,13 @@ def serve(
 ) -> None:
     """Serve the tools of the settings to MCP clients, under all rules and limits of the settings.
 
-    Without --http, to the one client that has started this program: put
-    {"command": "leonidas", "args": ["mcp", "serve"]} into its settings. A tool that needs a
-    person's word is asked about through the client, and denied where the client cannot ask.
+    Without --http, the one client is the program that starts this command: put
+    {"command": "leonidas", "args": ["mcp", "serve"]} into its settings. A tool that requires
+    approval is asked about through the client, and denied if the client cannot ask.
 
-    Beyond this machine a token is needed; without --token-env one is made, and shown once.
+    Clients on other machines need a token; without --token-env one is created and shown once.
+
+    Example: leonidas mcp serve --http 8000
     """
     config, patterns = config or default_config(), tool or []
     if http is None:

@@ -32,14 +32,16 @@ def trust(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array; asks nothing.")] = False,
 ) -> None:
-    """Show which tools of an MCP server have changed since they were first used; ask to trust them.
+    """Show the tools of an MCP server that changed since their first use, and ask to trust them.
 
-    A tool is kept as it was when it was first used. One that says something else by now is not run
-    until it is trusted here; sessions that run take it up at once. What is trusted is what was
-    shown: a tool that changes again meanwhile still waits. Where nobody can be asked, as in a
-    script, a tool is trusted by the fingerprint that is shown with it.
+    The definition of a tool is stored at its first use. A tool whose definition has changed does
+    not run until it is trusted here; running sessions then use it at once. Only the definition that
+    was shown is trusted: a tool that changes again still waits. In a script, a tool is trusted by
+    the fingerprint that is shown with it.
 
-    Ends with 1 if one of the tools still waits.
+    The exit code is 1 if a tool still waits.
+
+    Example: leonidas mcp trust notes
     """
     named = tools or []
     if fingerprint is not None and (as_json or len(named) != 1):

@@ -79,7 +79,7 @@ class Voice:
         microphone: Hears the user.
         speaker: Lets the user hear the model.
         ends: Whether the microphone has an end, as a file has.
-        why_not: Why there are none.
+        why_not: The reason why there are none.
     """
 
     microphone: Microphone | None = None
