@@ -60,6 +60,10 @@ class Desk:
         """From any thread: scenarios are played in the simulator's own."""
         self._loop.call_soon_threadsafe(self._open.set)
 
+    async def opened(self):
+        """Wait until it is open, however late the simulator's thread gets to it."""
+        await self._open.wait()
+
     def tools(self, **options):
         @tool(effect="once", lane=None, **options)
         async def book(seat: int) -> str:

@@ -139,6 +139,7 @@ async def test_what_the_user_said_before_an_outcome_was_told_makes_no_new_call_o
         for number in range(40):
             yield frame(number)
         await talk.hears(lambda part: part.substream_name == "input_transcription")
+        await desk.opened()
         await passes(REPLY_SECONDS)
 
     await held([first, second], desk.tools(), user=user)

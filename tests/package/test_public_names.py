@@ -13,7 +13,6 @@ HEAVY = {
     "leonidas_tools.simulator",
     "leonidas_tools.live.speech.voice",
     "leonidas_tools.mcp.server",
-    "leonidas_tools.monitoring.health",
     "leonidas_tools.monitoring.prometheus",
     "leonidas_tools.settings.document",
     "mcp",

@@ -179,7 +179,9 @@ class Listen:
 @dataclass(frozen=True)
 class Handle:
     async def play(self, show, session):
-        await session.session_resumption(None if session.pending else session._line.new_handle())
+        await session.session_resumption(
+            None if session.pending else session._connection.new_handle()
+        )
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ class End:
 
 async def _read_all(session):
     """Reads what has come: a pong tells the client that it has, and it is not to be thrown away."""
-    transport = session._line._websocket.transport
+    transport = session._connection._websocket.transport
     transport.pause_reading()
     for _ in range(3):
         await asyncio.sleep(0)
