@@ -39,7 +39,7 @@ _USER = "local"
 """Whose sessions those of the terminal are: what this user prefers holds in them."""
 _REPLY_SECONDS = 15.0
 LOST = (APIError, OSError, WebSocketException, GoogleAuthError)
-"""What ends a conversation before its time."""
+"""The errors that end a conversation early."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ class Company:
 
 
 def live_config() -> types.LiveConnectConfig:
-    """Return what every session of the program is set up with, besides the tools."""
+    """Return the setup of every session of the program, without the tools."""
     return types.LiveConnectConfig(
         response_modalities=[types.Modality.AUDIO],
         system_instruction=types.Content(parts=[types.Part(text=INSTRUCTION)]),
@@ -70,7 +70,7 @@ def live_config() -> types.LiveConnectConfig:
 
 
 class Conversation:
-    """Holds a conversation, shows what happens in it, and keeps account.
+    """One conversation: runs it, shows its happenings, and records its calls.
 
     Args:
         company: What it has besides the model.

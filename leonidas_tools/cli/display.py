@@ -63,21 +63,21 @@ class Display(Protocol):
     """Shows a session."""
 
     def show(self, happening: Happening) -> None:
-        """Show what happens."""
+        """Show a happening."""
 
     def close(self, summary: Summary) -> None:
-        """Show what became of it."""
+        """Show the summary."""
 
 
 class JsonLines:
     """One JSON object a line."""
 
     def show(self, happening: Happening) -> None:
-        """Show what happens."""
+        """Show a happening."""
         terminal.write_json(happening.to_json())
 
     def close(self, summary: Summary) -> None:
-        """Show what became of it."""
+        """Show the summary."""
         terminal.write_json({"event": "summary", **summary.to_json()})
 
 
@@ -89,7 +89,7 @@ class Lines:
         self._closed = 0
 
     def show(self, happening: Happening) -> None:
-        """Show what happens."""
+        """Show a happening."""
         if happening.kind == "turn_complete":
             return
         if happening.kind == "session" and self._closed:
@@ -107,7 +107,7 @@ class Lines:
         self._console.print(line, soft_wrap=True)
 
     def close(self, summary: Summary) -> None:
-        """Show what became of it."""
+        """Show the summary."""
         self._closed += 1
         console = self._console
         rows = terminal.table(console, "", "call", "tool", "status", "time", "answers")

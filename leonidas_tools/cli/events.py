@@ -1,4 +1,4 @@
-"""`leonidas events`: what can be told of all that happens."""
+"""`leonidas events`: the JSON Schema of the events."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The parts of a live session as what happened in it: said, called, answered, cancelled."""
+"""The happenings of a live session, derived from its parts."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Happening:
             `approval_answer`, `answered`, `late_result`, `cancelled`,
             `interrupted`, `turn_complete`, `go_away`, an event of the connection
             (`connection_opened`, `connection_lost`, `connection_renewed`, `tools_changed`,
-            `malformed_function_call`), or what the program itself has to say.
-        at_seconds: When, since the session began.
-        data: What there is to say about it, as plain JSON.
+            `malformed_function_call`), or a message of the program itself.
+        at_seconds: The time since the session began.
+        data: The details, as plain JSON.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class Happening:
     data: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As one object of `--json`."""
+        """Return one object of `--json`."""
         return {"event": self.kind, "at": round(self.at_seconds, 3), **self.data}
 
 
@@ -92,11 +92,11 @@ class Listener:
         self._cached: set[str] = set()
 
     def happening(self, kind: str, **data: Any) -> Happening:
-        """Something that happens now."""
+        """Return a happening with the time of now."""
         return Happening(kind=kind, at_seconds=self._clock() - self._began, data=data)
 
     def hear(self, part: ProcessorPart) -> Iterator[Happening]:
-        """Yield what a part says has happened."""
+        """Yield the happenings of a part."""
         if speaker := _SPEAKERS.get(part.substream_name):
             yield from self._speech(speaker, part.text)
         elif isinstance(part, StatusPart) and part.metadata.get(TOOL_EVENT):

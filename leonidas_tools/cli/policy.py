@@ -145,7 +145,7 @@ def _rules(tools: "ToolRuntime", name: str) -> "ToolRules":
 
 
 def _about(rule: "Rule") -> str:
-    """Return which calls a rule is about, in a line."""
+    """Return the conditions of a rule on one line."""
     from leonidas_tools.cli import terminal
 
     told = {k: v for k, v in rule.to_json().items() if k not in _SHOWN and v}

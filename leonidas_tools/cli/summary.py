@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallSummary:
-    """One call and what became of it.
+    """One call and its outcome.
 
     Args:
         id: Its id.
         tool: The name that was called.
-        status: The status of its answer; `cancelled`, `repeated` where the model has made the call
-            again after a reconnect, or `unanswered`.
-        seconds: From the call to its answer or its cancellation.
-        answers: How many answers ended it.
-        ok: Whether it was answered exactly once, or not at all after a cancellation.
-        survived: Whether it has outlived the connection it was made on.
+        status: The status of its answer, or `cancelled`, `unanswered`, or `repeated` if the model
+            made the call again after a reconnect.
+        seconds: The time from the call to its answer or cancellation.
+        answers: The number of answers that ended it.
+        ok: Whether it was answered exactly once, or cancelled and not answered.
+        survived: Whether it outlived the connection it was made on.
     """
 
     id: str | None
@@ -46,10 +46,10 @@ class Summary:
 
     Args:
         calls: Every call.
-        problems: All that went wrong, a sentence each.
-        interrupted: Whether the user has ended it before its time.
-        connections: How many connections it had.
-        violations: How often the protocol was broken, where somebody has looked.
+        problems: The problems, one sentence each.
+        interrupted: Whether the user ended it early.
+        connections: The number of connections.
+        violations: The number of protocol violations; 0 where the server does not count them.
     """
 
     calls: Sequence[CallSummary]
@@ -65,12 +65,12 @@ class Summary:
 
     @property
     def survived(self) -> int:
-        """Return how many calls have outlived their connection."""
+        """Return the number of calls that outlived their connection."""
         return sum(call.survived for call in self.calls)
 
     @property
     def verdict(self) -> str:
-        """Return all in one sentence."""
+        """Return the summary as one line."""
         right = [call for call in self.calls if call.ok]
         cancelled = sum(call.status == "cancelled" for call in right)
         told = [f"{len(right) - cancelled} answered once", f"{cancelled} cancelled"]
@@ -88,7 +88,7 @@ class Summary:
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """As the last object of `--json`."""
+        """Return the last object of `--json`."""
         return {
             "ok": self.ok,
             "interrupted": self.interrupted,
@@ -101,7 +101,7 @@ class Summary:
 
 
 class CallLog:
-    """Keeps account of the calls of a session, by what the session hands on."""
+    """The calls and connections of a session, collected from its happenings."""
 
     def __init__(self) -> None:
         self.calls: dict[str, CallSummary] = {}
@@ -110,7 +110,7 @@ class CallLog:
         """Why the last connection was refused, while there was none."""
 
     def note(self, happening: Happening) -> None:
-        """Take down a call, an answer, a cancellation or a connection."""
+        """Record a call, an answer, a cancellation or a connection."""
         if happening.kind in ("connection_opened", "connection_renewed"):
             self.connections = happening.data["connection"]
         elif happening.kind == "connection_refused":
@@ -138,7 +138,7 @@ class CallLog:
 
 
 def of_session(log: CallLog, errors: Iterable[str], *, interrupted: bool) -> Summary:
-    """Return what became of a session with the real server.
+    """Return the summary of a session with the real server.
 
     Args:
         log: The calls.
@@ -161,7 +161,7 @@ def of_session(log: CallLog, errors: Iterable[str], *, interrupted: bool) -> Sum
 def of_simulation(
     simulator: LiveSimulator, log: CallLog, errors: Iterable[str], *, interrupted: bool
 ) -> Summary:
-    """Return what became of a scenario, by the simulator's own records.
+    """Return the summary of a scenario from the records of the simulator.
 
     Args:
         simulator: Has played it.
@@ -191,7 +191,7 @@ def of_simulation(
 
 
 def _troubles(outcomes: Iterable[Outcome], *, interrupted: bool) -> list[str]:
-    """Return the failed steps; what comes after the first failure only follows from it."""
+    """Return the failed steps up to the first failure; later ones only follow from it."""
     troubles: list[str] = []
     for outcome in outcomes:
         if outcome.status == "failed" or (outcome.status == "left" and not interrupted):
@@ -220,7 +220,7 @@ def _recorded(
 
 
 def _timed(call: CallSummary, log: CallLog) -> CallSummary:
-    """Give a call the time that was shown when it was answered."""
+    """Return a call with the time that was shown when it was answered."""
     shown = log.calls.get(str(call.id))
     if shown is None or shown.seconds is None or shown.status != call.status:
         return call
@@ -230,7 +230,7 @@ def _timed(call: CallSummary, log: CallLog) -> CallSummary:
 def _outlived(
     record: CallRecord, told: Sequence[ToldOutcome], records: Iterable[CallRecord]
 ) -> CallSummary:
-    """Return a call whose connection has brought no answer: a later one may have."""
+    """Return a call that had no answer on its connection; a later one may have told it."""
     call = CallSummary(id=record.id, tool=record.name)
     outcomes = [each for each in told if each.is_of(record)]
     if outcomes:

@@ -19,8 +19,8 @@ _LONGEST_LINE_BYTES = 1 << 20
 class TypedLines:
     """The lines of standard input; each is read once, by one reader.
 
-    Nothing is read before somebody asks for the first line. Of lines that come faster than they are
-    taken a thousand wait; then no more is read. A line longer than a megabyte is read as several.
+    Reading begins with the request for the first line, and pauses while a thousand lines wait. A
+    line longer than a megabyte is read as several.
 
     Args:
         descriptor: The file descriptor to read.

@@ -60,7 +60,7 @@ class VoiceOptions:
         """Return why what is missing cannot be had as a device; empty if it can.
 
         Raises:
-            ConfigurationError: It cannot, and somebody has asked for it.
+            ConfigurationError: There is no voice, but an option requires it.
         """
         try:
             require_devices(microphone=microphone is None, speaker=speaker is None)

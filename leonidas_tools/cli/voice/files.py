@@ -83,7 +83,7 @@ class SilentMicrophone:
 
 
 class FileSpeaker(JitterBuffer):
-    """Write all that the user would hear, silence included, to a WAV file.
+    """Write the sound that the user would hear, silence included, to a WAV file.
 
     Args:
         path: The file; an existing file is overwritten.

@@ -1,4 +1,4 @@
-"""Between a network that delivers in bursts and a speaker that wants a frame every 20 ms."""
+"""The buffer between a network that delivers in bursts and a speaker that plays steadily."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ _LONGEST_REST_SECONDS = 1.0
 
 
 class JitterBuffer:
-    r"""Sound that waits to be played; given by the event loop, taken by the speaker's own thread.
+    r"""Sound that waits to be played: the event loop adds it, the thread of the speaker takes it.
 
     After a silence it waits until it holds a little, or as long as that little lasts: so sounds
     that come late by less than that leave no gap.
 
-    Speakers are such buffers: what is their own is who takes.
-
     Args:
-        prefill_seconds: How much it holds before it begins to play.
+        prefill_seconds: The amount of sound to wait for before playing begins.
 
     Example:
         >>> buffer = JitterBuffer(prefill_seconds=0)
@@ -54,13 +52,13 @@ class JitterBuffer:
             return taken.ljust(count, b"\0")
 
     def flush(self) -> None:
-        """Drop what is not played yet."""
+        """Drop the sound that is not played yet."""
         with self._lock:
             self._sound.clear()
             self._playing = False
 
     async def drained(self) -> None:
-        """Wait until all should be taken, whether somebody takes it or not."""
+        """Wait as long as the waiting sound lasts, and a little longer for a slow speaker."""
         await asyncio.sleep(self._seconds())
         left = self._seconds()
         if left:  # it began late, or its clock is slower than ours
