@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from functools import partial
@@ -184,12 +185,17 @@ class MCPServer:
         await self._wanted.wait()
         self._set(ServerState.STARTING)
 
-    async def _serve(self) -> bool:
-        """Connect, and serve calls until the connection ends; return whether it failed."""
+    async def _serve(self) -> float | None:
+        """Connect, and serve calls until the connection ends.
+
+        It returns for how many seconds a failed connection was ready; `None` if it did not fail.
+        """
         from leonidas_tools.mcp.connection.connection import MCPConnection
 
         connection = MCPConnection(self.name, self.settings, self._requests)
         error: BaseException | None = None
+        now = asyncio.get_running_loop().time
+        ready_at = math.inf
         try:
             async with asyncio.timeout(connection.limit_seconds) as limit, connection:
                 try:
@@ -199,14 +205,15 @@ class MCPServer:
                         limit.reschedule(None)
                 if not self._wanted.is_set():
                     self._set(ServerState.STANDBY)
-                    return False
+                    return None
                 self._connection = connection
                 self._set(ServerState.READY)
+                ready_at = now()
                 while await connection.wait_for_change():
                     await self._list_again(connection)
                 # Before the connection is closed, which may take a while.
                 self._went_down(connection.why(None), connection.last_output)
-                return True
+                return now() - ready_at
         except Exception as caught:  # noqa: BLE001 - any error means that the server is down
             error = caught
         finally:
@@ -215,7 +222,7 @@ class MCPServer:
         # Only the type: the text may contain addresses.
         logger.debug("MCP server %r: %s", self.name, type(error).__name__)
         self._went_down(connection.why(error), connection.last_output)
-        return True
+        return max(now() - ready_at, 0.0)
 
     async def _list(self, connection: MCPConnection) -> None:
         from leonidas_tools.mcp.listing.listing import KeptListing

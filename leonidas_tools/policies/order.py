@@ -1,7 +1,8 @@
 """The order of all policies, outermost first.
 
 To add a policy, write a file with a function `for_tool(options, shared)` that yields it where it
-applies, and add one line here. A plain tool gets only the policies that it uses.
+applies, and add its import and its line here; `refusal` is the shortest example. It also needs a
+page in `leonidas_tools/reference`. A plain tool gets only the policies that it uses.
 """
 
 from __future__ import annotations

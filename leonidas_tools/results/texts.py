@@ -196,14 +196,14 @@ TEXTS: Mapping[str, Text] = {
         "must match the pattern {limit!r}, not {value}", "A problem of an argument."
     ),
     "argument_pattern_too_slow": Text(
-        "takes too many steps to match its pattern, not {value}", "A problem of an argument."
+        "takes too many steps to match its pattern: {value}", "A problem of an argument."
     ),
     "argument_repeats": Text(
-        "must not have the same item twice, not {value}", "A problem of an argument."
+        "must not have the same item twice: {value}", "A problem of an argument."
     ),
-    "argument_forbidden": Text("is not allowed, not {value}", "A problem of an argument."),
+    "argument_forbidden": Text("is not allowed: {value}", "A problem of an argument."),
     "argument_rule": Text(
-        "breaks the rule {rule!r} of the schema, not {value}", "A problem of an argument."
+        "breaks the rule {rule!r} of the schema: {value}", "A problem of an argument."
     ),
     "argument_branches": Text(
         "matches none of the accepted forms: {value}", "A problem of an argument."

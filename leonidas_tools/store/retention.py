@@ -54,7 +54,7 @@ class Retention:
     async def prune(self) -> int:
         """Throw away what is too old or too much, in slices between which others can write.
 
-        Preferences and open questions are never removed.
+        Preferences are never removed.
 
         Returns:
             How many rows.

@@ -263,7 +263,7 @@ def test_defaults_that_contain_themselves_end():
         (
             of(tags={"type": "array", "uniqueItems": True}),
             {"tags": ["a", "a"]},
-            '\'tags\' must not have the same item twice, not ["a", "a"].',
+            '\'tags\' must not have the same item twice: ["a", "a"].',
             "invalid_argument",
             None,
         ),

@@ -85,8 +85,9 @@ async def test_garbage_is_cancelled(server):
     assert json.loads((await server.call("cancellations")).result) == ["garbage"]
 
 
-async def test_a_server_that_gives_no_result_early_is_asked_again(server):
-    assert (await server.call("refuses_early")).result == "done after 3 steps"
+@pytest.mark.parametrize("tool", ["refuses_early", "refuses_late"])
+async def test_a_server_that_gives_no_result_early_is_asked_again(server, tool):
+    assert (await server.call(tool)).result == "done after 3 steps"
 
 
 async def test_a_server_that_gives_no_result_early_is_not_asked_more_often(server):

@@ -1,7 +1,7 @@
-"""Calls that a server runs as tasks: begun with one request, and asked after until they end.
+"""Calls that a server runs as tasks: started with one request, then polled until they end.
 
-The protocol of 2025-11-25 has them, and a tool may want to be called in no other way. The client
-library knows their messages and sends none of them, so it is done here, by its general request.
+The protocol 2025-11-25 has tasks, and a tool may require them. The client library knows their
+messages but sends none, so this module sends them as general requests.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.5
 _LEAST_POLL_SECONDS = 0.05
 _MOST_POLL_SECONDS = 10.0
-"""Servers may wish to be asked later: then the call would be out of time before it is known."""
+"""Servers may ask for longer intervals: then the call could time out unnoticed."""
 _CANCEL_SECONDS = 5.0
-"""How long a server may take to begin or end a task that is not wanted any more."""
+"""How long a server may take to start or end a task whose caller was cancelled."""
 _UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, NOT_SENT, SESSION_GONE, *UNREADABLE})
-"""The codes of errors that are no answer of the server."""
+"""The codes of errors made by the client, not by the server."""
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -55,7 +55,7 @@ def called_as_tasks(
 
 
 class TaskState(mcp_types.Result):
-    """The state of a task, of all that a server reports."""
+    """The state of a task, as far as it is used."""
 
     task_id: str
     status: mcp_types.TaskStatus
@@ -70,10 +70,10 @@ class _Begun(mcp_types.CallToolResult):
 
 
 class TaskReports:
-    """Delivers reports of servers about tasks to the waiting calls.
+    """Pass progress reports of tasks on to the calls that wait for them.
 
-    A report names the request that has begun the task, which has long been answered by then: the
-    client library listens no more.
+    A report names the request that started the task. That was answered long ago, so the client
+    library drops its reports.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class TaskReports:
 
     @contextmanager
     def to(self, token: str, listener: OnProgress) -> Iterator[None]:
-        """Within it somebody listens."""
+        """Pass the reports with this token to the listener, inside `with`."""
         self._listeners[token] = listener
         try:
             yield
@@ -89,27 +89,21 @@ class TaskReports:
             del self._listeners[token]
 
     async def heard(self, message: object) -> None:
-        """Pass on what is such a report."""
+        """Pass on a message if it is such a report."""
         if not isinstance(message, mcp_types.ProgressNotification):
             return
-        told = message.params
-        listener = self._listeners.get(told.progress_token)
+        report = message.params
+        listener = self._listeners.get(report.progress_token)
         if listener is not None:
-            await listener(told.progress, told.total, told.message)
+            await listener(report.progress, report.total, report.message)
 
 
 class ToolTask:
-    """One call that its server runs as a task, over one connection or several.
-
-    Args:
-        server: The server's name.
-        call: What is called.
-        redact: Takes secrets out of what the server says.
-    """
+    """One call that its server runs as a task, over one connection or several."""
 
     def __init__(self, server: str, call: ServerCall, redact: Callable[[str], str]) -> None:
         self.id: str | None = None
-        """What the server calls it, once it has begun: it then runs whether we listen or not."""
+        """The task's id at the server, once it has started: it then runs on by itself."""
         self._server = server
         self._call = call
         self._redact = redact
@@ -119,12 +113,12 @@ class ToolTask:
     async def run(
         self, client: Client, reports: TaskReports, on_progress: OnProgress
     ) -> mcp_types.CallToolResult:
-        """Begin it, unless it has begun, and waits for its end; being cancelled cancels it.
+        """Start the task if it has not started, and wait for its end; cancelling this cancels it.
 
         Raises:
-            MCPError: The server refuses, or the task has failed.
-            ToolError: The server has cancelled it, or does not know it any more.
-            ValidationError: What the server says of it is garbage.
+            MCPError: The server refuses the request, or the task has failed.
+            ToolError: The server has cancelled the task, or no longer knows it.
+            ValidationError: The server's answer is malformed.
         """
         with reports.to(self._token, on_progress):
             try:
@@ -143,23 +137,23 @@ class ToolTask:
             if begun.task is None:  # some answer at once
                 return begun
             state = begun.task
-        asking = _Asking(client, str(self.id))
-        runs_as(asking.task)
+        request = _ResultRequest(client, str(self.id))
+        runs_as(request.task)
         try:
             while True:
                 state = state or await self._state(client)
                 await self._tell(state, on_progress)
                 if state.status in _ENDED:
-                    return await self._ended(asking, state)
-                result = await asking.wait(state)
+                    return await self._ended(request, state)
+                result = await request.wait(state)
                 if result is not None:
                     return result
                 state = None
         finally:
-            asking.end()
+            request.end()
 
     async def _begin(self, client: Client) -> _Begun:
-        """Has the server begin it; it is known whether it has begun, though the caller has gone."""
+        """Start the task; if the caller is cancelled meanwhile, note whether it has started."""
         params = mcp_types.CallToolRequestParams(
             name=self._call.tool,
             arguments=dict(self._call.arguments),
@@ -193,12 +187,12 @@ class ToolTask:
                 self._server, self._call.tool, self._redact(error.message), once=self._call.once
             ) from error
 
-    async def _ended(self, asking: _Asking, state: TaskState) -> mcp_types.CallToolResult:
+    async def _ended(self, request: _ResultRequest, state: TaskState) -> mcp_types.CallToolResult:
         if state.status == "cancelled":
             why = self._redact(state.status_message or "")
             raise errors.task_cancelled(self._server, self._call.tool, why, once=self._call.once)
         try:
-            result = await asking.result()
+            result = await request.result()
         except MCPError as error:
             said = state.status_message if state.status == "failed" else None
             if said is None or error.code in _UNANSWERED:
@@ -213,7 +207,7 @@ class ToolTask:
             await on_progress(None, None, state.status_message)
 
     async def _cancel(self, client: Client) -> None:
-        """Has the server end it, as far as it can."""
+        """Cancel the task, if the server can."""
         tasks = client.server_capabilities.tasks
         if self.id is None or tasks is None or tasks.cancel is None:
             return
@@ -225,11 +219,11 @@ class ToolTask:
                 )
 
 
-class _Asking:
-    """Asks for the result of a task.
+class _ResultRequest:
+    """A request for the result of a task.
 
-    A server waits for the task's end before it answers. Meanwhile it asks whatever the task wants
-    to know, so its result is asked for early where it wants to know something.
+    A server answers when the task has ended. Until then it sends the questions of the task over
+    this request, so the request is sent early if the task requires input.
     """
 
     def __init__(self, client: Client, task: str) -> None:
@@ -238,9 +232,9 @@ class _Asking:
         self._request: asyncio.Task[mcp_types.CallToolResult] | None = None
 
     async def wait(self, state: TaskState) -> mcp_types.CallToolResult | None:
-        """Wait as long as the server wishes to be left alone; gives the result if it has come."""
-        wished = _POLL_SECONDS if state.poll_interval is None else state.poll_interval / 1000
-        seconds = min(max(wished, _LEAST_POLL_SECONDS), _MOST_POLL_SECONDS)
+        """Wait for the server's poll interval; return the result if it has arrived."""
+        interval = _POLL_SECONDS if state.poll_interval is None else state.poll_interval / 1000
+        seconds = min(max(interval, _LEAST_POLL_SECONDS), _MOST_POLL_SECONDS)
         if state.status == "input_required":
             self._begin()
         if self._request is None:
@@ -252,15 +246,20 @@ class _Asking:
         request, self._request = self._request, None
         if request.exception() is None:
             return request.result()
-        await asyncio.sleep(seconds)  # some do not wait for the end, but refuse at once
+        await asyncio.sleep(seconds)  # some servers refuse at once instead of waiting for the end
         return None
 
     async def result(self) -> mcp_types.CallToolResult:
-        """Return the result of a task that has ended."""
+        """Return the result of a task that has ended; an early request may yet be refused."""
+        if self._request is not None:
+            await asyncio.wait({self._request})
+            if self._request.exception() is None:
+                return self._request.result()
+            self._request = None
         return await self._begin()
 
     def end(self) -> None:
-        """Ask no more."""
+        """Cancel the request."""
         if self._request is not None:
             self._request.cancel()
 
@@ -271,7 +270,7 @@ class _Asking:
             self._request = asyncio.create_task(
                 self._client.session.send_request(request, mcp_types.CallToolResult)
             )
-            self._request.add_done_callback(_taken)  # what is asked early may be wanted no more
+            self._request.add_done_callback(_taken)  # an early request may have no reader
         return self._request
 
 

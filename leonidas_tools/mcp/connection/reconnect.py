@@ -34,20 +34,22 @@ def delay_seconds(attempt: int) -> float:
 async def keep_connected(
     *,
     until_needed: Callable[[], Awaitable[None]],
-    serve: Callable[[], Awaitable[bool]],
+    serve: Callable[[], Awaitable[float | None]],
     is_wanted: Callable[[], bool],
 ) -> None:
-    """Connect, and connect again after a delay, until the server `is_wanted` no more."""
-    now = asyncio.get_running_loop().time
+    """Connect, and connect again after a delay, until the server `is_wanted` no more.
+
+    `serve` returns for how many seconds a lost connection was ready, 0 if it never was; `None` if
+    it ended on purpose. A slow attempt that fails is not a connection that lasted.
+    """
     attempt = 0
     while True:
         await until_needed()
-        started = now()
-        failed = await serve()
+        ready_seconds = await serve()
         if not is_wanted():
             return
-        if failed:
-            attempt = 0 if now() - started > _STEADY_SECONDS else attempt
+        if ready_seconds is not None:
+            attempt = 0 if ready_seconds > _STEADY_SECONDS else attempt
             await asyncio.sleep(delay_seconds(attempt))
             attempt += 1
 

@@ -27,6 +27,7 @@ TOOLS = (
     "garbage",
     "ask",
     "refuses_early",
+    "refuses_late",
     "refuses_for_long",
     "die",
     "die_and_forget",
@@ -41,6 +42,7 @@ waiting = []
 asked = {}
 begin_later = []
 calls = []
+held = []
 
 
 def kept():
@@ -102,7 +104,7 @@ def step(task):
     if tool == "refuses_for_long":
         is_over = time.time() > task["begun"] + 1
         task["status"] = "completed" if is_over else "input_required"
-    elif tool in {"ask", "refuses_early"} and task["status"] == "working":
+    elif tool in {"ask", "refuses_early", "refuses_late"} and task["status"] == "working":
         task["status"] = "input_required"
     elif tool in {"cancelled", "leaks"}:
         task["status"] = "cancelled"
@@ -130,7 +132,10 @@ def get(request, task):
         keep_task(task)
     if state is None:
         return send(id=request, error={"code": -32602, "message": "Task not found"})
-    return send(id=request, result=state)
+    send(id=request, result=state)
+    if task["tool"] == "refuses_late" and task["status"] == "completed":
+        send(id=held.pop(), error={"code": -32602, "message": "Not yet"})
+    return None
 
 
 def result(request, task):
@@ -145,6 +150,8 @@ def result(request, task):
         return send(id=request, error={"code": -32603, "message": "No result"})
     if task["tool"] == "fail_with_result":
         return send(id=request, result=text("The printer is on fire."))
+    if task["tool"] == "refuses_late" and task["status"] != "completed":
+        return held.append(request)
     if task["status"] != "completed":
         return send(id=request, error={"code": -32602, "message": "Not yet"})
     return send(id=request, result=text(f"done after {task['steps']} steps"))
