@@ -2,7 +2,7 @@
 
 import pytest
 
-from leonidas_tools.mcp.connection.connection import reconnect
+from leonidas_tools.mcp.connection import reconnect
 
 
 @pytest.mark.parametrize(
