@@ -99,4 +99,4 @@ async def test_what_was_said_into_the_microphone_can_be_said_again(connect):
 
 
 def test_a_step_with_sound_is_told_without_it():
-    assert str(Say("hello", audio=bytes(100_000))) == "say(text='hello')"
+    assert str(Say("hello", audio=bytes(100_000))) == "say: hello"
