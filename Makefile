@@ -11,7 +11,7 @@ VOICE_READY := $(VENV)/.installed-voice
 NODE_SERVER := @modelcontextprotocol/server-everything
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(READY)  ## sets up .venv with all that the other targets need
 	@echo "Installed in $(VENV); the program is $(BIN)/leonidas"
