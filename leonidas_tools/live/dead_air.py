@@ -23,8 +23,8 @@ class Filler:
 
     Args:
         after_seconds: How long the silence may last.
-        sentence: For the model to say, where it does not wait for the tool; `None` leaves the
-            words to whoever fills.
+        sentence: For the model to say, where it does not wait for the tool; with `None` only the
+            listener gets an event.
     """
 
     after_seconds: float

@@ -47,7 +47,7 @@ class GeminiLiveProcessor(Stage):
     """Gemini Live: microphone and text in, speech and function calls out, over any connection.
 
     It takes and gives the parts that genai-processors' `LiveProcessor` does, and more. A lost
-    connection is resumed: what the user says meanwhile is held, calls under way go on, and their
+    connection is resumed: what the user says meanwhile is held, running calls go on, and their
     outcome reaches the model once. Tools that change, and a voice that does, reach the running
     session. Declarations and answers are adapted to what the model takes.
 
@@ -75,7 +75,7 @@ class GeminiLiveProcessor(Stage):
         credentials: Credentials for Vertex AI.
         http_options: Options of the client; API version, pings and message sizes have defaults
             that suit live sessions.
-        client: A client of one's own instead of one that is made here, with its own options.
+        client: A client to use instead of a new one, with its own options.
         profile: How the model behaves, or the name of a built-in profile; by default by the
             model's name.
         held_audio_seconds: How much sound and video may wait while there is no connection; the
@@ -88,7 +88,7 @@ class GeminiLiveProcessor(Stage):
         ConfigurationError: There is no profile of that name.
         TypeError: An argument is of a wrong type; the message says what to give.
         google.genai.errors.APIError: The server refuses the session, or it cannot be had any more;
-            raised to whoever reads the stream.
+            raised to the reader of the stream.
 
     Example:
         >>> live = GeminiLiveProcessor("gemini-3.8-live", api_key="made up")

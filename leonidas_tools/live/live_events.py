@@ -1,4 +1,4 @@
-"""What happens to the connection, told to the listener as status parts and to those who follow."""
+"""Events of the connection: status parts for the listener, events for subscribers."""
 
 from __future__ import annotations
 

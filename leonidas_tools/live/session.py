@@ -71,7 +71,7 @@ class LiveToolSession(Stage):
 
     Raises:
         TypeError: An argument is of a wrong type; the message says what to give.
-        google.genai.errors.APIError: The connection was lost; raised to whoever reads the stream.
+        google.genai.errors.APIError: The connection was lost; raised to the reader of the stream.
     """
 
     def __init__(

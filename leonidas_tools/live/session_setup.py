@@ -1,4 +1,4 @@
-"""What a connection is set up with: the user's configuration, the tools, the voice, the handle."""
+"""The setup message of a connection: configuration, tools, voice and resumption handle."""
 
 from __future__ import annotations
 

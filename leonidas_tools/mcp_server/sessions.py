@@ -26,7 +26,7 @@ _KEY = "leonidas_tools.session"
 
 
 class Sessions:
-    """The sessions of the clients that are there.
+    """The sessions of the connected clients.
 
     A connection of the older protocol has one for as long as it lasts, and so has a pipe. The newer
     protocol knows no sessions over HTTP: there, what comes from one address and one program, by
@@ -36,7 +36,7 @@ class Sessions:
         channel: Asks the person behind a client.
         tell: Called when a session has found tools that are to be listed from then on.
         most: How many programs over HTTP are remembered; of more, the one that was silent longest
-            begins anew.
+            starts a new session.
     """
 
     def __init__(self, channel: Channel, tell: Callable[[], None], most: int) -> None:

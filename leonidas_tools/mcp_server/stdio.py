@@ -87,8 +87,7 @@ def claimed_pipes() -> Iterator[Pipes]:
 async def streams(pipes: Pipes) -> AsyncIterator[tuple[MessageSource, MessageSink]]:
     """Open the messages of two pipes.
 
-    Both are used in threads of their own, which nothing waits for: a pipe may be silent, or full,
-    for ever.
+    Both are used in threads of their own, which nothing waits for: a pipe may stay silent or full.
     """
     received, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, to_send = anyio.create_memory_object_stream[SessionMessage](0)
