@@ -66,10 +66,12 @@ class _ElasticSelector(selectors.DefaultSelector):
         self._waits = True
         try:
             until = time.monotonic() + _LONGEST_BUSY_SECONDS
-            while not events and self._skippable.any and any(peer.is_busy for peer in self._peers):
-                if time.monotonic() > until:
+            while not events and self._skippable.any and self._peers:
+                busy = any(peer.is_busy for peer in self._peers)
+                # After the question, for a peer sends something and then is idle.
+                events = super().select(_POLL_SECONDS if busy else 0)
+                if not busy or time.monotonic() > until:
                     break
-                events = super().select(_POLL_SECONDS)
             if events or self._skippable.skip(timeout):
                 return events
             return super().select(timeout)
@@ -90,7 +92,7 @@ class _ElasticSelector(selectors.DefaultSelector):
         try:
             with selectors.DefaultSelector() as looking:
                 looking.register(self, selectors.EVENT_READ)
-                return bool(looking.select(0))
+                return bool(looking.select(0)) or not self._waits
         except (OSError, ValueError):  # closed meanwhile
             return False
 

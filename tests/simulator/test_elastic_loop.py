@@ -161,6 +161,27 @@ def test_a_peer_that_is_busy_does_not_look_like_one_that_is_silent():
     run(main())
 
 
+def test_what_a_peer_sends_just_before_it_is_idle_comes_before_skipped_time():
+    class SendsAndIsIdle:
+        closed = False
+
+        @property
+        def is_busy(self):
+            loop.call_soon_threadsafe(heard.set)
+            return False
+
+    async def main():
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        loop._waiting.add_peer(SendsAndIsIdle())  # noqa: SLF001 - no thread meets this moment
+        loop.advance(60)
+        async with asyncio.timeout(30):
+            await heard.wait()
+
+    loop, heard = None, asyncio.Event()
+    run(main())
+
+
 @pytest.mark.parametrize("waits", ["between runs", "in its loop"])
 def test_time_passes_though_a_peer_waits_for_that_and_does_nothing_else(waits, monkeypatch):
     monkeypatch.setattr(elastic_loop, "_LONGEST_BUSY_SECONDS", 0.1 if "loop" in waits else 1000)
