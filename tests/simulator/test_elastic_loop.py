@@ -173,7 +173,7 @@ def test_what_a_peer_sends_just_before_it_is_idle_comes_before_skipped_time():
     async def main():
         nonlocal loop
         loop = asyncio.get_running_loop()
-        loop._waiting.add_peer(SendsAndIsIdle())  # noqa: SLF001 - no thread meets this moment
+        loop._waiting.add_peer(SendsAndIsIdle())
         loop.advance(60)
         async with asyncio.timeout(30):
             await heard.wait()
