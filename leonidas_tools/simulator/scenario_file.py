@@ -32,6 +32,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _KEYS = ("name", "description", "generation", "needs", "steps", "connections")
+_STATUSES = (
+    "ok",
+    "no_results",
+    "invalid_argument",
+    "not_found",
+    "disabled",
+    "denied",
+    "pending_approval",
+    "timeout",
+    "unknown_outcome",
+    "unavailable",
+    "failed",
+    "cancelled",
+    "loop",
+    "limited",
+)
+"""What an answer of this package may have as `status`; the simulator imports none of its code."""
+_MEANT = {"user": "input_transcription", "text": "input_transcription", "model": "say"}
+"""Steps that a scenario does not have, and what does what they say."""
 
 
 def load_scenario(file: Path) -> Scenario:
@@ -77,6 +96,8 @@ def _about(source: YamlSource, data: Mapping[str, Any]) -> dict[str, Any]:
 def _steps(source: YamlSource, items: Any, key: Key) -> tuple[Step, ...]:
     if not isinstance(items, list):
         source.refuse("Steps are a list", *key)
+    if not items:
+        source.refuse("There are no steps: nothing would be played; begin with `say: Hello.`", *key)
     steps = tuple(_step(source, item, (*key, index)) for index, item in enumerate(items))
     _check_ids(source, steps, key)
     return steps
@@ -101,12 +122,31 @@ def _step(source: YamlSource, item: Any, key: Key) -> Step:
     if isinstance(values.get("audio"), str):
         values["audio"] = _recording(source, values["audio"], (*key, "audio"))
     step = _validate(source, kind, values, key)
+    _check_values(source, step, key)
+    return step
+
+
+def _check_values(source: YamlSource, step: Step, key: Key) -> None:
+    if isinstance(step, Expect):
+        _refuse_unknown_status(source, step.status, key)
     if isinstance(step, Say):
         try:
             quoted_ids(step.text)
         except ValueError as error:
             source.refuse(str(error), *key)
-    return step
+
+
+def _refuse_unknown_status(source: YamlSource, status: str | None, key: Key) -> None:
+    if status is None or status in _STATUSES:
+        return
+    close = get_close_matches(status.lower(), _STATUSES, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    source.refuse(
+        f"There is no status {status!r}; {hint}Choose from {', '.join(_STATUSES)}; "
+        "the status of another program's answer goes into `response`",
+        *key,
+        "status",
+    )
 
 
 def _recording(source: YamlSource, name: str, key: Key) -> Path:
@@ -184,7 +224,8 @@ def _refuse_unknown(
     for name in found:
         if name in names:
             continue
-        close = get_close_matches(str(name), names, n=1)
+        meant = [each for each in (_MEANT.get(str(name)),) if each in names]
+        close = meant or get_close_matches(str(name), names, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         allowed = ", ".join(names)
         source.refuse(f"{name!r} is not known here; {hint}Choose from {allowed}", *key, str(name))

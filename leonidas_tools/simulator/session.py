@@ -263,7 +263,9 @@ class SimulatedSession:
         hint = f"the closest is {close[0]!r}" if close else f"it declared {sorted(self._declared)}"
         raise StepFailedError(
             f"the client declared no function {call.name!r}; {hint}. "
-            "Add the tool to the session, or write `undeclared: true` in the step to call it anyway"
+            "Add the tool to the session; if the agent has it, a rule or a setting hides or "
+            f"denies it: `leonidas policy explain {call.name}` says which. "
+            "To call it all the same, write `undeclared: true` in the step"
         )
 
     async def cancel(self, *ids: str) -> None:

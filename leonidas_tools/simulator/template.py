@@ -67,7 +67,10 @@ def fill_in(value: Any, answers: Mapping[str, Answer]) -> Any:
 def _quote(path: str, answers: Mapping[str, Answer]) -> str:
     _, call_id, *keys = path.split(".")
     if call_id not in answers:
-        raise LookupError(f"{{{path}}}: call {call_id!r} has no answer")
+        raise LookupError(
+            f"{{{path}}}: call {call_id!r} has no answer yet; "
+            "wait for it with `wait_for_answers` or `expect` before this step"
+        )
     value: Any = answers[call_id].response
     for key in keys:
         value = _enter(value, key, path)

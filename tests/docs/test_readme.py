@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from sybil import Sybil
+from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from leonidas_tools.settings.load import load
@@ -22,26 +23,50 @@ def name_of(page):
     return str(page.relative_to(ROOT))
 
 
-def read_yaml(example):
-    """A fence with YAML is a scenario where it has steps, else the settings in `tools.yaml`."""
+def said_before(example):
+    """Return the paragraph above a fence, which names its file or the block that it goes below."""
+    return example.document.text[: example.start].rstrip().rpartition("\n\n")[2]
+
+
+def save_yaml(example):
+    """Check a fence with YAML, a scenario or settings; save it under the name in the text above."""
     data = yaml.safe_load(example.parsed)
+    names = re.findall(r"`([\w/]+\.yaml)`", said_before(example))
+    file = Path(names[-1]) if names else example.namespace["folder"] / "unnamed" / "settings.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(example.parsed)
     if "steps" in data:
-        file = example.namespace["folder"] / "scenario.yaml"
-        file.write_text(example.parsed)
         Scenario.load(file)
     else:
         load(data)
-        (example.namespace["folder"] / "tools.yaml").write_text(example.parsed)
+
+
+class PastedPython(PythonEvaluator):
+    """Run a block alone, unless the text above says that it goes below an earlier one."""
+
+    def __call__(self, example):
+        folder, begun = example.namespace["folder"], dict(example.namespace)
+        if not re.search(r"\b[Bb]elow (it|the (first )?block)", said_before(example)):
+            example.namespace.clear()
+            example.namespace["folder"] = folder
+        super().__call__(example)
+        example.namespace.update({**begun, **example.namespace})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+def test_the_examples_of_a_page_run_as_pasted_into_an_empty_folder(
+    page, tmp_path, monkeypatch, caplog
+):
     monkeypatch.chdir(tmp_path)
-    parsers = [PythonCodeBlockParser(), CodeBlockParser(language="yaml", evaluator=read_yaml)]
+    parsers = [
+        CodeBlockParser(language="python", evaluator=PastedPython()),
+        CodeBlockParser(language="yaml", evaluator=save_yaml),
+    ]
     document = Sybil(parsers=parsers, path=str(ROOT)).parse(page)
     document.namespace["folder"] = tmp_path
     for example in document.examples():
         example.evaluate()
+    assert [each for each in caplog.messages if each.startswith("In the settings")] == []
 
 
 @pytest.mark.slow

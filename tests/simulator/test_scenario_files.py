@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.simulator import (
     Call,
@@ -163,7 +164,20 @@ connections:
         ("steps: []\nconnections: []", 1, None, "either `steps` or `connections`"),
         ("connections: 3", 1, "connections", "a list with a list of steps"),
         ("steps: 3", 1, "steps", "Steps are a list"),
-        ("steps: []\ngeneration: 3", 2, "generation", "no generation '3'; choose from 2.5, 3.1,"),
+        ("steps: []", 1, "steps", "There are no steps"),
+        ("connections: [[]]", 1, "connections[0]", "There are no steps"),
+        (
+            "steps:\n- call: {id: c1, name: f}\n- expect: {id: c1, status: okay}",
+            3,
+            "steps[1].expect.status",
+            "no status 'okay'; did you mean 'ok'? Choose from ok, no_results, invalid_argument,",
+        ),
+        (
+            "steps: [drop]\ngeneration: 3",
+            2,
+            "generation",
+            "no generation '3'; choose from 2.5, 3.1,",
+        ),
         ("steps:\n- wait_for_close: 3", 2, "steps[0].wait_for_close", "a mapping with within_sec"),
         (
             "steps:\n- say: {text: a, audio: a.wav}",
@@ -179,7 +193,7 @@ connections:
             "steps:\n- user: hello",
             2,
             "steps[0].user",
-            "'user' is not known here; did you mean 'usage'? Choose from say, call, ",
+            "'user' is not known here; did you mean 'input_transcription'? Choose from say, call, ",
         ),
         ("steps:\n- user: hello", 2, "steps[0].user", ", input_transcription, "),
         (
@@ -221,7 +235,7 @@ def test_a_wrong_file_is_refused_by_line_and_key(load, text, line, key, message)
 
 
 def test_a_generation_may_be_written_as_a_number(load):
-    assert load("steps: []\ngeneration: 3.1").generation == "3.1"
+    assert load("steps: [drop]\ngeneration: 3.1").generation == "3.1"
 
 
 def test_a_recording_is_found_beside_the_file(load, tmp_path):
@@ -235,6 +249,12 @@ def test_a_recording_is_found_beside_the_file(load, tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigurationError, match=r"gone\.yaml: there is no such file"):
         LiveSimulator(tmp_path / "gone.yaml")
+
+
+@pytest.mark.parametrize("status", ResultStatus)
+def test_every_status_of_an_answer_may_be_expected(load, status):
+    text = f"steps: [call: {{id: c1, name: f}}, expect: {{id: c1, status: {status}}}]"
+    assert load(text).steps[1] == Expect("c1", status=status.value)
 
 
 PLAIN_STEPS = [kind for kind in STEPS.values() if "play" not in vars(kind)]

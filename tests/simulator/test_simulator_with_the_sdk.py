@@ -332,6 +332,16 @@ async def test_an_undeclared_function_is_the_scenarios_mistake(connect):
         outcome = await simulator.finished()
     assert not outcome.ok
     assert "no function 'get_wether'; the closest is 'get_weather'" in outcome.message
+    assert "a rule or a setting hides or denies it: `leonidas policy explain" in outcome.message
+
+
+async def test_a_quote_from_an_answer_that_was_not_waited_for_says_how_to_wait(connect):
+    steps = [Call.one("f", id="c1"), Say("It is {answers.c1.result}.")]
+    simulator = LiveSimulator(Scenario(steps), strict=False)
+    async with simulator, connect(simulator, "f"):
+        outcome = await simulator.finished()
+    assert not outcome.ok
+    assert "call 'c1' has no answer yet; wait for it with `wait_for_answers`" in outcome.message
 
 
 async def test_a_client_that_leaves_early_is_noted_but_not_blamed(connect):
