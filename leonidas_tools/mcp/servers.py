@@ -114,6 +114,16 @@ class MCPServers:
                 self._end(server)
             self._begin(name, settings)
 
+    def may_list_more(self, servers: Mapping[str, MCPServerSettings]) -> bool:
+        """Return whether tools may still come from servers with these settings."""
+        for name, settings in servers.items():
+            server = self._servers.get(name)
+            if settings.enabled and (
+                server is None or server.settings != settings or not server.is_usable
+            ):
+                return True
+        return False
+
     async def ready(self, timeout_seconds: float) -> bool:
         """Wait until every server is connected and its tools are registered.
 

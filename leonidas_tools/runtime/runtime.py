@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
-from leonidas_tools.errors import ToolValidationError, log_level
+from leonidas_tools.errors import ToolboxError, ToolValidationError, log_level
 from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.monitoring.health import Vitals
@@ -25,7 +25,7 @@ from leonidas_tools.runtime.ref_counted import RefCountedResource
 from leonidas_tools.runtime.store_binding import StoreBinding
 from leonidas_tools.runtime.toolboxes import Toolboxes
 from leonidas_tools.settings.check import check_against
-from leonidas_tools.settings.check_rules import check_rules
+from leonidas_tools.settings.finding import Finding
 from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.toolboxes import action, speech
 from leonidas_tools.tools import exports
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leonidas_tools.approvals.request import Channel
-    from leonidas_tools.errors import ToolboxError
     from leonidas_tools.mcp.features import ClientFeatures
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
@@ -131,8 +130,8 @@ class ToolRuntime:
         for problem in self._apply(self.settings.current):
             raise problem
         on_demand.update()
-        for finding in check_against(self.settings.current, self.registry.by_name):
-            logger.warning("In the settings, %s", finding)
+        self._warned: set[Finding] = set()
+        self._warn()
 
     async def execute(
         self,
@@ -315,10 +314,10 @@ class ToolRuntime:
     async def _open(self) -> AsyncExitStack:
         async with AsyncExitStack() as stack:
             stack.callback(self.settings.on_change(_on_this_loop(self._follow)))
+            stack.callback(self.settings.add_check(self._refused))
             await stack.enter_async_context(self.settings)
-            if self.settings.current is self._applied:
-                self._warn_of_rules()
             self._follow()
+            self._warn()
             await stack.enter_async_context(self._stored.opened(self.monitor))
             await stack.enter_async_context(self.executor)
             await stack.enter_async_context(self.mcp_servers)
@@ -349,11 +348,35 @@ class ToolRuntime:
         if self.settings.current is not self._applied:
             for problem in self._apply(self.settings.current):
                 logger.log(log_level(problem), "The settings are not fully in force: %s", problem)
-            self._warn_of_rules()
+            self._warn()
 
-    def _warn_of_rules(self) -> None:
-        for finding in check_rules(self._applied, self.registry.by_name):
-            logger.warning("In the settings, %s", finding)
+    def _refused(self, settings: Settings) -> list[Finding]:
+        """Return what is wrong with other settings, and is not wrong already.
+
+        A rule for a tool whose name is misspelt protects nothing, and a toolbox that cannot be
+        loaded takes its tools away: such an edit changes nothing, as one that is no YAML.
+        """
+        try:
+            tools = self._toolboxes.tools_with(settings.toolboxes)
+        except ToolboxError as error:
+            key = f"toolboxes.{settings.toolboxes.index(error.name)}"
+            return [Finding(severity="error", key=key, message=error.why)]
+        present = {tool.name: tool for tool in self.registry}
+        known = {_told(finding) for finding in self._errors(self._applied, present)}
+        return [each for each in self._errors(settings, tools) if _told(each) not in known]
+
+    def _errors(self, settings: Settings, tools: Mapping[str, AnyTool]) -> list[Finding]:
+        more_may_come = self.mcp_servers.may_list_more(settings.mcp_servers)
+        findings = check_against(settings, tools, more_may_come=more_may_come)
+        return [finding for finding in findings if finding.severity == "error"]
+
+    def _warn(self) -> None:
+        """Log what does less than it says, each once while it is so."""
+        findings = set(check_against(self._applied, self.registry.by_name))
+        for finding in sorted(findings - self._warned, key=lambda each: each.key):
+            place = self.settings.locate(finding.key)
+            logger.warning("In the settings, %s", f"{place}: {finding}" if place else finding)
+        self._warned = findings
 
     def _vitals(self) -> Vitals:
         return Vitals(
@@ -396,6 +419,11 @@ def runtime_of(tools: object) -> ToolRuntime | None:
     """Return the runtime that `tools` is, or stands on; `None` for a processor without one."""
     runtime = getattr(tools, "runtime", tools)
     return runtime if isinstance(runtime, ToolRuntime) else None
+
+
+def _told(finding: Finding) -> tuple[str, str]:
+    """Return a finding without the numbers of list items, which move as items come and go."""
+    return ".".join(step for step in finding.key.split(".") if not step.isdigit()), finding.message
 
 
 def _asked(call: TurnCall) -> tuple[str, Any, str | None]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from leonidas_tools.errors import RegistryError, ToolboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from leonidas_tools.settings.watch import WatchedSettings
-    from leonidas_tools.tools.registry import ToolRegistry
+    from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 
 class Toolboxes:
@@ -36,6 +36,7 @@ class Toolboxes:
         self._registry = registry
         self._settings = settings
         self._loaded: dict[str, list[str]] = {}
+        self._imported: dict[str, list[AnyTool]] = {}
 
     def load(self, wanted: Sequence[str]) -> list[ToolboxError]:
         """Load these toolboxes, unload all others, and return what went wrong.
@@ -50,21 +51,49 @@ class Toolboxes:
                 try:
                     self._loaded[name] = self._load(name)
                 except RegistryError as error:
-                    place = self._settings.locate(("toolboxes", index))
+                    place = self._settings.locate(f"toolboxes.{index}")
                     problems.append(ToolboxError(name, str(error), place=place))
+        self._imported.clear()
         return problems
 
-    def _load(self, name: str) -> list[str]:
-        from leonidas_tools.tools.discovery import load_toolbox
+    def tools_with(self, wanted: Sequence[str]) -> Mapping[str, AnyTool]:
+        """Return the tools that there would be after `load`; nothing is registered yet.
 
+        Raises:
+            ToolboxError: One of the new toolboxes cannot be imported, or has a tool with the name
+                of another.
+        """
+        tools = {tool.name: tool for tool in self._registry}
+        for name in self._loaded.keys() - set(wanted):
+            for gone in self._loaded[name]:
+                tools.pop(gone, None)
+        for name in wanted:
+            if name in self._loaded:
+                continue
+            try:
+                self._imported[name] = brought = self._import(name)
+            except RegistryError as error:
+                raise ToolboxError(name, str(error)) from error
+            for tool in brought:
+                if tool.name in tools and not self._registry.is_builtin(tool.name):
+                    raise ToolboxError(name, f"There is a tool {tool.name!r} already: rename one")
+                tools[tool.name] = tool
+        return tools
+
+    def _load(self, name: str) -> list[str]:
         names: list[str] = []
         try:
-            for tool in load_toolbox(name, self._folders()):
+            for tool in self._imported.get(name) or self._import(name):
                 names.append(self._registry.register(tool).name)  # noqa: PERF401 - kept if it fails
         except RegistryError:
             self._drop(names)
             raise
         return names
+
+    def _import(self, name: str) -> list[AnyTool]:
+        from leonidas_tools.tools.discovery import load_toolbox
+
+        return load_toolbox(name, self._folders())
 
     def _folders(self) -> list[Path]:
         """Return the folder of the settings file and the working directory."""

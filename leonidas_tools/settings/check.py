@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]
 
 
-def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
+def check_against(
+    settings: Settings, known_tools: Tools, *, more_may_come: bool | None = None
+) -> list[Finding]:
     """Return what in the settings does nothing, or less than it says, for these tools.
 
-    Tools of an MCP server may appear later: while one is enabled, an unknown name is a warning.
+    Args:
+        settings: The settings.
+        known_tools: The tools that there are.
+        more_may_come: Whether MCP servers may still list tools: then an unknown name is a warning,
+            else an error. By default, whether one is enabled.
 
     Example:
         >>> from leonidas_tools.settings.models import Settings
@@ -32,7 +38,9 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
         >>> print(*check_against(settings, {"search": Tool(search)}))
         error: tools.serach: there is no such tool; did you mean 'search'?
     """
-    names = _Names(settings, known_tools)
+    if more_may_come is None:
+        more_may_come = any(server.enabled for server in settings.mcp_servers.values())
+    names = _Names(known_tools, more_may_come=more_may_come)
     findings = [*_environment(settings), *_fallbacks("defaults", settings.defaults, names)]
     for name, configuration in settings.tools.items():
         key = f"tools.{name}"
@@ -47,15 +55,15 @@ def check_against(settings: Settings, known_tools: Tools) -> list[Finding]:
     for index, rule in enumerate(settings.monitoring.alerts):
         if rule.tool is not None and rule.tool not in known_tools:
             findings += names.unknown(f"monitoring.alerts.{index}.tool", rule.tool)
-    return findings + check_rules(settings, known_tools)
+    return findings + check_rules(settings, known_tools, more_may_come=more_may_come)
 
 
 class _Names:
     """Known names, and the message for an unknown one."""
 
-    def __init__(self, settings: Settings, known_tools: Tools) -> None:
+    def __init__(self, known_tools: Tools, *, more_may_come: bool) -> None:
         self._known = known_tools
-        self._more_may_come = any(server.enabled for server in settings.mcp_servers.values())
+        self._more_may_come = more_may_come
 
     def unknown(self, key: str, *names: str) -> Iterator[Finding]:
         for name in names:

@@ -32,7 +32,9 @@ class _Known:
     parameters: Collection[str]
 
 
-def check_rules(settings: Settings, known_tools: Mapping[str, Tool[..., Any]]) -> list[Finding]:
+def check_rules(
+    settings: Settings, known_tools: Mapping[str, Tool[..., Any]], *, more_may_come: bool
+) -> list[Finding]:
     """Return what in the rules can never hold, or never decide."""
     if not settings.policies.rules and not settings.policies.always:
         return []
@@ -43,15 +45,14 @@ def check_rules(settings: Settings, known_tools: Mapping[str, Tool[..., Any]]) -
         )
         for name, tool in known_tools.items()
     ]
-    return list(_Check(settings, known).findings())
+    return list(_Check(settings, known, more_may_come=more_may_come).findings())
 
 
 class _Check:
-    def __init__(self, settings: Settings, known: list[_Known]) -> None:
+    def __init__(self, settings: Settings, known: list[_Known], *, more_may_come: bool) -> None:
         self._settings = settings
         self._known = known
         self._book = RuleBook(settings.policies.all_rules())
-        more_may_come = any(server.enabled for server in settings.mcp_servers.values())
         self._unknown: Severity = "warning" if more_may_come else "error"
 
     def findings(self) -> Iterator[Finding]:

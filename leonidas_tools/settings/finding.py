@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leonidas_tools.settings.problem import KeyPath
 
 Severity: TypeAlias = Literal["error", "warning"]
 
@@ -24,3 +29,11 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.key}: {self.message}"
+
+
+def line_of(key: str, lines: Mapping[KeyPath, int]) -> int | None:
+    """Return the line of a dotted key, or of the nearest one above it that the file has."""
+    dotted = {".".join(map(str, path)): line for path, line in lines.items()}
+    while key and key not in dotted:
+        key = key.rpartition(".")[0]
+    return dotted.get(key)

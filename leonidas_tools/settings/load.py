@@ -15,6 +15,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain, place
+from leonidas_tools.settings.finding import Finding, line_of
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import Document, DocumentError, Problem
 from leonidas_tools.settings.variables import Expansion
@@ -139,6 +140,24 @@ def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Probl
     ]
     rest = {key: value for key, value in data.items() if key != FOREIGN}
     return {**rest, "mcp_servers": {**found.servers, **own}}, problems
+
+
+def refusal(findings: Sequence[Finding], text: str | None, file: Path | None) -> ConfigurationError:
+    """Return findings about well-formed settings as one error that names their lines.
+
+    Args:
+        findings: At least one.
+        text: The YAML that the settings are read from, if they are.
+        file: The file it stands in.
+    """
+    from leonidas_tools.settings.document import read_document
+
+    lines = {} if text is None else read_document(text).lines
+    problems = [
+        Problem(finding.message, tuple(finding.key.split(".")), line_of(finding.key, lines))
+        for finding in findings
+    ]
+    return configuration_error(problems, Document(), file)
 
 
 def configuration_error(

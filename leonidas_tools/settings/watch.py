@@ -7,7 +7,7 @@ import contextlib
 import copy
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -18,9 +18,9 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.problem import DocumentError
 
 if TYPE_CHECKING:
+    from leonidas_tools.settings.finding import Finding
     from leonidas_tools.settings.load import Source
     from leonidas_tools.settings.models import Settings
-    from leonidas_tools.settings.problem import KeyPath
 
 _LOG = visible_logger(__name__)
 
@@ -30,6 +30,7 @@ _SETTLE_LOOKS = 3
 _STEP_MILLISECONDS = 20
 
 Callback: TypeAlias = Callable[["Settings"], object]
+Check: TypeAlias = Callable[["Settings"], "Sequence[Finding]"]
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class WatchedSettings:
 
     While someone is inside `async with`, one task of the event loop follows the file. A file that
     is broken, half written or gone changes nothing: the last good settings stay, and a warning
-    names the place.
+    names the place. Neither do settings that one of the checks refuses (`add_check`).
 
     Args:
         source: A path, a mapping, settings, or `None` for the defaults. Only a path is followed.
@@ -76,6 +77,7 @@ class WatchedSettings:
         self._reads = 0
         self._lock = threading.RLock()
         self._callbacks: list[Callback] = []
+        self._checks: list[Check] = []
         self._watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = (
             weakref.WeakKeyDictionary()
         )
@@ -94,8 +96,26 @@ class WatchedSettings:
 
         return unsubscribe
 
+    def add_check(self, check: Check) -> Callable[[], None]:
+        """Ask this function before other settings take effect.
+
+        Args:
+            check: Returns why the new settings are refused; nothing where they are not. It is
+                called in the thread that reads them.
+
+        Returns:
+            A function that ends it.
+        """
+        self._checks.append(check)
+
+        def remove() -> None:
+            with contextlib.suppress(ValueError):
+                self._checks.remove(check)
+
+        return remove
+
     def reload(self) -> Settings:
-        """Read the source again and returns the settings that hold now.
+        """Read the source again and return the settings that hold now.
 
         Raises:
             ConfigurationError: The source is wrong; the last good settings stay.
@@ -103,7 +123,7 @@ class WatchedSettings:
         with self._lock:
             self._reads += 1
             try:
-                settings = _load(self._source)
+                settings = self._read()
             except ConfigurationError as error:
                 self.last_error = error
                 raise
@@ -120,10 +140,10 @@ class WatchedSettings:
 
         with self._lock:
             if self.path is not None:
-                update_file(self.path, changes)
+                update_file(self.path, changes, check=self._check)
             else:
                 source = changed(self._as_mapping(), changes)
-                _load(source)
+                self._check(_load(source))
                 self._source = source
             return self.reload()
 
@@ -160,19 +180,40 @@ class WatchedSettings:
             async for _ in moments:
                 if _look(path) != applied:
                     applied = await _settled(path)
-                    await self._reload_beside(path)
+                    await self._reload_beside()
 
-    async def _reload_beside(self, path: Path) -> None:
-        """Read the file in a thread, since thousands of tools take a while, and adopts it here."""
+    async def _reload_beside(self) -> None:
+        """Read the file in a thread, since thousands of tools take a while, and adopt it here."""
         reads = self._reads
         try:
-            settings = await asyncio.to_thread(_load, path)
+            settings = await asyncio.to_thread(self._read)
         except ConfigurationError as error:
             self._refuse(error)
             return
         with self._lock:
             if reads == self._reads:  # else `reload` or `update` has read what is newer
                 self._adopt(settings)
+
+    def _read(self) -> Settings:
+        """Return what the source says now, if no check refuses it."""
+        if self.path is None:
+            settings, text = _load(self._source), None
+        else:
+            from leonidas_tools.settings.load import read_settings, read_text
+
+            text = read_text(self.path)
+            settings = read_settings(text, self.path)
+        self._check(settings, text)
+        return settings
+
+    def _check(self, settings: Settings, text: str | None = None) -> None:
+        if settings == self.current:
+            return
+        findings = [finding for check in tuple(self._checks) for finding in check(settings)]
+        if findings:
+            from leonidas_tools.settings.load import refusal
+
+            raise refusal(findings, text, self.path)
 
     def _refuse(self, error: ConfigurationError) -> None:
         if str(error) != str(self.last_error):
@@ -192,15 +233,16 @@ class WatchedSettings:
             except Exception as error:  # noqa: BLE001 - a listener's fault must not undo the change
                 _LOG.warning("A callback for changed settings failed: %s", described(error))
 
-    def locate(self, key: KeyPath) -> str:
-        """Return where a key stands, as `file:line`; empty where the settings have no file."""
+    def locate(self, key: str) -> str:
+        """Return where a dotted key stands, as `file:line`; empty where there is no file."""
         if self.path is None:
             return ""
         from leonidas_tools.settings.document import read_document
+        from leonidas_tools.settings.finding import line_of
         from leonidas_tools.settings.load import read_text
 
         try:
-            line = read_document(read_text(self.path)).lines.get(key)
+            line = line_of(key, read_document(read_text(self.path)).lines)
         except (ConfigurationError, DocumentError):
             line = None
         return str(self.path) if line is None else f"{self.path}:{line}"

@@ -7,10 +7,10 @@ import copy
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -22,16 +22,29 @@ from leonidas_tools.settings.edit import EditError, delete_key, set_key
 from leonidas_tools.settings.load import read_settings, read_text
 from leonidas_tools.settings.problem import DocumentError, KeyPath
 
+if TYPE_CHECKING:
+    from leonidas_tools.settings.models import Settings
+
 _BOM = b"\xef\xbb\xbf"
 
 
 def update_file(
-    path: str | Path, changes: Mapping[str, Any], *, initial: str | None = None
+    path: str | Path,
+    changes: Mapping[str, Any],
+    *,
+    initial: str | None = None,
+    check: Callable[[Settings, str], object] = lambda *_: None,
 ) -> None:
-    """Change some settings in a YAML file, and leaves every other character as it was.
+    """Change some settings in a YAML file, and leave every other character as it was.
 
     The new content is validated first and replaces the old at once: no reader sees half of it.
     A symbolic link stays one; the file it points to is replaced.
+
+    Args:
+        path: The file.
+        changes: Values by dotted key; `None` removes a key.
+        initial: The text of a file that is not there yet.
+        check: Takes the new settings and their text, and raises where they are to be refused.
 
     Raises:
         ConfigurationError: The changes are wrong, or the file cannot be changed; it stays intact.
@@ -40,7 +53,7 @@ def update_file(
     new = None if path.exists() else initial
     text = read_text(path) if new is None else new
     edited = _edit(text, changes, path)
-    read_settings(edited, path)
+    check(read_settings(edited, path), edited)
     if edited == text:
         return
     try:

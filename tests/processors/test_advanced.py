@@ -511,23 +511,15 @@ async def test_a_reload_loads_and_drops_toolboxes(tmp_path):
     }  # fmt: skip
 
 
-async def test_a_toolbox_that_goes_wrong_on_reload_harms_no_session(tmp_path, caplog):
+async def test_a_toolbox_that_goes_wrong_between_sessions_harms_none(tmp_path, caplog):
     file = tmp_path / "tools.yaml"
     file.write_text("version: 1\n")
     tools = AdvancedToolProcessor(tools=[get_weather], config=file)
-    adopted = Adopted(tools)
-    async with Script(tools) as script:
-        script.say(audio(1))
-        await script.until_frame(1)
-        file.write_text("toolboxes: [no.such.box, leonidas_tools.toolboxes.demo]\n")
-        await adopted.wait()
-        script.say(call("get_weather", {"city": "x"}, id="1"))
-        heard = await script.until_answered("1")
-        assert heard.by_id["1"][0]["status"] == "ok"
-    assert "no.such.box" in caplog.text
-    caplog.clear()
+    file.write_text("toolboxes: [no.such.box, leonidas_tools.toolboxes.demo]\n")
+    tools.settings.reload()
     heard = await play(tools, [call("get_weather", {"city": "x"}, id="1")])
-    assert heard.by_id["1"][0]["status"] == "ok", "the next session starts all the same"
+    assert heard.by_id["1"][0]["status"] == "ok"
+    assert "no.such.box" in caplog.text
     file.write_text("toolboxes: [leonidas_tools.toolboxes.action]\n")
     tools.settings.reload()
     heard = await play(tools, [call("get_weather", {"city": "x"}, id="1")])
