@@ -4,7 +4,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,8 @@ from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction.visible import indented, visible
 
 _USAGE = 2
+_LONGEST_SUMMARY = 1000
+"""Of a command, in characters: all of its first sentence."""
 _UsageError: Any = typer.BadParameter.__base__
 _SHOWN_BY_RUN = ("leonidas_tools.live.runner", "leonidas_tools.policies.loop_guard")
 """The loggers whose warnings `leonidas run` shows itself: lost connections and loops."""
@@ -32,7 +34,7 @@ def main() -> None:
     """
     try:
         _load_environment(Path(".env"))
-        program()()
+        program()(prog_name="leonidas")  # also as `python -m leonidas_tools`
     except LeonidasError as error:
         first, *more = getattr(error, "problems", ()) or (error,)
         rest = f" (and {len(more)} more: `leonidas config check` names all)" if more else ""
@@ -72,10 +74,52 @@ def _visible_usage() -> Iterator[None]:
         raise
 
 
-class _Program(TyperGroup):
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        with _visible_usage():
-            return super().make_context(*args, **options)
+class _Group(TyperGroup):
+    """Commands whose help shows each summary whole, and which know the options of the others."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        typed = list(args)  # which parsing takes apart
+        try:
+            with _visible_usage():
+                return super().make_context(info_name, args, parent, **extra)
+        except _UsageError as error:
+            option = getattr(error, "option_name", None)
+            if option is not None and error.ctx is not None and error.ctx.command is self:
+                path = _path_to(self, option, typed)
+                if path is not None:
+                    command = " ".join([error.ctx.command_path, *path, option])
+                    error.message = f"{option} goes after the command, as in `{command} …`"
+            raise
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(_LONGEST_SUMMARY))
+                    for name, command in commands
+                    if command is not None and not command.hidden
+                ]
+            )
+
+
+def _path_to(group: TyperGroup, option: str, typed: Sequence[str]) -> list[str] | None:
+    """Return the names of a command with that option: the one that was typed, else the first."""
+    names = sorted(group.commands, key=lambda name: name not in typed)
+    for name in names:
+        command = group.commands[name]
+        if any(option in parameter.opts for parameter in command.params):
+            return [name]
+        below = _path_to(command, option, typed) if isinstance(command, TyperGroup) else None
+        if below is not None:
+            return [name, *below]
+    return None
+
+
+class _Program(_Group):
+    """All commands."""
 
     def invoke(self, ctx: Any) -> Any:
         with _visible_usage():
@@ -101,8 +145,8 @@ def program() -> typer.Typer:
         ("events", events),
     )
     for name, module in named:
-        app.add_typer(module.commands(), name=name, no_args_is_help=True)
-    app.add_typer(history.commands(), name="history")
+        app.add_typer(module.commands(), name=name, cls=_Group, no_args_is_help=True)
+    app.add_typer(history.commands(), name="history", cls=_Group)
     return app
 
 

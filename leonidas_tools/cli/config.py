@@ -1,6 +1,8 @@
 """`leonidas config`: check a settings file, or print the JSON Schema of settings files."""
 
+import logging
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -123,11 +125,16 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
 
     lines = lines_of(path)
     registry = ToolRuntime().registry
-    for problem in Toolboxes(registry, WatchedSettings(path)).load(settings.toolboxes):
-        key = f"toolboxes.{settings.toolboxes.index(problem.name)}"
-        yield Found(
-            severity="error", file=str(path), line=lines.get(key), key=key, message=problem.why
-        )
+    toolboxes = Toolboxes(registry, WatchedSettings(path))
+    for index in range(len(settings.toolboxes)):
+        key = f"toolboxes.{index}"
+        with _warnings("leonidas_tools.tools") as warned:  # while this one is loaded
+            problems = toolboxes.load(settings.toolboxes[: index + 1])
+        said = [("error", each.why) for each in problems if each.name == settings.toolboxes[index]]
+        for severity, message in [*said, *(("warning", each) for each in warned)]:
+            yield Found(
+                severity=severity, file=str(path), line=lines.get(key), key=key, message=message
+            )
     known = {tool.name: tool for tool in registry}
     findings = [*check_against(settings, known), *undescribed(known)]
     for name, server in settings.mcp_servers.items():
@@ -141,6 +148,22 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
             key=finding.key,
             message=finding.message,
         )
+
+
+@contextmanager
+def _warnings(name: str) -> Iterator[list[str]]:
+    """Collect what a logger and those below it warn of, instead of showing it."""
+    found: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger(name)
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield found
+    finally:
+        logger.propagate = True
+        logger.removeHandler(handler)
 
 
 def _line_of(key: str, lines: Mapping[str, int]) -> int | None:

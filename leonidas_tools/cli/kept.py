@@ -37,15 +37,25 @@ def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: s
     from leonidas_tools.store import Store
     from leonidas_tools.store.address import database_url
 
-    where = place or load(config or default_config()).store.url
+    kept = None if place else load(config or default_config()).store
+    where = place if kept is None else kept.url
     key = "--store" if place else "store.url"
     url = database_url(where, key=key)
     if url.get_backend_name() == "sqlite":
         file = Path(url.database or "")
         if not file.exists():
-            todo = "correct the path" if place else "set store.enabled, or name a file by --store"
-            said = f"Nothing is kept in {str(file)!r}: there is no such file; {todo}"
-            raise ConfigurationError(said, key=key)
+            if place:
+                said = f"Nothing is kept in {str(file)!r}: there is no such file; correct the path"
+                raise ConfigurationError(said, key=key)
+            todo = (
+                "run a session with these settings first"
+                if kept is not None and kept.enabled
+                else "write `store: {enabled: true}` into the settings"
+            )
+            raise ConfigurationError(
+                f"Nothing is kept yet: there is no store {str(file)!r}; {todo}, "
+                "or name a store with --store"
+            )
         _check_file(file)
 
     async def asked() -> T:

@@ -43,9 +43,13 @@ def list_tools(
     """
     from leonidas_tools.cli import terminal
 
-    tools = asyncio.run(_described(config or default_config(), category, query))
+    tools, near = asyncio.run(_described(config or default_config(), category, query))
+    if not tools:
+        terminal.say(_nothing_found(category, query, near), err=True)
     if as_json:
         terminal.write_json(tools)
+        return
+    if not tools:
         return
     console = terminal.output()
     rows = terminal.table(console, "tool", "category", "effect", "status", "description")
@@ -54,6 +58,14 @@ def list_tools(
         effect = tool["effect"] if tool["effect_declared"] else f"{tool['effect']} (undeclared)"
         rows.add_row(tool["name"], tool["category"], effect, tool["status"], first)
     console.print(rows)
+
+
+def _nothing_found(category: str | None, query: str | None, near: list[str]) -> str:
+    what = "There is no tool" if category is None else f"There is no tool of category {category!r}"
+    if query is None:
+        return f"{what}: add a toolbox or an MCP server to the settings"
+    hint = f"the closest names are {', '.join(map(repr, near))}; " if near else ""
+    return f"{what} with {query!r}: {hint}`leonidas tools list` lists all"
 
 
 def show(
@@ -136,7 +148,10 @@ def call(
         raise typer.Exit(1)
 
 
-async def _described(config: Path, category: str | None, query: str | None) -> list[dict[str, Any]]:
+async def _described(
+    config: Path, category: str | None, query: str | None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the tools that were asked for, and the names closest to the query."""
     from leonidas_tools.cli.starting import started
     from leonidas_tools.tools.exports import describe
 
@@ -147,10 +162,11 @@ async def _described(config: Path, category: str | None, query: str | None) -> l
             wanted = registry.by_category(category)
             chosen = [tool for tool in chosen if tool in wanted]
         settings = tools.settings.current
-        return [
+        described = [
             {**describe(registry, tool), **_effect(tool, settings.for_tool(tool.name, tool.origin))}
             for tool in chosen
         ]
+        return described, registry.suggestions(query) if query else []
 
 
 def _effect(tool: "AnyTool", settings: "ToolConfiguration") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.results.texts import say
 from leonidas_tools.rules.conditions import steps_of
-from leonidas_tools.tools.metadata import ToolEffect
+from leonidas_tools.tools.metadata import ToolEffect, no_such_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,10 @@ class Decide(StrEnum):
     ASK = "ask"
     DENY = "deny"
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(no_such_word(cls, value))
+
 
 class Mode(StrEnum):
     """The actions that a session may take without asking."""
@@ -34,6 +38,10 @@ class Mode(StrEnum):
     ASK = "ask"
     AUTONOMOUS = "autonomous"
     READ_ONLY = "read_only"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(no_such_word(cls, value))
 
 
 class Tier(IntEnum):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import yaml
 
+from leonidas_tools.files.yaml_faults import yaml_fault
 from leonidas_tools.settings.problem import Document, DocumentError, KeyPath, Problem
 
 if TYPE_CHECKING:
@@ -72,13 +73,9 @@ def compose(text: str) -> yaml.Node | None:
     try:
         _check_depth(text)
         return yaml.compose(text, Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = None if mark is None else mark.line + 1
-        raise DocumentError(_explain(error, text, line), line) from None
     except yaml.YAMLError as error:
-        reason = getattr(error, "reason", "it cannot be read")
-        raise DocumentError(f"is not YAML: {reason}") from None
+        fault, line = yaml_fault(error, text)
+        raise DocumentError(f"is not YAML: {fault}", line) from None
 
 
 def _check_depth(text: str) -> None:
@@ -95,15 +92,6 @@ def _check_depth(text: str) -> None:
 
 def _line(item: yaml.Node | yaml.Event) -> int:
     return 1 if item.start_mark is None else item.start_mark.line + 1
-
-
-def _explain(error: yaml.MarkedYAMLError, text: str, line: int | None) -> str:
-    lines = text.splitlines()
-    for number in (line, None if line is None else line - 1):
-        if number and number <= len(lines) and re.match(r" *\t", lines[number - 1]):
-            return "is not YAML: a tab stands where only spaces may; indent with spaces"
-    what = ", ".join(part for part in (error.context, error.problem) if part)
-    return f"is not YAML: {what}"
 
 
 class _Reader:

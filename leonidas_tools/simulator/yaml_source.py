@@ -9,6 +9,7 @@ import yaml
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.files.reading import read_file, why_unreadable
+from leonidas_tools.files.yaml_faults import yaml_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,12 +44,8 @@ class YamlSource:
             node = loader.get_single_node()
             data = None if node is None else loader.construct_document(node)
         except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            raise ConfigurationError(
-                f"This is not YAML: {getattr(error, 'problem', None) or error}",
-                file=file,
-                line=None if mark is None else mark.line + 1,
-            ) from None
+            fault, line = yaml_fault(error, text)
+            raise ConfigurationError(f"This is not YAML: {fault}", file=file, line=line) from None
         finally:
             loader.dispose()
         lines: dict[Key, int] = {}

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -113,8 +114,26 @@ def as_enum(kind: type[E], value: E | str | int) -> E:
     for member in kind:
         if value == member.value or str(value).upper() in (member.name, str(member.value).upper()):
             return member
-    options = ", ".join(repr(member.name.lower()) for member in kind)
-    raise SchemaError(f"{value!r} is not a {kind.__name__}; choose one of {options}")
+    raise SchemaError(no_such_word(kind, value))
+
+
+def no_such_word(kind: type[Enum], value: object) -> str:
+    """Return a message for a word that an enumeration does not have; it names those it has.
+
+    Example:
+        >>> no_such_word(ToolEffect, "raed")
+        "There is no effect 'raed': did you mean 'read'? Choose from 'read', 'idempotent', 'once'"
+    """
+    what = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removeprefix("Tool")).lower()
+    words = [member.name.lower() for member in kind]
+    return f"There is no {what} {value!r}: {_choice(str(value), words)}"
+
+
+def _choice(word: str, words: Sequence[str]) -> str:
+    longer = [each for each in words if each.startswith(f"{word}_")]
+    near = longer or get_close_matches(word.lower(), words, n=1)
+    hint = f"did you mean {near[0]!r}? Choose" if near else "choose"
+    return f"{hint} from {', '.join(map(repr, words))}"
 
 
 _OFF = re.compile(
@@ -309,10 +328,8 @@ def as_category(value: ToolCategory | str) -> ToolCategory | str:
             return ToolCategory(name)
         if _CATEGORY.fullmatch(name):
             return name
-    options = ", ".join(repr(member.value) for member in ToolCategory)
     raise SchemaError(
-        f"{value!r} is not a ToolCategory; choose one of {options}, or a word of letters, digits, "
-        f"'_' and '-'"
+        f"{no_such_word(ToolCategory, value)}, or a word of letters, digits, '_' and '-'"
     )
 
 
@@ -390,14 +407,15 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "status": partial(as_enum, ToolStatus),
 }
 _OPTIONS = frozenset(f.name for f in fields(ToolMetadata)) - {"parameters"} | {"undo"}
+_INTERNAL = frozenset({"answers_questions", "fixed", "origin", "quarantine"})
+"""Options that only this package sets; no message suggests them."""
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with their words resolved; an unknown one is an error."""
     for unknown in options.keys() - _OPTIONS:
-        raise SchemaError(
-            f"{unknown!r} is not an option of a tool; choose from {sorted(_OPTIONS)!r}"
-        )
+        known = sorted(_OPTIONS - _INTERNAL)
+        raise SchemaError(f"{unknown!r} is not an option of a tool: {_choice(unknown, known)}")
     return {
         key: _READERS[key](value) if key in _READERS and value is not None else value
         for key, value in options.items()

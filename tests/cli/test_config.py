@@ -76,6 +76,13 @@ def test_what_would_do_nothing_is_told_with_its_place(check):
     ]
 
 
+def test_a_toolbox_without_tools_is_a_warning(check, tmp_path):
+    (tmp_path / "plain_functions.py").write_text("def greet():\n    return 'hello'\n")
+    code, output, errors = check("version: 1\ntoolboxes: [plain_functions]\n")
+    assert (code, errors) == (0, "")
+    assert "tools.yaml:2: warning: toolboxes.0: The toolbox 'plain_functions' has no" in output
+
+
 def test_a_toolbox_that_is_missing_is_told(check):
     code, output, _ = check("version: 1\ntoolboxes: [no_such_module]\n")
     assert code == 1

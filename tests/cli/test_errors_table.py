@@ -19,13 +19,21 @@ CASES = [
     # The program itself.
     ("nosuch", 2, "No such command 'nosuch'", "-h' for help"),
     ("rum", 2, "No such command 'rum'", "Did you mean 'run'?"),
+    (
+        "--config tools.yaml tools list",
+        2,
+        "--config goes after",
+        "`leonidas tools list --config …`",
+    ),
+    ("tools --json list", 2, "--json goes after the command", "`leonidas tools list --json …`"),
+    ("--tool x history", 2, "--tool goes after the command", "`leonidas history --tool …`"),
     ("--verbos", 2, "No such option: --verbos", "--verbose"),
     # run
     ("run nosuch", 2, "There is no scenario 'nosuch'", SCENARIOS),
     ("run demmo", 2, "There is no scenario 'demmo'", "did you mean 'demo'?"),
     ("run --voice nosuch", 2, "'nosuch' is read as a scenario", "--voice and --no-voice take no"),
     ("run folder", 2, "'folder' is a directory", "name a scenario file in it"),
-    ("run bad.yaml", 2, "bad.yaml:2: ", "This is not YAML"),
+    ("run bad.yaml", 2, "bad.yaml:2: ", "This is not YAML: a bracket is not closed"),
     ("run --config none.yaml", 2, "none.yaml", NO_FILE),
     ("run --config folder", 2, "folder", DIRECTORY),
     ("run one_call --microphone none.wav --config tools.yaml", 2, "none.wav", NO_FILE),
@@ -47,12 +55,19 @@ CASES = [
     ("tools shwo get_weather", 2, "No such command 'shwo'", "Did you mean 'show'?"),
     ("tools list --jsn", 2, "No such option: --jsn", "--json"),
     ("tools call send_money to=Ana amount=1", 1, "'send_money' was not run", "no more input"),
+    ("tools list --query zzzz", 0, "There is no tool with 'zzzz'", ALL.replace("them", "all")),
+    ("tools list --query rol_dice", 0, "There is no tool with 'rol_dice'", "'roll_dice'"),
     ("tools list --category nosuch", 2, "There is no category 'nosuch'", "choose one of "),
     ("tools list --config folder", 2, "folder", DIRECTORY),
     # policy
     ("policy explain nosuch", 2, "There is no tool 'nosuch'", ALL),
     ("policy explain get_weather foo=1", 2, "'foo' is not a parameter", "tools show get_weather"),
-    ("policy explain get_weather --mode bad", 2, "'bad'", "choose one of 'ask', 'autonomous'"),
+    (
+        "policy explain get_weather --mode bad",
+        2,
+        "no mode 'bad'",
+        "choose from 'ask', 'autonomous'",
+    ),
     ("policy reference cach", 2, "There is no page 'cach'", "did you mean 'cache'?"),
     # config
     ("config check none.yaml", 1, "none.yaml", NO_FILE),
@@ -61,7 +76,7 @@ CASES = [
     ("config check folder", 1, "folder", DIRECTORY),
     ("config check pipe", 1, "pipe", "it is a FIFO, not a regular file; name another file"),
     ("config check utf16", 1, "utf16:1: ", "is not UTF-8 text: save it in that encoding"),
-    ("config check bad.yaml", 1, "bad.yaml:2: ", "is not YAML"),
+    ("config check bad.yaml", 1, "bad.yaml:2: ", "is not YAML: a bracket is not closed"),
     ("config check a.yaml --config b.yaml", 2, "'a.yaml' or --config 'b.yaml'", "name the file"),
     ("config shema", 2, "No such command 'shema'", "Did you mean 'schema'?"),
     # mcp
@@ -94,6 +109,7 @@ CASES = [
 ]
 NEEDS_SETTINGS = (
     "tools list --category",
+    "tools list --query",
     "tools show",
     "tools call",
     "policy explain",

@@ -380,6 +380,13 @@ def test_debug_shows_the_traceback_of_a_tool_and_the_model_never_reads_it(leonid
     assert "1234" not in plain.stderr + plain.stdout + shown.stdout
 
 
+@pytest.mark.parametrize("group", ["", "mcp", "history", "policy", "tools"])
+def test_the_help_shows_the_summary_of_each_command_whole(leonidas, group):
+    shown = leonidas(*group.split(), "-h").stdout.partition("Commands:")[2]
+    assert shown
+    assert "..." not in shown
+
+
 @pytest.mark.parametrize("arguments", [("-h",), ("tools", "-h"), ("run", "-h")])
 def test_help_has_a_short_option(leonidas, arguments):
     assert leonidas(*arguments).stdout.startswith("Usage: ")

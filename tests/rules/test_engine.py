@@ -2,7 +2,7 @@
 
 import pytest
 
-from leonidas_tools import Settings, Tool
+from leonidas_tools import SessionPolicy, Settings, Tool
 from leonidas_tools.rules.conditions import Condition
 from leonidas_tools.rules.engine import Circumstances, RuleBook
 from leonidas_tools.rules.explain import explain
@@ -134,8 +134,10 @@ def test_a_rule_cannot_be_changed_under_those_who_have_read_it():
 def test_a_rule_that_means_nothing_is_not_made():
     with pytest.raises(ValueError, match=r"'a\.\.b' is not a path"):
         Rule(name="no", decide=Decide.DENY, when={"a..b": Condition(equals=1)})
-    with pytest.raises(ValueError, match="'maybe' is not a valid Decide"):
+    with pytest.raises(ValueError, match="no decide 'maybe': choose from 'allow'"):
         Rule(name="no", decide="maybe")
+    with pytest.raises(ValueError, match="no mode 'autonom': did you mean 'autonomous'"):
+        SessionPolicy("autonom")
     assert Rule(name="no", decide="deny").decide is Decide.DENY
 
 

@@ -118,10 +118,10 @@ def test_every_option_is_kept():
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("scheduling", "later", "'later' is not a ToolScheduling; choose one of 'silent'"),
+        ("scheduling", "later", "no scheduling 'later': choose from 'silent'"),
         ("scheduling", {"okay": "silent"}, "'okay' is not an answer to schedule"),
-        ("scheduling", {"ok": "later"}, "'later' is not a ToolScheduling"),
-        ("on_cancel", "ignore", "'ignore' is not a OnCancel; choose one of 'stop', 'finish'"),
+        ("scheduling", {"ok": "later"}, "no scheduling 'later'"),
+        ("on_cancel", "ignore", "no on_cancel 'ignore': choose from 'stop', 'finish'"),
         ("filler_after_seconds", "mean", "a time in seconds, 'median' or 'off', not 'mean'"),
         ("filler_after_seconds", True, "a time in seconds, 'median' or 'off', not True"),
         ("filler_after", 2, "'filler_after' is not an option of a tool"),
@@ -145,8 +145,16 @@ def test_an_option_that_is_none_leaves_the_default():
 
 
 def test_an_unknown_option_is_named():
-    with pytest.raises(SchemaError, match=r"'timeout' is not an option of a tool.*timeout_seconds"):
+    with pytest.raises(
+        SchemaError, match="not an option of a tool: did you mean 'timeout_seconds'"
+    ):
         tool(timeout=5)(add)
+
+
+def test_a_misspelt_option_is_suggested_and_internal_ones_are_not():
+    with pytest.raises(SchemaError, match=r"did you mean 'effect'\?") as raised:
+        tool(efect="read")(add)
+    assert "quarantine" not in str(raised.value)
 
 
 def test_the_schema_is_no_option():
@@ -178,7 +186,7 @@ def test_enumerations_take_their_names_in_any_case(kind, value, member):
 
 @pytest.mark.parametrize("value", ["write", "", "rea d", 7])
 def test_what_is_no_member_is_refused_with_the_options(value):
-    with pytest.raises(SchemaError, match="choose one of 'read', 'idempotent', 'once'"):
+    with pytest.raises(SchemaError, match="hoose from 'read', 'idempotent', 'once'"):
         tool(effect=value)(add)
 
 

@@ -1,0 +1,62 @@
+"""What a YAML text lacks, in the words of its writer instead of those of the parser."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+_TAB = re.compile(r" *\t")
+_BARE_VARIABLE = re.compile(r"[{\[].*?[:,\[{]\s*(\$\{[^}]*\})")
+_INDENTED = "the line is indented differently from those it belongs to"
+_WORDS = (
+    (
+        "while parsing a flow mapping",
+        "a '{' is not closed, or a ',' is missing in it; a text with ':' or '}' needs quotes",
+    ),
+    (
+        "while parsing a flow sequence",
+        "a '[' is not closed, or a ',' is missing in it; a text with ':' or ']' needs quotes",
+    ),
+    ("while parsing a flow node", "a bracket is not closed, or a value is missing in it"),
+    ("while scanning a quoted scalar", "a quotation mark is not closed"),
+    ("unknown escape", "an unknown escape stands in double quotes: use single quotes"),
+    ("mapping values are not allowed", "a ':' stands where no key is: put the text in quotes"),
+    ("could not find expected ':'", "a key lacks its ':'"),
+    ("cannot start any token", "a value begins with a special character: put it in quotes"),
+    ("undefined alias", "a value begins with '*', which refers to another: put it in quotes"),
+    ("another document", "the file has several documents: write one"),
+    ("block mapping", _INDENTED),
+    ("block collection", _INDENTED),
+    ("block sequence", _INDENTED),
+    ("block end", _INDENTED),
+)
+"""By what the parser says, in the order of how much it says."""
+
+
+def yaml_fault(error: yaml.YAMLError, text: str) -> tuple[str, int | None]:
+    r"""Return what is wrong with a text that is not YAML, and its line, counted from 1.
+
+    Example:
+        >>> text = "tools:\n  search: {timeout: ${WAIT}}\n"
+        >>> try:
+        ...     yaml.safe_load(text)
+        ... except yaml.YAMLError as error:
+        ...     print(yaml_fault(error, text))
+        ("put '${WAIT}' in quotes, since it stands between brackets", 2)
+    """
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return getattr(error, "reason", None) or "it cannot be read", None
+    mark = error.problem_mark or error.context_mark
+    if mark is None:
+        return str(error.problem), None
+    line = mark.line + 1
+    near = text.splitlines()[max(line - 2, 0) : line]
+    if any(map(_TAB.match, near)):
+        return "a tab stands where only spaces may; indent with spaces", line
+    if variable := next(filter(None, map(_BARE_VARIABLE.search, near)), None):
+        return f"put {variable[1]!r} in quotes, since it stands between brackets", line
+    said = ", ".join(part for part in (error.context, error.problem) if part)
+    words = next((words for sign, words in _WORDS if sign in said), said)
+    began = error.context_mark.line + 1 if error.context_mark and words != _INDENTED else line
+    return words if began == line else f"{words}; it begins on line {began}", line
