@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-import yaml
+from typing import Any
 
 _TAB = re.compile(r" *\t")
 _BARE_VARIABLE = re.compile(r"[{\[].*?[:,\[{]\s*(\$\{[^}]*\})")
@@ -34,10 +33,15 @@ _WORDS = (
 """By what the parser says, in the order of how much it says."""
 
 
-def yaml_fault(error: yaml.YAMLError, text: str) -> tuple[str, int | None]:
+def yaml_fault(error: Any, text: str) -> tuple[str, int | None]:
     r"""Return what is wrong with a text that is not YAML, and its line, counted from 1.
 
+    Args:
+        error: The `yaml.YAMLError` of either parser.
+        text: The text.
+
     Example:
+        >>> import yaml
         >>> text = "tools:\n  search: {timeout: ${WAIT}}\n"
         >>> try:
         ...     yaml.safe_load(text)
@@ -45,18 +49,18 @@ def yaml_fault(error: yaml.YAMLError, text: str) -> tuple[str, int | None]:
         ...     print(yaml_fault(error, text))
         ("put '${WAIT}' in quotes, since it stands between brackets", 2)
     """
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return getattr(error, "reason", None) or "it cannot be read", None
-    mark = error.problem_mark or error.context_mark
+    problem, context = getattr(error, "problem", None), getattr(error, "context", None)
+    began = getattr(error, "context_mark", None)
+    mark = getattr(error, "problem_mark", None) or began
     if mark is None:
-        return str(error.problem), None
+        return problem or getattr(error, "reason", None) or "it cannot be read", None
     line = mark.line + 1
     near = text.splitlines()[max(line - 2, 0) : line]
     if any(map(_TAB.match, near)):
         return "a tab stands where only spaces may; indent with spaces", line
     if variable := next(filter(None, map(_BARE_VARIABLE.search, near)), None):
         return f"put {variable[1]!r} in quotes, since it stands between brackets", line
-    said = ", ".join(part for part in (error.context, error.problem) if part)
+    said = ", ".join(part for part in (context, problem) if part)
     words = next((words for sign, words in _WORDS if sign in said), said)
-    began = error.context_mark.line + 1 if error.context_mark and words != _INDENTED else line
-    return words if began == line else f"{words}; it begins on line {began}", line
+    first = line if began is None or words == _INDENTED else began.line + 1
+    return words if first == line else f"{words}; it begins on line {first}", line
