@@ -9,6 +9,7 @@
     │   ├── SchemaError             a signature or schema that cannot become a tool
     │   └── ToolboxError            a toolbox of the settings that cannot be loaded
     ├── ConfigurationError          knows the file, the line and the key
+    ├── ModelError                  a language model gives no answer; knows the reason
     ├── SessionValueError           a session lacks an object that a tool asks it for
     ├── SimulatorError              the Live simulator saw the protocol broken
     ├── StoreError                  what is kept cannot be read or written
@@ -141,6 +142,45 @@ class ConfigurationError(LeonidasError):
         self.key = key
         place = ":".join(str(p) for p in (self.file, line) if p is not None)
         super().__init__(": ".join(p for p in (place, key, message) if p))
+
+
+ModelErrorReason = Literal[
+    "authentication",
+    "connection",
+    "context_length",
+    "protocol",
+    "rate_limited",
+    "request",
+    "server",
+    "timeout",
+    "tools_unsupported",
+]
+
+
+class ModelError(LeonidasError):
+    """Raised when a language model gives no answer; the message contains no key.
+
+    Args:
+        message: What went wrong.
+        reason: The kind of failure, a word for programs.
+        retryable: Whether asking again can help.
+        retry_after_seconds: How long the server wants us to wait, where it says so.
+    """
+
+    level: ClassVar[ErrorLevel] = "pipeline"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: ModelErrorReason,
+        retryable: bool = False,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        self.reason: ModelErrorReason = reason
+        self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message)
 
 
 class SessionValueError(LeonidasError):

@@ -1,0 +1,1 @@
+"""The agent: models, and what thinks, acts and observes with them."""

@@ -1,0 +1,125 @@
+"""Bound an answer of a server: its time, its attempts, and what its errors may say."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leonidas_tools.agent.models.model import Chunk, Restart
+from leonidas_tools.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from leonidas_tools.redaction import KnownSecrets
+
+_LONGEST_BACKOFF_SECONDS = 30.0
+_LONGEST_MESSAGE = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerLimits:
+    """How long an answer may take, and how often it is asked for.
+
+    Args:
+        timeout_seconds: For the whole answer, from the question to its last word, with all
+            attempts and the waits between them.
+        retries: How often a failed attempt is repeated, where that can help.
+        backoff_seconds: The wait before the first repetition; it doubles with each.
+
+    Raises:
+        ValueError: A value is out of range.
+    """
+
+    timeout_seconds: float = 120.0
+    retries: int = 2
+    backoff_seconds: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.timeout_seconds <= 0:
+            raise ValueError(f"timeout_seconds is above 0, not {self.timeout_seconds!r}")
+        if self.retries < 0 or self.backoff_seconds < 0:
+            raise ValueError(
+                f"retries and backoff_seconds are 0 or more, not {self.retries!r} and "
+                f"{self.backoff_seconds!r}"
+            )
+
+
+async def bounded(
+    attempt: Callable[[], AsyncGenerator[Chunk]], limits: AnswerLimits, secrets: KnownSecrets
+) -> AsyncGenerator[Chunk]:
+    """Yield the pieces of an answer within the limits; a new attempt opens with `Restart`.
+
+    Args:
+        attempt: Asks the server once; it raises `ModelError`.
+        limits: The limits. Time that the reader takes is not counted.
+        secrets: What no error may say.
+    """
+    clock = _Clock(limits.timeout_seconds)
+    for number in range(limits.retries + 1):
+        try:
+            async with aclosing(attempt()) as chunks:
+                while (chunk := await clock.next(chunks)) is not None:
+                    yield chunk
+        except ModelError as error:
+            failure = _told(error, secrets)
+        else:
+            return
+        wait = failure.retry_after_seconds or _backoff(limits, number)
+        if not failure.retryable or number == limits.retries or wait >= clock.seconds_left:
+            raise failure
+        clock.seconds_left -= wait
+        yield Restart(str(failure))
+        await asyncio.sleep(wait)
+
+
+class _Clock:
+    """The time that is left for the server.
+
+    Args:
+        seconds: How long it has.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds_left = seconds
+        self._timeout_seconds = seconds
+
+    async def next(self, chunks: AsyncGenerator[Chunk]) -> Chunk | None:
+        """Return the next piece, or `None` at the end.
+
+        Raises:
+            ModelError: The time is up.
+        """
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(self.seconds_left):
+                return await anext(chunks, None)
+        except TimeoutError:
+            raise ModelError(
+                f"no whole answer within {self._timeout_seconds:g} s: give it more time by "
+                "timeout_seconds, or ask for less",
+                reason="timeout",
+            ) from None
+        finally:
+            self.seconds_left -= time.monotonic() - begun
+
+
+def _told(error: ModelError, secrets: KnownSecrets) -> ModelError:
+    """Return the error without secrets and without its cause, which may contain some."""
+    text = secrets.text(str(error))
+    cut = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
+    return ModelError(
+        cut,
+        reason=error.reason,
+        retryable=error.retryable,
+        retry_after_seconds=error.retry_after_seconds,
+    )
+
+
+def _backoff(limits: AnswerLimits, number: int) -> float:
+    seconds = min(limits.backoff_seconds * 2.0**number, _LONGEST_BACKOFF_SECONDS)
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - spreads clients, hides nothing

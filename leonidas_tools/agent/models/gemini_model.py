@@ -1,0 +1,327 @@
+"""Gemini as a text model, by google-genai."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from contextlib import aclosing, suppress
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
+
+from leonidas_tools.agent.models.attempts import AnswerLimits, bounded
+from leonidas_tools.agent.models.model import (
+    DEFAULT_PARAMETERS,
+    Chunk,
+    Declared,
+    End,
+    EndReason,
+    Message,
+    ModelCall,
+    ModelParameters,
+    TextDelta,
+    Usage,
+    ids_in,
+    new_id,
+)
+from leonidas_tools.agent.models.written import object_of
+from leonidas_tools.errors import ConfigurationError, ModelError
+from leonidas_tools.redaction import KnownSecrets
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+
+    from google.genai import Client, types
+
+_CLIENTS = (("httpx2", "HTTPError"), ("httpx", "HTTPError"), ("aiohttp", "ClientError"))
+_REFUSED = frozenset(
+    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE"}
+)
+
+
+class GeminiModel:
+    """A Gemini model that answers in text.
+
+    Args:
+        model: The name of the model.
+        api_key: The key; by default that of the environment (`GEMINI_API_KEY`, `GOOGLE_API_KEY`).
+        base_url: Another address of the API, as for a proxy; by default that of the environment
+            (`GOOGLE_GEMINI_BASE_URL`), else Google's.
+        client: Returns the client to use instead of a new one, as for Vertex AI.
+        timeout_seconds: For a whole answer, with all attempts.
+        retries: How often a failed attempt is repeated, where that can help.
+        backoff_seconds: The wait before the first repetition; it doubles with each.
+
+    Raises:
+        ConfigurationError: There is no key.
+        ValueError: A limit is out of range.
+    """
+
+    calls_functions = True
+
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: Callable[[], Client] | None = None,
+        timeout_seconds: float = 120.0,
+        retries: int = 2,
+        backoff_seconds: float = 0.5,
+    ) -> None:
+        self.name = model
+        self.limits = AnswerLimits(
+            timeout_seconds=timeout_seconds, retries=retries, backoff_seconds=backoff_seconds
+        )
+        key = api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
+        if client is None and not key:
+            raise ConfigurationError("there is no key for Gemini: set GEMINI_API_KEY")
+        self._secrets = KnownSecrets([key] if key else ())
+        self._make = client or partial(_client, key, base_url)
+        self._client: Client | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __repr__(self) -> str:
+        return f"<GeminiModel {self.name!r}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections; the next answer opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aio.aclose()
+
+    def stream(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Declared] = (),
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+    ) -> AsyncGenerator[Chunk]:
+        """Yield an answer piece by piece, with its usage and its end.
+
+        Args:
+            messages: The conversation so far.
+            tools: The functions it may call.
+            parameters: How it is to answer.
+
+        Raises:
+            ModelError: There is no answer; the error says why.
+        """
+        attempt = partial(self._attempt, messages, tools, parameters)
+        return bounded(attempt, self.limits, self._secrets)
+
+    async def _attempt(
+        self, messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
+    ) -> AsyncGenerator[Chunk]:
+        from google.genai import errors
+
+        pieces = _Pieces(ids_in(messages))
+        try:
+            responses: Any = await self._connected().aio.models.generate_content_stream(
+                model=self.name,
+                contents=_contents(messages),
+                config=_config(messages, tools, parameters),
+            )
+            async with aclosing(responses):
+                async for response in responses:
+                    for piece in pieces.read(response):
+                        yield piece
+        except errors.APIError as error:
+            raise _model_error(error) from None
+        except _connection_errors() as error:
+            raise ModelError(
+                f"no connection to the server ({type(error).__name__})",
+                reason="connection",
+                retryable=True,
+            ) from None
+        except ValueError as error:
+            raise ModelError(
+                f"the server's answer cannot be read: {error}", reason="protocol", retryable=True
+            ) from None
+        yield pieces.end()
+
+    def _connected(self) -> Client:
+        """Return a client of this event loop: the connections of another cannot be used."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._loop = loop
+            self._client = self._make()
+        return self._client
+
+
+def _client(key: str | None, base_url: str | None) -> Client:
+    from google.genai import Client, types
+
+    once = types.HttpRetryOptions(attempts=1)  # `bounded` retries, within the time that is left
+    options = types.HttpOptions(retry_options=once, base_url=base_url)
+    return Client(api_key=key, vertexai=False, http_options=options)
+
+
+def _connection_errors() -> tuple[type[Exception], ...]:
+    """Return what the HTTP clients raise that google-genai uses, as far as they are installed."""
+    found: list[type[Exception]] = [OSError]
+    for client, error in _CLIENTS:
+        with suppress(ImportError):
+            found.append(getattr(import_module(client), error))
+    return tuple(found)
+
+
+def _config(
+    messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
+) -> types.GenerateContentConfig:
+    from google.genai import types
+
+    from leonidas_tools.processors.gemini_declarations import for_gemini
+
+    system = "\n\n".join(each.text for each in messages if each.role == "system")
+    functions = [
+        types.FunctionDeclaration(
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema=for_gemini(tool.parameters),
+        )
+        for tool in tools
+    ]
+    return types.GenerateContentConfig(
+        system_instruction=system or None,
+        tools=[types.Tool(function_declarations=functions)] if functions else None,
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+        temperature=parameters.temperature,
+        top_p=parameters.top_p,
+        max_output_tokens=parameters.max_output_tokens,
+        seed=parameters.seed,
+        stop_sequences=list(parameters.stop) or None,
+    )
+
+
+def _contents(messages: Sequence[Message]) -> list[types.Content]:
+    """Return the conversation; what follows one another in a role is one content."""
+    from google.genai import types
+
+    contents = list[types.Content]()
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "model" if message.role == "assistant" else "user"
+        parts = list(_parts(message))
+        if contents and contents[-1].role == role:
+            contents[-1].parts = [*(contents[-1].parts or ()), *parts]
+        else:
+            contents.append(types.Content(role=role, parts=parts))
+    return contents
+
+
+def _parts(message: Message) -> Iterator[types.Part]:
+    from google.genai import types
+
+    if message.role == "tool":
+        body = _object(message.text)
+        yield types.Part(
+            function_response=types.FunctionResponse(
+                id=message.call_id, name=message.name, response=body
+            )
+        )
+        return
+    if message.text or not message.calls:
+        yield types.Part(text=message.text)
+    for call in message.calls:
+        yield types.Part(
+            function_call=types.FunctionCall(
+                id=call.id, name=call.name, args=object_of(call.arguments)
+            ),
+            thought_signature=call.signature,
+        )
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    return value if isinstance(value, dict) else {"result": value}
+
+
+class _Pieces:
+    """Read what the server sends in pieces.
+
+    Args:
+        taken: The ids of earlier calls.
+    """
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._end: EndReason | None = None
+
+    def read(self, response: types.GenerateContentResponse) -> Iterator[Chunk]:
+        """Yield the chunks of a response."""
+        if response.prompt_feedback is not None and response.prompt_feedback.block_reason:
+            self._end = EndReason.REFUSED
+        for candidate in (response.candidates or ())[:1]:
+            for part in (candidate.content.parts if candidate.content else None) or ():
+                yield from self._part(part)
+            if candidate.finish_reason:
+                self._end = self._end or _end(candidate.finish_reason.name)
+        if (usage := response.usage_metadata) is not None:
+            thought, said = usage.thoughts_token_count, usage.candidates_token_count
+            yield Usage(
+                input_tokens=usage.prompt_token_count or 0,
+                output_tokens=(said or 0) + (thought or 0),
+            )
+
+    def _part(self, part: types.Part) -> Iterator[Chunk]:
+        if part.text:
+            yield TextDelta(part.text, is_thought=bool(part.thought))
+        if (call := part.function_call) is not None:
+            identifier = new_id(call.id, self._taken)
+            self._taken.add(identifier)
+            yield ModelCall(
+                id=identifier,
+                name=call.name or "",
+                arguments=call.args or {},
+                signature=part.thought_signature,
+            )
+
+    def end(self) -> End:
+        """Return the end.
+
+        Raises:
+            ModelError: The server has not ended its answer.
+        """
+        if self._end is None:
+            raise ModelError(
+                "the server has stopped in the middle of its answer",
+                reason="connection",
+                retryable=True,
+            )
+        return End(self._end)
+
+
+def _end(reason: str) -> EndReason:
+    if reason == "MAX_TOKENS":
+        return EndReason.LENGTH
+    return EndReason.REFUSED if reason in _REFUSED else EndReason.STOP
+
+
+def _model_error(error: Any) -> ModelError:
+    status, said = error.code, f"{error.message}"
+    reason: Any = "request"
+    if status in (401, 403) or "API key" in said:
+        reason = "authentication"
+    elif status == 429:  # noqa: PLR2004 - too many requests
+        reason = "rate_limited"
+    elif "token count" in said:
+        reason = "context_length"
+    elif not isinstance(status, int) or status >= 500 or status == 408:  # noqa: PLR2004
+        reason = "server"
+    return ModelError(
+        f"the server says {status}: {said}",
+        reason=reason,
+        retryable=reason in ("rate_limited", "server"),
+    )

@@ -1,0 +1,361 @@
+"""Models behind an OpenAI-compatible endpoint: llama.cpp, vLLM, Ollama and most vendors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from leonidas_tools.agent.models.attempts import AnswerLimits, bounded
+from leonidas_tools.agent.models.model import (
+    DEFAULT_PARAMETERS,
+    Chunk,
+    Declared,
+    End,
+    EndReason,
+    Message,
+    ModelCall,
+    ModelParameters,
+    TextDelta,
+    Usage,
+    ids_in,
+    new_id,
+)
+from leonidas_tools.agent.models.written import parsed_arguments, written_arguments
+from leonidas_tools.errors import ConfigurationError, ModelError
+from leonidas_tools.redaction import KnownSecrets
+from leonidas_tools.redaction.addresses import shown_place
+from leonidas_tools.tools.names import undotted_names
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+
+    import openai
+
+_CONNECT_SECONDS = 10.0
+_NO_KEY = "none"
+_END = {"length": EndReason.LENGTH, "content_filter": EndReason.REFUSED}
+_REASONING = ("reasoning_content", "reasoning")
+"""Where servers put what a model thinks; OpenAI itself keeps it back."""
+
+
+class OpenAIModel:
+    """A model behind an OpenAI-compatible endpoint.
+
+    Needs the extra `agent`. `async with` closes its connections at the end; without it they are
+    closed by `aclose`, or with the process.
+
+    Args:
+        model: The name of the model at the endpoint.
+        base_url: The address, such as `http://127.0.0.1:8080/v1`; by default that of the
+            environment (`OPENAI_BASE_URL`), else OpenAI's own.
+        api_key: The key; by default that of the environment (`OPENAI_API_KEY`), which is never
+            sent to an address given here.
+        calls_functions: Whether the model takes declarations and makes calls; `False` has tools
+            described to it in words.
+        timeout_seconds: For a whole answer, with all attempts.
+        retries: How often a failed attempt is repeated, where that can help.
+        backoff_seconds: The wait before the first repetition; it doubles with each.
+
+    Raises:
+        ConfigurationError: There is no key for OpenAI, or the extra is not installed.
+        ValueError: A limit is out of range.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        calls_functions: bool = True,
+        timeout_seconds: float = 120.0,
+        retries: int = 2,
+        backoff_seconds: float = 0.5,
+    ) -> None:
+        self.name = model
+        self.calls_functions = calls_functions
+        self.limits = AnswerLimits(
+            timeout_seconds=timeout_seconds, retries=retries, backoff_seconds=backoff_seconds
+        )
+        if base_url is None:
+            base_url = os.environ.get("OPENAI_BASE_URL") or None
+            api_key = api_key or os.environ.get("OPENAI_API_KEY")
+            if base_url is None and not api_key:
+                raise ConfigurationError(
+                    "there is no key for OpenAI: set OPENAI_API_KEY, or give base_url for "
+                    "another server"
+                )
+        self._base_url = base_url
+        self._api_key = api_key or _NO_KEY
+        self._secrets = KnownSecrets([api_key] if api_key else ())
+        self._client: openai.AsyncOpenAI | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        _openai()
+
+    def __repr__(self) -> str:
+        place = "" if self._base_url is None else f" at {shown_place(self._base_url)}"
+        return f"<OpenAIModel {self.name!r}{place}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections; the next answer opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.close()
+
+    def stream(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Declared] = (),
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+    ) -> AsyncGenerator[Chunk]:
+        """Yield an answer piece by piece, with its usage and its end.
+
+        Args:
+            messages: The conversation so far.
+            tools: The functions it may call.
+            parameters: How it is to answer.
+
+        Raises:
+            ModelError: There is no answer; the error says why.
+        """
+        attempt = partial(self._attempt, messages, tools, parameters)
+        return bounded(attempt, self.limits, self._secrets)
+
+    async def _attempt(
+        self, messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
+    ) -> AsyncGenerator[Chunk]:
+        openai = _openai()
+        names = undotted_names([*(tool.name for tool in tools), *_names_in(messages)])
+        pieces = _Pieces({name: own for own, name in names.items()}, ids_in(messages))
+        try:
+            create: Any = self._connected().chat.completions.create
+            chunks = await create(
+                model=self.name,
+                messages=[_message(each, names) for each in messages],
+                stream=True,
+                stream_options={"include_usage": True},
+                **_options(tools, parameters, names),
+            )
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    for piece in pieces.read(chunk):
+                        yield piece
+        except openai.APIError as error:
+            raise _model_error(error, declares=bool(tools)) from None
+        except (openai.OpenAIError, OSError, ValueError) as error:
+            raise ModelError(
+                f"the server's answer cannot be read: {error}", reason="protocol", retryable=True
+            ) from None
+        for piece in pieces.end():
+            yield piece
+
+    def _connected(self) -> openai.AsyncOpenAI:
+        """Return a client of this event loop: the connections of another cannot be used."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            openai = _openai()
+            self._loop = loop
+            self._client = openai.AsyncOpenAI(
+                api_key=self._api_key,
+                base_url=self._base_url,
+                max_retries=0,
+                timeout=openai.Timeout(None, connect=_CONNECT_SECONDS),
+            )
+        return self._client
+
+
+def _openai() -> Any:
+    try:
+        import openai
+    except ImportError:
+        raise ConfigurationError(
+            "openai is not installed: pip install 'leonidas-tools[agent]'"
+        ) from None
+    return openai
+
+
+def _options(
+    tools: Sequence[Declared], parameters: ModelParameters, names: Mapping[str, str]
+) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
+        "max_tokens": parameters.max_output_tokens,
+        "seed": parameters.seed,
+        "stop": list(parameters.stop) or None,
+        "tools": [_function(tool, names) for tool in tools] or None,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
+    function = {
+        "name": names[tool.name],
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def _names_in(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        yield from (call.name for call in message.calls)
+
+
+def _message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
+    if not message.calls:
+        return {"role": message.role, "content": message.text}
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {
+                "name": names[call.name],
+                "arguments": written_arguments(call.arguments),
+            },
+        }
+        for call in message.calls
+    ]
+    return {"role": message.role, "content": message.text or None, "tool_calls": calls}
+
+
+@dataclass(slots=True)
+class _CallInPieces:
+    """A call whose pieces still come."""
+
+    id: str | None = None
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class _Pieces:
+    """Put together what the server sends in pieces.
+
+    Args:
+        own_names: The functions' own names, by those the server knows.
+        taken: The ids of earlier calls.
+    """
+
+    def __init__(self, own_names: Mapping[str, str], taken: set[str]) -> None:
+        self._own_names = own_names
+        self._taken = taken
+        self._calls: list[_CallInPieces] = []
+        self._at: dict[int, _CallInPieces] = {}
+        self._end: EndReason | None = None
+
+    def read(self, chunk: Any) -> Iterator[Chunk]:
+        """Yield what can be handed on at once."""
+        for choice in (chunk.choices or ())[:1]:
+            delta = choice.delta
+            if delta is not None:
+                yield from self._delta(delta)
+            if choice.finish_reason:
+                self._end = self._end or _END.get(choice.finish_reason, EndReason.STOP)
+        if (usage := chunk.usage) is not None:
+            yield Usage(
+                input_tokens=usage.prompt_tokens or 0, output_tokens=usage.completion_tokens or 0
+            )
+
+    def _delta(self, delta: Any) -> Iterator[Chunk]:
+        more = delta.model_extra or {}
+        thoughts = [text for key in _REASONING if isinstance(text := more.get(key), str) and text]
+        if thoughts:  # some servers send both names
+            yield TextDelta(thoughts[0], is_thought=True)
+        if delta.content:
+            yield TextDelta(delta.content)
+        if delta.refusal:
+            self._end = EndReason.REFUSED
+            yield TextDelta(delta.refusal)
+        for piece in delta.tool_calls or ():
+            self._call(piece)
+
+    def _call(self, piece: Any) -> None:
+        index = piece.index if piece.index is not None else len(self._at)
+        call = self._at.get(index)
+        # Some servers send each call whole, all of them with the same index.
+        if call is None or (piece.id and call.id and piece.id != call.id):
+            call = self._at[index] = _CallInPieces()
+            self._calls.append(call)
+        call.id = piece.id or call.id
+        if piece.function is not None:
+            call.name += piece.function.name or ""
+            call.arguments.append(piece.function.arguments or "")
+
+    def end(self) -> Iterator[Chunk]:
+        """Yield the calls and the end.
+
+        Raises:
+            ModelError: The server has not ended its answer.
+        """
+        if self._end is None:
+            raise ModelError(
+                "the server has stopped in the middle of its answer",
+                reason="connection",
+                retryable=True,
+            )
+        for call in self._calls:
+            identifier = new_id(call.id, self._taken)
+            self._taken.add(identifier)
+            yield ModelCall(
+                id=identifier,
+                name=self._own_names.get(call.name, call.name),
+                arguments=parsed_arguments("".join(call.arguments)),
+            )
+        yield End(self._end)
+
+
+def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
+    openai = _openai()
+    said = f"{error.message}"
+    if isinstance(error, openai.APIStatusError):
+        status = error.status_code
+        reason, retryable = _kind(status, said, declares=declares)
+        return ModelError(
+            f"the server says {status}: {said}",
+            reason=reason,
+            retryable=retryable,
+            retry_after_seconds=_retry_after(error.response.headers.get("retry-after")),
+        )
+    if isinstance(error, openai.APIConnectionError):
+        why = type(error.__cause__ or error).__name__
+        return ModelError(
+            f"no connection to the server ({why}): check its address and that it runs",
+            reason="connection",
+            retryable=True,
+        )
+    return ModelError(f"the server says: {said}", reason="server", retryable=True)
+
+
+def _kind(status: int, said: str, *, declares: bool) -> tuple[Any, bool]:
+    """Return the kind of failure for a status, and whether asking again can help."""
+    lowered = said.lower()
+    if status in (401, 403):
+        return "authentication", False
+    if status == 429:  # noqa: PLR2004 - too many requests
+        return "rate_limited", "quota" not in lowered
+    if declares and status < 501 and ("tool" in lowered or "jinja" in lowered):  # noqa: PLR2004
+        return "tools_unsupported", False
+    if "context" in lowered and ("length" in lowered or "size" in lowered or "window" in lowered):
+        return "context_length", False
+    if status in (408, 409) or status >= 500:  # noqa: PLR2004 - of the server
+        return "server", True
+    return "request", False
+
+
+def _retry_after(value: str | None) -> float | None:
+    try:
+        return None if value is None else max(float(value), 0.0)
+    except ValueError:  # a date
+        return None

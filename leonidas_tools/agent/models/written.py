@@ -1,0 +1,45 @@
+"""Arguments of calls as JSON text."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def parsed_arguments(text: str) -> Mapping[str, Any] | str:
+    """Return the object that a JSON text contains, or the text if it contains none.
+
+    Example:
+        >>> parsed_arguments('{"city": "Lisbon"}'), parsed_arguments('{"city": "Li')
+        ({'city': 'Lisbon'}, '{"city": "Li')
+    """
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def written_arguments(arguments: Mapping[str, Any] | str) -> str:
+    r"""Return arguments as the text of a JSON object, which is what servers accept.
+
+    Text that is no such object is wrapped in one, so that the model sees what it wrote.
+
+    Example:
+        >>> written_arguments({"city": "Lisbon"}), written_arguments('{"city": "Li')
+        ('{"city": "Lisbon"}', '{"unreadable": "{\\\\"city\\\\": \\\\"Li"}')
+    """
+    return json.dumps(object_of(arguments), ensure_ascii=False, default=str)
+
+
+def object_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Return arguments as an object; text that is none is wrapped in one."""
+    if isinstance(arguments, str):
+        parsed = parsed_arguments(arguments)
+        return {"unreadable": parsed} if isinstance(parsed, str) else dict(parsed)
+    return dict(arguments)
