@@ -31,8 +31,8 @@ def written_arguments(arguments: Mapping[str, Any] | str) -> str:
     Text that is no such object is wrapped in one, so that the model sees what it wrote.
 
     Example:
-        >>> written_arguments({"city": "Lisbon"}), written_arguments('{"city": "Li')
-        ('{"city": "Lisbon"}', '{"unreadable": "{\\\\"city\\\\": \\\\"Li"}')
+        >>> written_arguments({"city": "Lisbon"}), written_arguments("Lisb")
+        ('{"city": "Lisbon"}', '{"unreadable": "Lisb"}')
     """
     return json.dumps(object_of(arguments), ensure_ascii=False, default=str)
 
