@@ -368,7 +368,12 @@ class ToolRuntime:
     def _errors(self, settings: Settings, tools: Mapping[str, AnyTool]) -> list[Finding]:
         more_may_come = self.mcp_servers.may_list_more(settings.mcp_servers)
         findings = check_against(settings, tools, more_may_come=more_may_come)
-        return [finding for finding in findings if finding.severity == "error"]
+        return [
+            finding
+            for finding in findings
+            # A yes that was to be remembered and names nothing is asked for again: no harm.
+            if finding.severity == "error" and not finding.key.startswith("policies.always.")
+        ]
 
     def _warn(self) -> None:
         """Log what does less than it says, each once while it is so."""

@@ -35,7 +35,7 @@ class _Known:
 def check_rules(
     settings: Settings, known_tools: Mapping[str, Tool[..., Any]], *, more_may_come: bool
 ) -> list[Finding]:
-    """Return what in the rules can never hold, or never decide."""
+    """Return what in the rules can never apply, or never decide."""
     if not settings.policies.rules and not settings.policies.always:
         return []
     known = [

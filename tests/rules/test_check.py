@@ -19,7 +19,10 @@ TOOLS = {
 
 def found(*rules, **more):
     settings = load({**more, "policies": {"rules": list(rules), **more.pop("policies", {})}})
-    return [(each.severity, each.key, each.message) for each in check_rules(settings, TOOLS)]
+    return [
+        (each.severity, each.key, each.message)
+        for each in check_rules(settings, TOOLS, more_may_come=bool(settings.mcp_servers))
+    ]
 
 
 def rule(name="r", decide="ask", **more):
