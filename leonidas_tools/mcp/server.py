@@ -17,6 +17,7 @@ from leonidas_tools.mcp.connection.reconnect import keep_connected, send
 from leonidas_tools.mcp.features import ClientFeatures
 from leonidas_tools.mcp.listing.definitions import AnyTool, DefinitionReader
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -63,7 +64,7 @@ class MCPServer:
         self.state = ServerState.STOPPED
         self.last_error: str | None = None
         """Why the server was last down, in a sentence."""
-        self._reason = "it has not been started"
+        self._reason: str = say("mcp_not_started")
         self._on_tools = on_tools
         self._requests = (features or ClientFeatures()).of(name, settings)
         self.definitions = DefinitionReader(name, settings, self._call)
@@ -83,7 +84,7 @@ class MCPServer:
         self._wanted = asyncio.Event()
         if not self._is_lazy:
             self._wanted.set()
-        self._reason = "it is starting"
+        self._reason = say("mcp_starting")
         self._set(ServerState.STARTING)
         self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.name}")
 
@@ -95,7 +96,7 @@ class MCPServer:
         """
         owner, self._owner = self._owner, None
         if owner is not None:
-            self._reason = "it was stopped"
+            self._reason = say("mcp_stopped")
             self.state = ServerState.STOPPED
             self._notify()
             self._requests.calls.close()

@@ -26,6 +26,7 @@ from leonidas_tools.mcp_server.offered_tools import OfferedTools
 from leonidas_tools.mcp_server.sessions import Context, Sessions
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
+from leonidas_tools.results.texts import AS_IT_IS, join, say
 from leonidas_tools.runtime.runtime import ToolRuntime
 
 if TYPE_CHECKING:
@@ -145,10 +146,13 @@ class ToolServer:
         )
         self._tools.executor.settle_unknown(told)
         like = closest(call.name, (tool.name for tool in self._offered.listed()), limit=1)
-        hint = f"; did you mean {like[0]!r}?" if like else ""
-        return MCPError(
-            mcp_types.INVALID_PARAMS, f"Unknown tool: {call.name[:_LONGEST_NAME]!r}{hint}"
+        said = join(
+            say("mcp_serve_unknown_tool", tool=call.name[:_LONGEST_NAME]),
+            say("mcp_serve_closest_tool", closest=like[0]) if like else None,
+            between="",
         )
+        wording = self._tools.settings.current.wording or AS_IT_IS
+        return MCPError(mcp_types.INVALID_PARAMS, wording.reword(said) or said)
 
     async def _ask(self, request: ApprovalRequest) -> Decision:
         """Ask the person behind the client that has made the call."""

@@ -21,6 +21,13 @@ _log = visible_logger(__name__)
 _EVERY_SECONDS = 0.1
 _EVERY_CALLS = 50
 
+_LEVELS = {
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+
 AlertState: TypeAlias = Literal["firing", "resolved"]
 
 
@@ -127,15 +134,14 @@ class Alerts:
             if _crossed(rule, value) and self._metrics.calls(rule.tool) >= rule.min_calls:
                 self.fired[rule.name] += 1
                 self._firing[rule.name] = _alert(rule, "firing", value, now)
-                self._tell(self._firing[rule.name])
+                self._tell(self._firing[rule.name], _LEVELS[rule.level])
         elif _cleared(rule, value):
             del self._firing[rule.name]
             self._tell(_alert(rule, "resolved", value, now))
         else:
             self._firing[rule.name] = _alert(rule, "firing", value, firing.since)
 
-    def _tell(self, alert: Alert) -> None:
-        level = logging.WARNING if alert.state == "firing" else logging.INFO
+    def _tell(self, alert: Alert, level: int = logging.INFO) -> None:
         _log.log(level, "%s", alert.sentence)
         self._listeners.notify(alert)
 

@@ -684,6 +684,14 @@ TEXTS: Mapping[str, Text] = {
         "The connection to the MCP server {server!r} was lost during the call: {reason}.",
         "The connection to a server is lost during a call.",
     ),
+    "mcp_not_started": Text("it has not been started", "A reason in the two texts above."),
+    "mcp_starting": Text("it is starting", "The same."),
+    "mcp_stopped": Text("it was stopped", "The same."),
+    "mcp_closed": Text("the connection was closed", "The same."),
+    "mcp_late": Text("no answer in time", "The same."),
+    "mcp_no_ping": Text("no answer to a ping within {seconds} s", "The same."),
+    "mcp_session_gone": Text("the server has forgotten the session", "The same."),
+    "mcp_no_protocol": Text("it does not follow the protocol", "The same."),
     "mcp_malformed_answer": Text(
         f"{_MCP_TOOL} ran, but its result does not match its description.",
         "The result of an MCP tool cannot be read.",
@@ -790,6 +798,12 @@ TEXTS: Mapping[str, Text] = {
         "and their arguments.",
         "A prompt does not exist or needs other arguments.",
     ),
+    "mcp_serve_unknown_tool": Text(
+        "Unknown tool: {tool!r}", "A client of `leonidas mcp serve` calls a tool that is not there."
+    ),
+    "mcp_serve_closest_tool": Text(
+        "; did you mean {closest!r}?", "Follows it if a tool has a similar name."
+    ),
 }
 """Every text, by key."""
 
@@ -838,6 +852,54 @@ def join(*texts: str | None, between: str = " ") -> Said:
     for text in said:
         parts += (between, *_parts_of(text)) if parts else _parts_of(text)
     return Said(between.join(said), tuple(parts))
+
+
+def to_json(text: str | None) -> Any:
+    """Return a text as plain JSON that keeps its keys.
+
+    Example:
+        >>> to_json(say("tried", count=2)), to_json("No.")
+        ({'said': [{'key': 'tried', 'values': {'count': 2}}]}, 'No.')
+    """
+    if type(text) is not Said:
+        return text
+    return {
+        "said": [
+            part
+            if isinstance(part, str)
+            else {"key": part.key, "values": {name: _plain(v) for name, v in part.values.items()}}
+            for part in text.parts
+        ]
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return to_json(value)
+    return value if type(value) in {int, float, bool, type(None)} else str(value)
+
+
+def from_json(value: Any) -> Any:
+    """Return the text that `to_json` was given; `None` where the JSON is no such text.
+
+    Example:
+        >>> from_json(to_json(say("tried", count=2)))
+        'It was tried 2 times.'
+    """
+    if not isinstance(value, dict):
+        return value
+    try:
+        parts = tuple(
+            part if isinstance(part, str) else _Fill(part["key"], _read(part["values"]))
+            for part in value["said"]
+        )
+        return Said(AS_IT_IS.reword(Said("", parts)) or "", parts)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+def _read(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name): from_json(value) for name, value in values.items()}
 
 
 def _parts_of(text: str) -> tuple[str | _Fill, ...]:

@@ -71,6 +71,7 @@ class AlertRule(Model):
         above: The alert is raised when the metric goes above this.
         clear_below: The alert is taken back when it falls below this; by default, `above`.
         min_calls: How many calls there must be before the metric says anything.
+        level: How it is logged when it is raised; that it is taken back is logged as info.
     """
 
     name: Name
@@ -79,6 +80,7 @@ class AlertRule(Model):
     above: Number
     clear_below: OptionalNumber = None
     min_calls: CountFromZero = 20
+    level: Literal["info", "warning", "error", "critical"] = "warning"
 
     @model_validator(mode="after")
     def _clears_below_where_it_is_raised(self) -> Self:

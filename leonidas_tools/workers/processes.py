@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leonidas_tools.calls.call import Media, ToolResult
 from leonidas_tools.errors import RetryableError, ToolError
-from leonidas_tools.results.texts import say
+from leonidas_tools.results.texts import from_json, say
 from leonidas_tools.workers.jobs import in_own_thread
 
 if TYPE_CHECKING:
@@ -384,7 +384,8 @@ def _result(fields: dict[str, Any]) -> ToolResult:
     media = [
         Media(mime_type=str(kind), data=base64.b64decode(data)) for kind, data in fields["media"]
     ]
-    return ToolResult(**{**fields, "media": tuple(media)})
+    said = {name: from_json(fields[name]) for name in ("message", "retry_hint")}
+    return ToolResult(**{**fields, **said, "media": tuple(media)})
 
 
 def _error(failure: dict[str, Any]) -> BaseException:
@@ -393,10 +394,10 @@ def _error(failure: dict[str, Any]) -> BaseException:
     if says is not None:
         kind = RetryableError if failure.get("safe") is True else ToolError
         return kind(
-            says["message"] or "",
+            from_json(says["message"]) or "",
             status=str(says["status"]),
             retryable=says["retryable"] is True,
-            retry_hint=says["retry_hint"],
+            retry_hint=from_json(says["retry_hint"]),
             reason_code=says["reason_code"],
             valid_options=says["valid_options"],
         )

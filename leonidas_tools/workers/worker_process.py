@@ -33,6 +33,7 @@ from leonidas_tools.calls.sendable import sendable
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.redaction.failures import raised_at
 from leonidas_tools.results.plain import NotPlainError, plain
+from leonidas_tools.results.texts import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,9 +165,9 @@ def _fields(value: Any, room: int, tool: str) -> dict[str, Any]:
     return {
         "status": shown.status.value,
         "result": shown.result,
-        "message": shown.message,
+        "message": to_json(shown.message),
         "retryable": shown.retryable,
-        "retry_hint": shown.retry_hint,
+        "retry_hint": to_json(shown.retry_hint),
         "reason_code": shown.reason_code,
         "valid_options": shown.valid_options,
         "speech": shown.speech,

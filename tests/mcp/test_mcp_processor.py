@@ -141,6 +141,15 @@ async def test_a_tool_that_a_starting_server_may_bring_is_unavailable_and_not_un
         assert (await told(tools, "good"))[:3] == UNKNOWN
 
 
+async def test_the_reason_why_a_server_is_not_there_is_reworded(mark):
+    settings = {
+        "mcp_servers": {"lab": script("bad.py", "never_list", env=mark)},
+        "texts": {"mcp_server_down": "{server}: {reason}", "mcp_starting": "one moment"},
+    }
+    async with AdvancedToolProcessor(config=settings) as tools:
+        assert (await told(tools, "good"))[3] == "lab: one moment"
+
+
 async def test_of_a_starting_server_with_a_prefix_no_other_name_is_expected(mark):
     lab = script("bad.py", "never_list", env=mark, prefix="my", tools={"a": {"name": "own"}})
     async with AdvancedToolProcessor(config={"mcp_servers": {"lab": lab}}) as tools:

@@ -155,6 +155,13 @@ async def test_what_is_not_offered_is_unknown(serve, mode, name):
     assert {tool.name for tool in (await client.list_tools()).tools} == {"add", "pay"}
 
 
+async def test_that_a_tool_is_unknown_is_said_in_the_words_of_the_settings(serve):
+    texts = {"mcp_serve_unknown_tool": "Não há {tool}", "mcp_serve_closest_tool": ", há {closest}"}
+    client = await (await serve(add, config={"texts": texts})).client()
+    with pytest.raises(MCPError, match=r"^Não há ad, há add$"):
+        await client.call_tool("ad", {})
+
+
 @MODES
 async def test_progress_is_told_and_only_grows(serve, mode):
     @tool(effect="read")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 import pytest
 
 from leonidas_tools.monitoring.alerts import Alert, Alerts
+from leonidas_tools.settings.models import MonitoringSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,6 +15,7 @@ class Rule:
     above: float = 0.5
     clear_below: float | None = 0.2
     min_calls: int = 0
+    level: str = "warning"
 
 
 @dataclass
@@ -149,6 +151,15 @@ def test_alerts_are_logged(caplog):
         ("WARNING", "Alert 'errors': error_rate of all tools is 1, above 0.5."),
         ("INFO", "Alert 'errors': error_rate of all tools is 0, clear again."),
     ]
+
+
+@pytest.mark.parametrize("level", ["info", "warning", "error", "critical"])
+def test_an_alert_is_logged_at_the_level_of_its_rule(caplog, level):
+    rules = [{"name": "errors", "metric": "error_rate", "above": 0.5, "level": level}]
+    settings = MonitoringSettings(alerts=rules)
+    with caplog.at_level(logging.INFO):
+        Alerts(Gauge(value=1.0), settings.alerts).evaluate(0.0)
+    assert [record.levelname for record in caplog.records] == [level.upper()]
 
 
 def test_a_subscriber_that_fails_keeps_nothing_from_the_others(caplog):

@@ -42,6 +42,13 @@ def returns_what_cannot_be_sent() -> object:
     return lambda: None
 
 
+@tool(cpu_bound=True, effect="read", retry_attempts=0)
+def returns_itself() -> dict[str, Any]:
+    answer: dict[str, Any] = {}
+    answer["again"] = answer
+    return answer
+
+
 class Adder:
     def __init__(self, b: Any) -> None:
         self.b = b

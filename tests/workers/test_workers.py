@@ -251,6 +251,13 @@ async def test_what_a_tool_raises_in_another_process_is_one_failed_answer() -> N
         assert (await tools.execute("add", {"a": 1, "b": 2})).result == 3
 
 
+async def test_what_a_worker_process_says_is_reworded_too() -> None:
+    texts = {"result_not_json": "{tool}: {problem}.", "value_too_deep": "it holds itself"}
+    async with tools_of(slow_sums.returns_itself, texts=texts) as tools:
+        answer = await tools.execute("returns_itself")
+    assert answer.message == "returns_itself: it holds itself."
+
+
 async def test_what_has_no_json_is_shown_as_text_from_another_process_too() -> None:
     async with processes() as tools:
         answer = await tools.execute("returns_what_cannot_be_sent")

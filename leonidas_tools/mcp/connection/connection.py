@@ -36,6 +36,7 @@ from leonidas_tools.mcp.transport.stdio import StdioServer
 from leonidas_tools.mcp.transport.unreadable import TOO_LONG, UNREADABLE
 from leonidas_tools.mcp.transport.wire_logs import discreet_logs
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -308,14 +309,14 @@ class MCPConnection:
 
     async def _watch_health(self) -> None:
         await self._health.wait_until_lost()
-        self.lose(f"no answer to a ping within {self.limit_seconds:g} s")
+        self.lose(say("mcp_no_ping", seconds=f"{self.limit_seconds:g}"))
 
     @property
     def _unusable(self) -> str | None:
         """Return why no call can be made; `None` if calls can be made."""
         if self.lost is not None:
             return self._redact(self.lost)
-        return "the connection was closed" if self._closed else None
+        return say("mcp_closed") if self._closed else None
 
     async def _answer(
         self, call: ServerCall, on_progress: OnProgress, task: ToolTask | None
@@ -337,8 +338,9 @@ class MCPConnection:
         if error.code in UNREADABLE:
             return errors.malformed_answer(self._name, call.tool, once=call.once)
         if error.code == SESSION_GONE:
-            self.lose(error.message)
-        if error.code in {NOT_SENT, SESSION_GONE}:
+            self.lose(say("mcp_session_gone"))
+            return self._not_reached(say("mcp_session_gone"), call, task)
+        if error.code == NOT_SENT:
             return self._not_reached(error.message, call, task)
         # Over HTTP one request may be cut off while the others go on.
         cut_off = self._stdio is None and error.code == mcp_types.CONNECTION_CLOSED

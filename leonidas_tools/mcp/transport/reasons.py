@@ -14,6 +14,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import NotAuthorizedError
 from leonidas_tools.mcp.transport.tls import tls_reason
 from leonidas_tools.redaction.addresses import shown_place
+from leonidas_tools.results.texts import Said, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,15 +46,15 @@ def reason_of(error: BaseException | None) -> str:
     """
     match root_error(error):
         case None:
-            return "the connection was closed"
+            return say("mcp_closed")
         case TimeoutError():
-            return "no answer in time"
+            return say("mcp_late")
         case MCPError() | ConfigurationError() as told:
             return told.message
         case httpx2.HTTPError() | OSError() as told:
             return why(told)
         case _:
-            return "it does not follow the protocol"
+            return say("mcp_no_protocol")
 
 
 def root_error(error: BaseException | None) -> BaseException | None:
@@ -115,6 +116,8 @@ def with_place(what: str, url: str | None) -> str:
     """
     if url is None or "`leonidas " in what:  # a command to run says all
         return what
+    if type(what) is Said:
+        return join(what, f"at {shown_place(url)}")
     happened, semicolon, hint = what.partition("; ")
     return f"{happened} at {shown_place(url)}{semicolon}{hint}"
 

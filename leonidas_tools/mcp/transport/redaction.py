@@ -32,5 +32,6 @@ class ServerRedaction:
             self._known = KnownSecrets([*self._known.texts, secret])
 
     def __call__(self, text: str) -> str:
-        """Return the text without secrets."""
-        return redact_text(self._known.text(text))
+        """Return the text without secrets; one without any keeps the key to reword it by."""
+        shown = redact_text(self._known.text(text))
+        return text if shown == text else shown
