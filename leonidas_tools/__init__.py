@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.settings.models import Settings, ToolConfiguration
     from leonidas_tools.tools.registry import ToolRegistry
+    from leonidas_tools.tools.toolbox import Toolbox
 else:  # hidden from the type checker, for which it would stand for every wrong name as well
 
     def __getattr__(name: str) -> Any:
@@ -79,6 +80,7 @@ _LOADED_WHEN_NAMED = {
     "ToolRegistry": "leonidas_tools.tools.registry",
     "ToolRegistryProcessor": "leonidas_tools.processors.registry",
     "ToolRuntime": "leonidas_tools.runtime.runtime",
+    "Toolbox": "leonidas_tools.tools.toolbox",
     "Transcript": "leonidas_tools.approvals.transcript",
     "tool_request": "leonidas_tools.processors.requests",
 }
@@ -120,6 +122,7 @@ __all__ = [
     "ToolRuntime",
     "ToolSession",
     "ToolStatus",
+    "Toolbox",
     "Transcript",
     "tool",
     "tool_request",

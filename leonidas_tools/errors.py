@@ -87,13 +87,25 @@ class ToolboxError(RegistryError):
     Args:
         name: The toolbox.
         why: What is wrong and what to do about it.
+        key: The dotted path of the setting that is wrong, such as `toolboxes.0.files.roots`.
         place: Where the settings name it, such as `tools.yaml:3`; empty where that is unknown.
+        problems: Every wrong setting of the toolbox, where there are several.
     """
 
-    def __init__(self, name: str, why: str, *, place: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        why: str,
+        *,
+        key: str = "",
+        place: str = "",
+        problems: Sequence[ToolboxError] = (),
+    ) -> None:
         self.name = name
         self.why = why
-        super().__init__(f"{place}: {why}" if place else why)
+        self.key = key
+        self.problems = tuple(problems)
+        super().__init__(": ".join(part for part in (place, key, why) if part))
 
 
 class ToolNotFoundError(RegistryError):

@@ -126,14 +126,22 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
     lines = lines_of(path)
     registry = ToolRuntime().registry
     toolboxes = Toolboxes(registry, WatchedSettings(path))
-    for index in range(len(settings.toolboxes)):
-        key = f"toolboxes.{index}"
+    for index, toolbox in enumerate(settings.toolboxes):
         with _warnings("leonidas_tools.tools") as warned:  # while this one is loaded
-            problems = toolboxes.load(settings.toolboxes[: index + 1])
-        said = [("error", each.why) for each in problems if each.name == settings.toolboxes[index]]
-        for severity, message in [*said, *(("warning", each) for each in warned)]:
+            first = settings.toolboxes[: index + 1]
+            problems = toolboxes.load(settings.model_copy(update={"toolboxes": first}))
+        wrong = [each for each in problems if each.name == toolbox.name]
+        told = [("error", one.key, one.why) for each in wrong for one in each.problems or [each]]
+        for severity, key, message in [
+            *told,
+            *(("warning", f"toolboxes.{index}", each) for each in warned),
+        ]:
             yield Found(
-                severity=severity, file=str(path), line=lines.get(key), key=key, message=message
+                severity=severity,
+                file=str(path),
+                line=_line_of(key, lines),
+                key=key,
+                message=message,
             )
     known = {tool.name: tool for tool in registry}
     findings = [*check_against(settings, known), *undescribed(known)]

@@ -341,7 +341,7 @@ class ToolRuntime:
             warn_per_minute=settings.policies.calls.warn_per_minute or None,
         )
         self.mcp_servers.configure(settings.mcp_servers)
-        return self._toolboxes.load(settings.toolboxes)
+        return self._toolboxes.load(settings)
 
     def _follow(self) -> None:
         """Apply the settings while sessions may run: what is wrong with them ends none."""
@@ -357,10 +357,10 @@ class ToolRuntime:
         loaded takes its tools away: such an edit changes nothing, as one that is no YAML.
         """
         try:
-            tools = self._toolboxes.tools_with(settings.toolboxes)
+            tools = self._toolboxes.tools_with(settings)
         except ToolboxError as error:
-            key = f"toolboxes.{settings.toolboxes.index(error.name)}"
-            return [Finding(severity="error", key=key, message=error.why)]
+            found = error.problems or (error,)
+            return [Finding(severity="error", key=each.key, message=each.why) for each in found]
         present = {tool.name: tool for tool in self.registry}
         known = {_told(finding) for finding in self._errors(self._applied, present)}
         return [each for each in self._errors(settings, tools) if _told(each) not in known]

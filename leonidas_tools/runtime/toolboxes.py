@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
 
 from leonidas_tools.errors import RegistryError, ToolboxError
+from leonidas_tools.settings.explain import explain
+from leonidas_tools.settings.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.toolbox_settings import ToolboxSettings
     from leonidas_tools.settings.watch import WatchedSettings
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A toolbox whose tools are registered, and their names."""
+
+    toolbox: ToolboxSettings
+    tools: Sequence[str]
 
 
 class Toolboxes:
@@ -23,77 +38,107 @@ class Toolboxes:
 
     Example:
         >>> from leonidas_tools.tools.registry import ToolRegistry
+        >>> from leonidas_tools.settings.models import Settings
         >>> from leonidas_tools.settings.watch import WatchedSettings
         >>> registry = ToolRegistry()
         >>> toolboxes = Toolboxes(registry, WatchedSettings())
-        >>> toolboxes.load(["demo"])
+        >>> toolboxes.load(Settings(toolboxes=["demo"]))
         []
-        >>> "roll_dice" in registry, toolboxes.load([]), "roll_dice" in registry
+        >>> "roll_dice" in registry, toolboxes.load(Settings()), "roll_dice" in registry
         (True, [], False)
     """
 
     def __init__(self, registry: ToolRegistry, settings: WatchedSettings) -> None:
         self._registry = registry
         self._settings = settings
-        self._loaded: dict[str, list[str]] = {}
-        self._imported: dict[str, list[AnyTool]] = {}
+        self._loaded: dict[str, _Loaded] = {}
+        self._made: dict[str, tuple[ToolboxSettings, list[AnyTool]]] = {}
 
-    def load(self, wanted: Sequence[str]) -> list[ToolboxError]:
-        """Load these toolboxes, unload all others, and return what went wrong.
+    def load(self, settings: Settings) -> list[ToolboxError]:
+        """Load the toolboxes of these settings, unload all others, and return what went wrong.
 
-        A toolbox that cannot be loaded brings no tools and keeps no other from being loaded.
+        A toolbox whose settings have changed is made once more. One that cannot be loaded brings
+        no tools and keeps no other from being loaded.
         """
-        for name in self._loaded.keys() - set(wanted):
-            self._drop(self._loaded.pop(name))
+        for name in self._outdated(settings):
+            self._drop(self._loaded.pop(name).tools)
         problems: list[ToolboxError] = []
-        for index, name in enumerate(wanted):
-            if name not in self._loaded:
+        for index, toolbox in enumerate(settings.toolboxes):
+            if toolbox.name not in self._loaded:
                 try:
-                    self._loaded[name] = self._load(name)
-                except RegistryError as error:
-                    place = self._settings.locate(f"toolboxes.{index}")
-                    problems.append(ToolboxError(name, str(error), place=place))
-        self._imported.clear()
+                    tools = self._register(index, settings)
+                except ToolboxError as error:
+                    problems.append(error)
+                else:
+                    self._loaded[toolbox.name] = _Loaded(toolbox, tools)
+        self._made.clear()
         return problems
 
-    def tools_with(self, wanted: Sequence[str]) -> Mapping[str, AnyTool]:
+    def tools_with(self, settings: Settings) -> Mapping[str, AnyTool]:
         """Return the tools that there would be after `load`; nothing is registered yet.
 
         Raises:
-            ToolboxError: One of the new toolboxes cannot be imported, or has a tool with the name
-                of another.
+            ToolboxError: One of the new toolboxes cannot be imported, has wrong settings, or has a
+                tool with the name of another.
         """
         tools = {tool.name: tool for tool in self._registry}
-        for name in self._loaded.keys() - set(wanted):
-            for gone in self._loaded[name]:
+        for name in self._outdated(settings):
+            for gone in self._loaded[name].tools:
                 tools.pop(gone, None)
-        for name in wanted:
-            if name in self._loaded:
+        for index, toolbox in enumerate(settings.toolboxes):
+            name = toolbox.name
+            if name in self._loaded and self._loaded[name].toolbox == toolbox:
                 continue
-            try:
-                self._imported[name] = brought = self._import(name)
-            except RegistryError as error:
-                raise ToolboxError(name, str(error)) from error
+            brought = self._make(index, settings)
+            self._made[name] = toolbox, brought
             for tool in brought:
                 if tool.name in tools and not self._registry.is_builtin(tool.name):
-                    raise ToolboxError(name, f"There is a tool {tool.name!r} already: rename one")
+                    why = f"There is a tool {tool.name!r} already: rename one"
+                    raise self._error(name, why, f"toolboxes.{index}")
                 tools[tool.name] = tool
         return tools
 
-    def _load(self, name: str) -> list[str]:
+    def _outdated(self, settings: Settings) -> list[str]:
+        """Return the loaded toolboxes that are no longer named, or have other settings."""
+        named = {toolbox.name: toolbox for toolbox in settings.toolboxes}
+        return [name for name, each in self._loaded.items() if named.get(name) != each.toolbox]
+
+    def _register(self, index: int, settings: Settings) -> list[str]:
+        toolbox = settings.toolboxes[index]
+        made, tools = self._made.get(toolbox.name, (None, []))
+        if made != toolbox:
+            tools = self._make(index, settings)
         names: list[str] = []
         try:
-            for tool in self._imported.get(name) or self._import(name):
+            for tool in tools:
                 names.append(self._registry.register(tool).name)  # noqa: PERF401 - kept if it fails
-        except RegistryError:
+        except RegistryError as error:
             self._drop(names)
-            raise
+            raise self._error(toolbox.name, str(error), f"toolboxes.{index}") from error
         return names
 
-    def _import(self, name: str) -> list[AnyTool]:
-        from leonidas_tools.tools.discovery import load_toolbox
+    def _make(self, index: int, settings: Settings) -> list[AnyTool]:
+        """Import a toolbox, check its settings and return its tools."""
+        from leonidas_tools.tools.discovery import find_toolbox, made_tools
 
-        return load_toolbox(name, self._folders())
+        named, key = settings.toolboxes[index], f"toolboxes.{index}"
+        try:
+            toolbox = find_toolbox(named.name, self._folders())
+            own, problems = read_toolbox_settings(toolbox.settings, named, settings.written)
+            if own is not None:
+                return made_tools(named.name, toolbox, own)
+        except RegistryError as error:
+            raise self._error(named.name, str(error), key) from error
+        found = [
+            self._error(named.name, each.message, ".".join([key, named.name, *map(str, each.path)]))
+            for each in problems
+        ]
+        raise self._error(named.name, found[0].why, found[0].key, found)
+
+    def _error(
+        self, name: str, why: str, key: str, problems: Sequence[ToolboxError] = ()
+    ) -> ToolboxError:
+        return ToolboxError(name, why, key=key, place=self._settings.locate(key), problems=problems)
 
     def _folders(self) -> list[Path]:
         """Return the folder of the settings file and the working directory."""
@@ -106,3 +151,24 @@ class Toolboxes:
         for name in names:
             if name in self._registry:  # a request may have taken it out
                 self._registry.unregister(name)
+
+
+def read_toolbox_settings(
+    model: type[BaseModel], named: ToolboxSettings, from_environment: Container[str] = ()
+) -> tuple[BaseModel | None, list[Problem]]:
+    """Return the settings of a toolbox, or all that is wrong with them.
+
+    Args:
+        model: The model of its settings.
+        named: The toolbox as the settings name it.
+        from_environment: Texts that come from the environment: no problem shows them.
+    """
+    if named.settings and not model.model_fields:
+        message = f"the toolbox {named.name!r} has no settings: write its name alone"
+        return None, [Problem(message)]
+    try:
+        return model.model_validate(named.settings, extra="forbid"), []
+    except ValidationError as error:
+        details: list[Any] = error.errors(include_url=False)
+    hidden = [each["loc"] for each in details if str(each["input"]) in from_environment]
+    return None, [explain(each, hidden, model) for each in details]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from docstring_parser import parse
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from leonidas_tools.errors import RegistryError
 from leonidas_tools.settings.load import FOREIGN
 from leonidas_tools.settings.mcp_settings import (
     MCPServerSettings,
@@ -37,9 +40,11 @@ from leonidas_tools.settings.rules import (
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.settings.text_settings import TextSettings
 from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
+from leonidas_tools.settings.toolbox_settings import ToolboxSettings
+from leonidas_tools.tools.discovery import OWN_TOOLBOXES, find_toolbox
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from collections.abc import Iterator
 
 
 class _Generator(GenerateJsonSchema):
@@ -62,6 +67,7 @@ def settings_schema() -> dict[str, Any]:
         if field.validate_default:  # read from nothing, which pydantic does not write out
             schema["properties"][name]["default"] = defaults[name]
     _describe(schema, Settings)
+    schema["$defs"].pop(ToolboxSettings.__name__)  # written otherwise: see `_toolboxes`
     for model in (
         AlertRule,
         AlwaysSettings,
@@ -85,11 +91,50 @@ def settings_schema() -> dict[str, Any]:
         ToolOverrides,
     ):
         _describe(schema["$defs"][model.__name__], model)
+    schema["properties"]["toolboxes"]["items"] = _toolboxes(schema["$defs"])
     schema["properties"][FOREIGN] = {
         "type": "object",
         "description": "MCP servers as other programs write them, taken as they are.",
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _toolboxes(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a toolbox in the list, and add the settings of those that ship."""
+    own: dict[str, Any] = {}
+    for name in OWN_TOOLBOXES:
+        with contextlib.suppress(RegistryError):  # its extra is not installed
+            model = find_toolbox(name).settings
+            if model.model_fields:
+                own[name] = _referred(model, definitions)
+    named = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": own,
+        "additionalProperties": {"type": ["object", "null"]},
+    }
+    return {"anyOf": [{"type": "string", "minLength": 1}, named]}
+
+
+def _referred(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Add the schema of a model, and of those in it, to the definitions; return a reference."""
+    schema = model.model_json_schema(schema_generator=_Generator)
+    definitions |= schema.pop("$defs", {})
+    definitions[model.__name__] = schema
+    for each in _models(model):
+        _describe(definitions[each.__name__], each)
+    return {"$ref": f"#/$defs/{model.__name__}"}
+
+
+def _models(kind: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that a type is made of, itself included."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+        for field in kind.model_fields.values():
+            yield from _models(field.annotation)
+    for inside in get_args(kind):
+        yield from _models(inside)
 
 
 def schema_text() -> str:

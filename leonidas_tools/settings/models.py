@@ -21,7 +21,6 @@ from leonidas_tools.settings.fields import (
     CountOrOff,
     Metric,
     Name,
-    Names,
     Number,
     OptionalCount,
     OptionalNumber,
@@ -49,6 +48,7 @@ from leonidas_tools.settings.tool_configuration import (
     ToolOverrides,
     merge,
 )
+from leonidas_tools.settings.toolbox_settings import NamedToolboxes
 from leonidas_tools.tools.metadata import ToolOrigin
 
 __all__ = [
@@ -175,7 +175,8 @@ class Settings(Model):
         defaults: Settings of every tool that does not say otherwise.
         tools: Settings by tool name.
         toolboxes: Toolboxes to load, by name: one that ships, a Python file beside this one or in
-            the working directory, an installed entry point or module.
+            the working directory, an installed entry point or module. Settings of its own stand
+            below its name.
         mcp_servers: MCP servers by name.
         monitoring: What is kept and told of the calls.
         policies: Limits that hold for all tools together.
@@ -200,7 +201,7 @@ class Settings(Model):
         default_factory=dict, validate_default=True
     )
     tools: ToolConfigurations = Field(default_factory=dict)
-    toolboxes: Names = ()
+    toolboxes: NamedToolboxes = ()
     mcp_servers: Annotated[dict[ServerName, MCPServerSettings], BeforeValidator(mapping)] = Field(
         default_factory=dict
     )

@@ -17,9 +17,13 @@ from leonidas_tools.errors import LeonidasError, RegistryError
 from leonidas_tools.redaction import redact_text
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.tools.tool import Tool, as_tool
+from leonidas_tools.tools.toolbox import NoSettings, Toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from importlib.metadata import EntryPoint
+
+    from pydantic import BaseModel
 
     from leonidas_tools.tools.registry import AnyTool
 
@@ -27,14 +31,16 @@ logger = visible_logger(__name__)
 
 ENTRY_POINT_GROUP = "leonidas_tools.toolboxes"
 OWN_PACKAGE = "leonidas_tools.toolboxes"
-OWN_TOOLBOXES = ("demo",)
-"""The toolboxes that ship with this package and load by their short name."""
+OWN_TOOLBOXES: Mapping[str, str | None] = {
+    "demo": None,
+}
+"""The toolboxes that ship with this package and load by their short name, each with its extra."""
 
 _MAX_REASON_CHARACTERS = 500
 
 
-def load_toolbox(name: str, folders: Sequence[Path] = ()) -> list[AnyTool]:
-    """Return the tools of the toolbox that the settings name.
+def find_toolbox(name: str, folders: Sequence[Path] = ()) -> Toolbox:
+    """Return the toolbox that the settings name; its module is imported here.
 
     A name is looked up in this order: the toolboxes that ship with this package, the given
     folders, the entry points of installed packages, the modules that Python can import.
@@ -43,18 +49,19 @@ def load_toolbox(name: str, folders: Sequence[Path] = ()) -> list[AnyTool]:
         RegistryError: The toolbox does not exist or cannot be imported.
 
     Example:
-        >>> [tool.name for tool in load_toolbox("demo")][:2]
-        ['get_weather', 'roll_dice']
+        >>> find_toolbox("demo").summary
+        'A few small tools to try things out with: made-up weather, dice, coins, flights, a log, \
+money.'
     """
     if name in OWN_TOOLBOXES:
-        return discover(f"{OWN_PACKAGE}.{name}")
+        return _own(name)
     top = name.partition(".")[0]
     for folder in folders:
         if importlib.machinery.PathFinder.find_spec(top, [str(folder)]) is not None:
-            return discover(_import_from(folder, name))
+            return _toolbox_of(_import_from(folder, name))
     points = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if points:
-        return [tool for point in points for tool in _loaded(point)]
+        return _of_entry_points(name, [_loaded(point) for point in points])
     if importlib.machinery.PathFinder.find_spec(top) is None and top not in sys.modules:
         looked = ", ".join(map(str, folders)) or "no folder"
         raise RegistryError(
@@ -62,7 +69,20 @@ def load_toolbox(name: str, folders: Sequence[Path] = ()) -> list[AnyTool]:
             f"{ENTRY_POINT_GROUP!r}; the installed packages. Put {top}.py into one of these "
             f"folders, or name one that ships: {', '.join(OWN_TOOLBOXES)}"
         )
-    return discover(name)
+    return _toolbox_of(_import(name))
+
+
+def made_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool]:
+    """Return the tools that a toolbox makes of valid settings.
+
+    Raises:
+        RegistryError: It makes none of them, or something that is no tool.
+    """
+    try:
+        return [as_tool(thing) for thing in toolbox.make(settings)]
+    except Exception as error:  # code of the toolbox, which may raise anything
+        why = _reason(error)
+        raise RegistryError(f"The toolbox {name!r} cannot make its tools: {why}") from error
 
 
 def discover(module: str | ModuleType) -> list[AnyTool]:
@@ -91,27 +111,65 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
     return list(found.values())
 
 
-def discover_entry_points(group: str = ENTRY_POINT_GROUP) -> list[AnyTool]:
-    """Return the tools that installed packages offer by entry points.
+def _own(name: str) -> Toolbox:
+    """Return a toolbox of this package; say which extra to install where it needs one."""
+    extra = OWN_TOOLBOXES[name]
+    try:
+        return _toolbox_of(_import(f"{OWN_PACKAGE}.{name}"))
+    except RegistryError as error:
+        if extra is None or not isinstance(error.__cause__, ImportError):
+            raise
+        raise RegistryError(
+            f"The toolbox {name!r} needs packages that are not installed ({error.__cause__}): "
+            f"pip install 'leonidas-tools[{extra}]'"
+        ) from error
 
-    An entry point names a module or package, a tool, a function, or a sequence of those.
 
-    Raises:
-        RegistryError: One cannot be loaded.
-    """
-    return [tool for point in entry_points(group=group) for tool in _loaded(point)]
-
-
-def _loaded(point: Any) -> list[AnyTool]:
+def _loaded(point: EntryPoint) -> Toolbox:
+    """Return the toolbox of an entry point: of a module, a `Toolbox`, or one or several tools."""
     try:
         thing = point.load()
     except Exception as error:  # a module runs when it is imported, and may raise anything
         why = _reason(error)
         raise RegistryError(f"The entry point {point.name!r} cannot be loaded: {why}") from error
     if isinstance(thing, ModuleType):
-        return discover(thing)
-    things = thing if isinstance(thing, (list, tuple)) else [thing]
-    return [as_tool(one) for one in things]
+        return _toolbox_of(thing)
+    if isinstance(thing, Toolbox):
+        return thing
+    tools = [as_tool(one) for one in (thing if isinstance(thing, (list, tuple)) else [thing])]
+    return _plain(f"Tools of {point.value}.", lambda: tools)
+
+
+def _of_entry_points(name: str, toolboxes: Sequence[Toolbox]) -> Toolbox:
+    """Return the one toolbox, or all tools of several packages that use the same name."""
+    first, *others = toolboxes
+    if not others:
+        return first
+    if any(each.settings is not NoSettings for each in toolboxes):
+        raise RegistryError(
+            f"Several installed packages have a toolbox {name!r}, one of them with settings: "
+            f"uninstall one, or name its module"
+        )
+    return _plain(
+        first.summary, lambda: [one for each in toolboxes for one in each.make(NoSettings())]
+    )
+
+
+def _toolbox_of(module: ModuleType) -> Toolbox:
+    """Return what a module offers as `TOOLBOX`, else a toolbox of its tools."""
+    offered = getattr(module, "TOOLBOX", None)
+    if offered is None:
+        summary = (inspect.getdoc(module) or "").partition("\n")[0]
+        return _plain(summary, lambda: discover(module))
+    if not isinstance(offered, Toolbox):
+        raise RegistryError(
+            f"TOOLBOX in {module.__name__!r} is a {type(offered).__name__}: make it a Toolbox"
+        )
+    return offered
+
+
+def _plain(summary: str, tools: Callable[[], Sequence[AnyTool | Callable[..., Any]]]) -> Toolbox:
+    return Toolbox(summary=summary, make=lambda _: tools())
 
 
 def _import_from(folder: Path, name: str) -> ModuleType:

@@ -21,7 +21,7 @@ def test_the_file_is_up_to_date():
 
 
 def test_the_demos_settings_are_good_and_name_the_schema():
-    assert load(CONFIG / "tools.yaml").toolboxes == ("demo",)
+    assert [each.name for each in load(CONFIG / "tools.yaml").toolboxes] == ["demo"]
     text = (CONFIG / "tools.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=tools.schema.json\n")
     jsonschema.validate(yaml.safe_load(text), settings_schema())

@@ -7,7 +7,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.errors import RegistryError
-from leonidas_tools.tools.discovery import discover, discover_entry_points, load_toolbox
+from leonidas_tools.tools.discovery import discover, find_toolbox
 
 TOOL = "from leonidas_tools import tool\n@tool\ndef {name}() -> str:\n    return {name!r}\n"
 
@@ -143,6 +143,9 @@ def install(tmp_path, write):
     return install
 
 
+INSTALLED = {"pack": ["a", "b"], "tool": ["two"], "function": ["plain"], "some": ["one", "plain"]}
+
+
 def test_installed_packages_offer_modules_tools_functions_and_lists(write, install):
     package(write, "lt_pack", a=TOOL.format(name="a"), b=TOOL.format(name="b"))
     write(
@@ -151,8 +154,7 @@ def test_installed_packages_offer_modules_tools_functions_and_lists(write, insta
         + "def plain() -> None: ...\nboth = (one, plain)\n"
     )
     install(pack="lt_pack", tool="lt_things:two", function="lt_things:plain", some="lt_things:both")
-    assert sorted(names(discover_entry_points())) == ["a", "b", "one", "plain", "plain", "two"]
-    assert discover_entry_points("another.group") == []
+    assert {name: sorted(loaded({"toolboxes": [name]})) for name in INSTALLED} == INSTALLED
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_an_entry_point_that_cannot_be_loaded_is_an_error(write, install, target
     write(lt_bad="raise ValueError('x')", lt_fine="number = 5")
     install(faulty=target)
     with pytest.raises(RegistryError, match=why):
-        discover_entry_points()
+        find_toolbox("faulty")
 
 
 # --- files beside the settings ---------------------------------------------------------------
@@ -240,7 +242,9 @@ def test_a_missing_toolbox_says_where_it_was_looked_for_and_where_it_is_named(pl
     with pytest.raises(RegistryError) as raised:
         AdvancedToolProcessor(config=settings)
     message = str(raised.value)
-    assert message.startswith(f"{settings}:4: There is no toolbox 'shop_tools'. Looked in: ")
+    assert message.startswith(
+        f"{settings}:4: toolboxes.1: There is no toolbox 'shop_tools'. Looked in: "
+    )
     assert f"{tmp_path}, {tmp_path / 'elsewhere'}; " in message
 
 
@@ -298,7 +302,7 @@ async def test_the_tools_of_an_object_are_found_and_bound_to_it(place):
 
 def test_a_class_whose_tools_have_no_object_is_named_in_a_warning(place, caplog):
     place("elsewhere/lt_class.py", SHOP + TOOL.format(name="other"))
-    assert names(load_toolbox("lt_class", [place("elsewhere/x", "").parent])) == ["other"]
+    assert loaded({"toolboxes": ["lt_class"]}) == {"other"}
     assert "class 'Shop' in the toolbox 'lt_class' are not offered (look)" in caplog.text
 
 

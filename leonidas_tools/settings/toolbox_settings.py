@@ -1,0 +1,60 @@
+"""A toolbox that the settings name, with its own settings."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+
+from leonidas_tools.settings.fields import Name
+from leonidas_tools.settings.model import Model
+
+
+class ToolboxSettings(Model):
+    """A toolbox to load.
+
+    Args:
+        name: Its name.
+        settings: Its own settings, which are checked when it is loaded.
+    """
+
+    name: Name
+    settings: dict[str, Any] = Field(default={}, repr=False)
+
+
+def _read(item: Any) -> Any:
+    """Return the fields of a toolbox, given its name, or a mapping of its name to its settings.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if isinstance(item, str):
+        return {"name": item}
+    if not isinstance(item, Mapping):
+        return item
+    if len(item) != 1:
+        raise ValueError(
+            "should be the name of a toolbox, or its name and below it, indented, its settings"
+        )
+    [(name, settings)] = item.items()
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ValueError(f"the settings of {name!r} should be a mapping: keys, each with its value")
+    return {"name": name, "settings": {} if settings is None else dict(settings)}
+
+
+def _written(item: ToolboxSettings) -> Any:
+    """Return a toolbox as it stands in the file."""
+    return {item.name: item.settings} if item.settings else item.name
+
+
+def _named_once(toolboxes: tuple[ToolboxSettings, ...]) -> tuple[ToolboxSettings, ...]:
+    names = [toolbox.name for toolbox in toolboxes]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"the toolbox {twice!r} is named twice: remove one")
+    return toolboxes
+
+
+NamedToolboxes: TypeAlias = Annotated[
+    tuple[Annotated[ToolboxSettings, BeforeValidator(_read), PlainSerializer(_written)], ...],
+    AfterValidator(_named_once),
+]

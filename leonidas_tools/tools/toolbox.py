@@ -1,0 +1,67 @@
+"""`Toolbox`: tools that are made of settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from leonidas_tools.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leonidas_tools.tools.tool import Tool
+
+Access: TypeAlias = Literal["files", "network", "programs", "store"]
+"""What tools may reach outside of this process."""
+
+
+class NoSettings(BaseModel):
+    """The settings of a toolbox that has none."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toolbox:
+    """Tools that are made of settings; a module offers it as `TOOLBOX`.
+
+    Args:
+        summary: What its tools are for, in one sentence.
+        make: Makes the tools of valid settings. It is called when the settings are read, again
+            when they change, and by commands that only list tools: it opens and starts nothing.
+        settings: The model of its settings, a subclass of `pydantic.BaseModel`. A key that it does
+            not have is refused.
+        access: What the tools may reach: `files`, `network`, `programs`, `store`.
+
+    Raises:
+        SchemaError: `settings` is no such model.
+
+    Example:
+        >>> from leonidas_tools import tool
+        >>> class Shop(BaseModel):
+        ...     currency: str = "EUR"
+        >>> def make(settings: Shop):
+        ...     @tool(effect="read")
+        ...     def get_price(item: str) -> str:
+        ...         return f"4 {settings.currency}"
+        ...
+        ...     return [get_price]
+        >>> TOOLBOX = Toolbox(summary="Prices of a shop.", settings=Shop, make=make)
+        >>> TOOLBOX.make(Shop(currency="GBP"))[0](item="tea")
+        '4 GBP'
+    """
+
+    summary: str
+    make: Callable[[Any], Sequence[Tool[..., Any] | Callable[..., Any]]]
+    settings: type[BaseModel] = NoSettings
+    access: frozenset[Access] = frozenset()
+
+    def __post_init__(self) -> None:
+        model: object = self.settings
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise SchemaError(
+                f"settings of a Toolbox is a class derived from pydantic.BaseModel, not {model!r}"
+            )
