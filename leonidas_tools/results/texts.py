@@ -638,6 +638,32 @@ TEXTS: Mapping[str, Text] = {
         "There is no task {task!r}. Choose one of valid_options.",
         "update_task is given an unknown id.",
     ),
+    "agent_nothing_said": Text(
+        "You have written nothing. Write a call, or your final answer.",
+        "An agent's model gives an empty answer.",
+    ),
+    "agent_no_action": Text(
+        "There is neither a call nor a final answer in that. Write one of them.",
+        "An agent's model writes a thought and nothing else.",
+    ),
+    "agent_call_cut": Text(
+        "The call of {tool!r} was cut off in the middle and not run. Write it once more, whole.",
+        "An agent's model is stopped in the middle of a call's arguments.",
+    ),
+    "agent_call_unreadable": Text(
+        "The arguments of {tool!r} cannot be read, and it was not run. Write them as one JSON "
+        "object.",
+        "The arguments that an agent's model writes are no JSON object, and cannot be repaired.",
+    ),
+    "agent_call_unnamed": Text(
+        "A call is begun in that, but the name of the tool cannot be read. Write the name and the "
+        "arguments.",
+        "An agent's model writes a call without the name of a tool.",
+    ),
+    "agent_own_observation": Text(
+        "You have written the result of a call yourself. Write the call, and wait for its result.",
+        "An agent's model makes up an observation without a call.",
+    ),
     "no_coin": Text(
         "No coin can be offered here. Continue without one.",
         "offer_coin runs in a session without a registry.",

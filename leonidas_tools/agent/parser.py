@@ -1,0 +1,938 @@
+"""Read thought, calls and final answer out of what a model writes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from json_repair import repair_json
+
+from leonidas_tools.results.texts import say
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+_LONGEST_TEXT = 100_000
+_LONGEST_REPAIR = 60_000
+_DEEPEST = 60
+_MOST_CALLS = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParsedCall:
+    """A call that was read.
+
+    Args:
+        name: The name of the tool, as the model wrote it.
+        arguments: By parameter name.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parsed:
+    """What was read out of a text.
+
+    Args:
+        thought: What the model thinks.
+        calls: The calls it makes.
+        answer: Its final answer; `None` if there is none.
+        problems: What could not be read, and how to write it, in words for the model.
+    """
+
+    thought: str = ""
+    calls: Sequence[ParsedCall] = ()
+    answer: str | None = None
+    problems: Sequence[str] = ()
+
+
+def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = False) -> Parsed:
+    r"""Return the thought, the calls and the final answer in a text; never raise.
+
+    It reads the labels of ReAct (in English, Portuguese and Chinese), JSON, fenced or bare, the
+    tags that models put around calls, and calls in the form of Python. What follows an observation
+    that the model has made up is ignored. Arguments that were cut off are a problem, not a call.
+    A text without any sign of a call is the answer.
+
+    Args:
+        text: What the model has written.
+        tools: The names of the tools, where they are known.
+        is_cut: Whether the model was stopped in the middle.
+
+    Example:
+        >>> parse('Thought: sum\\nAction: add\\nAction Input: {"a": 1, "b": 2}').calls[0]
+        ParsedCall(name='add', arguments={'a': 1, 'b': 2})
+        >>> parse('Action: add\\nAction Input: {"a": 1, "b"').problems
+        ("The call of 'add' was cut off in the middle and not run. Write it once more, whole.",)
+        >>> parse("It is 3.").answer
+        'It is 3.'
+    """
+    reading = _Reading(tools=frozenset(tools) if tools is not None else None, is_cut=is_cut)
+    reading.read(_ended(text[:_LONGEST_TEXT].replace("\r\n", "\n")))
+    return reading.parsed()
+
+
+def read_arguments(
+    name: str, arguments: Mapping[str, Any] | str
+) -> tuple[Mapping[str, Any] | None, str]:
+    """Return the arguments of a native call, or `None` and the problem in words for the model.
+
+    Args:
+        name: The name of the tool.
+        arguments: The arguments, or their text as the model wrote it.
+
+    Example:
+        >>> read_arguments("add", "{'a': 1,}")
+        ({'a': 1}, '')
+        >>> read_arguments("add", '{"a": 1')[0] is None
+        True
+    """
+    if not isinstance(arguments, str):
+        return arguments, ""
+    if not arguments.strip():
+        return {}, ""
+    text = _decoded(arguments.strip())
+    start = text.find("{")
+    value = None if start < 0 else _value_at(text, start)
+    if value is not None and value.is_open:
+        return None, say("agent_call_cut", tool=name)
+    # Two objects are those of two calls: neither is all that was meant.
+    if value is None or not isinstance(value.value, dict) or "{" in text[value.end :]:
+        return None, say("agent_call_unreadable", tool=name)
+    return value.value, ""
+
+
+def _decoded(text: str) -> str:
+    """Return the text in a JSON string: some models encode arguments twice."""
+    try:
+        value = json.loads(text) if text.startswith('"') else text
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, str) else text
+
+
+# What the model is not to write itself ------------------------------------------------------------
+
+_ENDS = re.compile(
+    r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|</s>|<end_of_turn>"
+    r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[/?INST\]"
+)
+"""Where the model's own turn ends; what follows is made up."""
+
+
+def _ended(text: str) -> str:
+    """Return the text up to the end of the model's own turn."""
+    found = next((e for e in _ENDS.finditer(text) if text[: e.start()].strip()), None)
+    return text if found is None else text[: found.start()]
+
+
+# Labels of ReAct ----------------------------------------------------------------------------------
+
+_LABELS = {
+    "thought": "thoughts?|thinking|reasoning|pensamento|racioc[ií]nio|思考|想法",
+    "action": r"actions?|tool[ _]?(?:call|name)?|function(?:[ _]call|[ _]name)?|a[cç][aã]o"
+    r"|ferramenta|行动|动作|工具",
+    "input": r"action[ _-]?input|tool[ _-]?input|inputs?|arguments?|args|param(?:eter)?s?"
+    r"|entrada(?: da a[cç][aã]o)?|argumentos?|par[aâ]metros?|行动输入|动作输入|工具输入|输入|参数",
+    "observation": r"observations?|tool[ _](?:result|response|output)s?|observa[cç][aã]o"
+    r"|观察|观察结果",
+    "answer": r"final[ _]?(?:answer|response)|answer|resposta(?: final)?|最终答案|最终回答|答案",
+    "question": "question|pergunta|user|human|usu[aá]rio|问题|用户",
+}
+_LABEL = re.compile(
+    r"^[ \t>#*_\-]*(?:\d+[.)]\s*)?\[?(?:"
+    + "|".join(f"(?P<{kind}>{names})" for kind, names in reversed(_LABELS.items()))
+    + r")(?:[ \t]*\#?\d+)?\]?[ \t]*[*_`]*[ \t]*[:\uff1a][ \t]*[*_]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NONE = re.compile(r"(?:none|null|n/?a|no(?:thing| action| tool)?|nenhuma?|无)\W*", re.IGNORECASE)
+_FINISH = re.compile(r"(?:final[ _-]?(?:answer|response)|finish|answer|respond)", re.IGNORECASE)
+_NAME = re.compile(r"[^\W\d][\w.:/-]{0,127}")
+_QUOTES = "`'\"*_ \t"
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A label and the text up to the next one."""
+
+    kind: str
+    text: str
+    label: str = ""
+
+
+_PLAIN_LABEL = re.compile(r"action|a[cç][aã]o|行动|动作", re.IGNORECASE)
+_LIKE_A_CALL = re.compile(r"[`'\"*\s]*(?:[^\W\d][\w.:/-]*[`'\"*]*[ \t]*(?:[({]|\n|\Z)|[{\[])")
+
+
+def _is_label(found: re.Match[str], text: str) -> bool:
+    """Return whether a label is one: `Tool:` begins sentences too."""
+    if found.lastgroup != "action" or _PLAIN_LABEL.search(found[0]):
+        return True
+    return _LIKE_A_CALL.match(text, found.end()) is not None
+
+
+def _segments(text: str) -> list[_Segment]:
+    """Split a text at the labels that stand outside of JSON; the first segment has no label."""
+    found = list(_LABEL.finditer(text))
+    spans = _spans_of_values(text) if found else []
+    outside = (each for each in found if not any(a < each.start() < b for a, b in spans))
+    labels = [each for each in outside if _is_label(each, text)]
+    first = labels[0].start() if labels else len(text)
+    segments = [_Segment("", text[:first].strip())]
+    for at, label in enumerate(labels):
+        end = labels[at + 1].start() if at + 1 < len(labels) else len(text)
+        segments.append(_Segment(label.lastgroup or "", text[label.end() : end].strip(), label[0]))
+    return segments
+
+
+# JSON in a text -----------------------------------------------------------------------------------
+
+_CLOSER = {"{": "}", "[": "]"}
+_STRICT = json.JSONDecoder(strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A JSON value in a text.
+
+    Args:
+        value: The value, repaired where it was broken; `None` where it cannot be.
+        end: The position after it.
+        is_open: Whether its end is missing.
+    """
+
+    value: Any
+    end: int
+    is_open: bool = False
+
+
+def _value_at(text: str, start: int) -> _Value:
+    """Read the object or array that begins at a position, broken or not."""
+    try:
+        value, end = _STRICT.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        end, closers = _extent(text, start)
+        if closers and not _is_whole_inside(text[start:end], closers):
+            return _Value(_repaired(text[start:end]), end, is_open=True)
+        return _Value(_repaired(text[start:end] + closers), end)
+    return _Value(value, end)
+
+
+def _extent(text: str, start: int) -> tuple[int, str]:
+    """Return the end of a broken value, and the closing brackets that are missing."""
+    stack: list[str] = []
+    at = start
+    while at < len(text):
+        character = text[at]
+        if character in "\"'" and _opens_string(text, at, character):
+            end = _string_end(text, at + 1, character)
+            if end is None:
+                return len(text), "?" + "".join(reversed(stack))
+            at = end
+        elif character in _CLOSER:
+            stack.append(_CLOSER[character])
+        elif character in "}]" and stack:
+            # A bracket that does not fit closes all that is open inside of the one that does.
+            while stack and stack.pop() != character:
+                pass
+            if not stack:
+                return at + 1, ""
+        at += 1
+    return len(text), "".join(reversed(stack))
+
+
+def _opens_string(text: str, at: int, quote: str) -> bool:
+    """Return whether a quote begins a string; an apostrophe does only where a value may begin."""
+    if quote == '"':
+        return True
+    before = text[max(at - 20, 0) : at].rstrip()
+    return before[-1:] in ("{", "[", ",", ":")
+
+
+def _string_end(text: str, at: int, quote: str) -> int | None:
+    """Return the position of the quote that ends a string; one inside of it is no end."""
+    while at < len(text):
+        if text[at] == "\\":
+            at += 1
+        elif text[at] == quote:
+            after = text[at + 1 : at + 40].lstrip()
+            if not after or after[0] in ",:}]":
+                return at
+        at += 1
+    return None
+
+
+_ARGUMENT_KEYS = (
+    "arguments",
+    "args",
+    "parameters",
+    "params",
+    "action_input",
+    "actionInput",
+    "tool_input",
+    "input",
+    "kwargs",
+    "inputs",
+    "tool_args",
+    "tool_arguments",
+    "argumentos",
+    "parametros",
+    "parâmetros",
+    "参数",
+)
+_ARGUMENTS_BEGIN = re.compile(
+    r"[\"'](?:" + "|".join(map(re.escape, _ARGUMENT_KEYS)) + r")[\"']\s*:\s*(?=\{)"
+)
+
+
+def _is_whole_inside(text: str, closers: str) -> bool:
+    """Return whether only wrappers of calls are open: all arguments have come to their end."""
+    if "?" in closers or not text.rstrip().endswith(("}", "]")):
+        return False
+    found = list(islice(_ARGUMENTS_BEGIN.finditer(text), _MOST_CALLS))
+    return bool(found) and not any(_extent(text, each.end())[1] for each in found)
+
+
+def _repaired(text: str) -> Any:
+    """Return the value in a broken text; `None` where nothing is to be had."""
+    if len(text) > _LONGEST_REPAIR or text.count("{") + text.count("[") > _LONGEST_REPAIR // 20:
+        return None
+    if _depth(text) > _DEEPEST:
+        return None
+    try:
+        return repair_json(text, return_objects=True)
+    except (ValueError, RecursionError, IndexError, KeyError, TypeError, AttributeError):
+        return None  # whatever a broken text does to it
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for character in text:
+        if character in _CLOSER:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "}]":
+            depth = max(depth - 1, 0)
+    return deepest
+
+
+_VALUE_START = re.compile(r"\{|\[(?=\s*[\[{])")
+
+
+def _values(text: str) -> Iterator[tuple[int, _Value]]:
+    """Yield the objects in a text, and the arrays of them, with their positions."""
+    at = 0
+    for _ in range(_MOST_CALLS):
+        found = _VALUE_START.search(text, at)
+        if found is None:
+            return
+        value = _value_at(text, found.start())
+        yield found.start(), value
+        at = max(value.end, found.end())
+
+
+def _spans_of_values(text: str) -> list[tuple[int, int]]:
+    return [(start, value.end) for start, value in _values(text) if not value.is_open]
+
+
+# Calls in JSON ------------------------------------------------------------------------------------
+
+_TOOL_KEYS = (
+    "action",
+    "tool",
+    "tool_name",
+    "toolName",
+    "function",
+    "function_name",
+    "function_call",
+    "tool_call",
+    "call",
+    "ação",
+    "ferramenta",
+    "工具",
+    "行动",
+)
+_LIST_KEYS = ("tool_calls", "function_calls", "actions", "calls", "tools")
+_THOUGHT_KEYS = ("thought", "thoughts", "thinking", "reasoning", "pensamento", "思考")
+_ANSWER_KEYS = (
+    "final_answer",
+    "finalAnswer",
+    "final answer",
+    "Final Answer",
+    "final_response",
+    "answer",
+    "resposta_final",
+    "最终答案",
+)
+_OWN_KEYS = frozenset(
+    (*_TOOL_KEYS, *_THOUGHT_KEYS, "name", "id", "type", "index", "recipient_name")
+)
+
+
+def _first(value: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((value[key] for key in keys if value.get(key) is not None), None)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+# Calls in tags ------------------------------------------------------------------------------------
+
+_TAG_OF_CALLS = (
+    r"tool_calls?|function_calls?|tool_use|functioncall|tool|function|action|\|tool_call\|"
+)
+_TAGGED = re.compile(
+    rf"<(?P<tag>{_TAG_OF_CALLS})>\s*(?=[\[{{<])(?P<body>.*?)(?:</(?P=tag)>|<\|?/tool_call\|?>|\Z)"
+    r"|\[TOOL_CALLS\]\s*(?P<mistral>.*)"
+    r"|<\|python_tag\|>\s*(?P<python>.*)"
+    r"|functools\s*(?=\[\s*\{)(?P<functools>.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_NAMED = re.compile(
+    r"<(?:function|tool)=(?P<name>[^\s>]{1,128})>(?P<body>.*?)(?P<end></(?:function|tool)>|\Z)"
+    r"|<invoke\s+name=[\"'](?P<invoked>[^\"'>]{1,128})[\"']\s*>(?P<inside>.*?)(?P<out></invoke>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_PARAMETER = re.compile(
+    r"<parameter(?:=|\s+name=[\"'])(?P<key>[^\"'>\s]{1,128})[\"']?\s*>(?P<value>.*?)"
+    r"(?P<end></parameter>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_THINK = re.compile(
+    r"<(?P<tag>think|thinking|thought|reasoning|scratchpad)>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_THINK_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+_MADE_UP = re.compile(
+    r"<(?:tool_response|tool_result|function_results?|observation|\|observation\|)>|\[TOOL_RESULTS\]",
+    re.IGNORECASE,
+)
+_ANSWER_TAG = re.compile(
+    r"<(?P<tag>final_answer|answer|response)>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_FENCE = re.compile(r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\n?|\n?[ \t]*```[ \t]*$", re.MULTILINE)
+
+
+_CLOSED = re.compile(r"(?:[}\])]|</\w+>)\Z")
+"""How a text ends in which no call is cut off."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been read so far.
+
+    Args:
+        tools: The names of the tools, where they are known.
+        is_cut: Whether the model was stopped in the middle.
+    """
+
+    tools: frozenset[str] | None
+    is_cut: bool
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[ParsedCall] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    tail: str = ""
+
+    def parsed(self) -> Parsed:
+        """Return the result; a call makes void an answer that cannot know its outcome."""
+        if self.is_cut and self.calls and _CLOSED.search(self.tail) is None:
+            self.problems.append(say("agent_call_cut", tool=self.calls.pop().name))
+        calls = tuple(self.calls[:_MOST_CALLS])
+        answer = None
+        if not calls and not self.problems and self.answers:
+            answer = self.answers[0]
+        if not (calls or self.problems) and answer is None:
+            self.problems.append(say("agent_no_action" if self.thoughts else "agent_nothing_said"))
+        return Parsed(
+            thought="\n".join(each for each in self.thoughts if each),
+            calls=calls,
+            answer=answer,
+            problems=tuple(dict.fromkeys(self.problems)),
+        )
+
+    @property
+    def _is_done(self) -> bool:
+        return bool(self.calls or self.problems or self.answers)
+
+    def read(self, text: str) -> None:
+        """Read a text by each form in turn, until one of them fits."""
+        text = self._without_thoughts(text).strip()
+        text = self._before_made_up(text)
+        self.tail = text.rstrip("` \n")
+        for form in (self._tags, self._labels, self._json, self._python):
+            form(text)
+            if self._is_done:
+                return
+        if text:
+            self.answers.append(_answer_in(text))
+
+    def _without_thoughts(self, text: str) -> str:
+        """Take out what the model thinks aloud: calls in it are not meant to run."""
+        closed = _THINK_END.search(text)
+        opened = _THINK.search(text)
+        if closed is not None and (opened is None or closed.start() < opened.start()):
+            self.thoughts.append(text[: closed.start()].strip())
+            text = text[closed.end() :]
+        self.thoughts += [each["body"].strip() for each in _THINK.finditer(text)]
+        return _THINK.sub("", text)
+
+    def _before_made_up(self, text: str) -> str:
+        """Return the text up to a result that the model has made up, in tags."""
+        found = _MADE_UP.search(text)
+        if found is None:
+            return text
+        if not text[: found.start()].strip():
+            self.problems.append(say("agent_own_observation"))
+        self.is_cut = False
+        return text[: found.start()].strip()
+
+    # Tags
+
+    def _tags(self, text: str) -> None:
+        begin = len(text)
+        for found in [*_TAGGED.finditer(text), *_NAMED.finditer(text)]:
+            if self._tagged(found):
+                begin = min(begin, found.start())
+        if self._is_done:
+            self._think(_unfenced(_bare(text[:begin])))
+        elif said := _ANSWER_TAG.search(text):
+            self._think(text[: said.start()])
+            self.answers.append(said["body"].strip())
+
+    def _tagged(self, found: re.Match[str]) -> bool:
+        """Read a call in tags; return whether it is one."""
+        groups = found.groupdict()
+        before = len(self.calls) + len(self.problems)
+        if "name" in groups:
+            self._named(found)
+        else:
+            body = next(groups[key] for key in _BODIES if groups.get(key) is not None)
+            if groups["body"] is not None and _NAMED.search(body):
+                return False  # the named calls inside are found by themselves
+            self._inside(body)
+        return len(self.calls) + len(self.problems) > before
+
+    def _inside(self, body: str) -> None:
+        mistral = re.match(r"\s*([\w.-]{1,128})\s*(?:\[ARGS\])?\s*(?=\{)", body)
+        if mistral is not None:
+            self._call(mistral[1], body[mistral.end() :])
+            return
+        before = len(self.calls)
+        self._json(body)
+        if len(self.calls) == before and not self.problems:
+            self._python(body)
+        if len(self.calls) == before and not self.problems:
+            self.problems.append(say("agent_call_unnamed"))
+
+    def _named(self, found: re.Match[str]) -> None:
+        name = (found["name"] or found["invoked"]).strip(_QUOTES)
+        body = found["body"] if found["name"] else found["inside"]
+        is_open = not (found["end"] if found["name"] else found["out"])
+        parameters = list(_PARAMETER.finditer(body))
+        if not parameters and ("{" in body or not is_open):
+            self._call(name, body)
+        elif is_open or not all(each["end"] for each in parameters):
+            self.problems.append(say("agent_call_cut", tool=name))
+        else:
+            self._add(name, {each["key"]: _literal(each["value"]) for each in parameters})
+
+    # Labels
+
+    def _labels(self, text: str) -> None:
+        segments = _before_observation(_segments(text))
+        kinds = {segment.kind for segment in segments[1:]}
+        if not kinds & {"thought", "action", "observation", "answer"}:
+            return
+        if segments[0].text and kinds.isdisjoint(_CERTAIN) and not _is_final(segments):
+            return  # prose in which such a word begins a line
+        if segments[-1].kind == "observation":
+            self.is_cut = False
+        walk = _Walk(segments)
+        while (segment := walk.next()) is not None and self._segment(segment, walk):
+            pass
+        if not self._is_done:
+            self._left_over(segments)
+
+    def _segment(self, segment: _Segment, walk: _Walk) -> bool:
+        """Read the text after a label; return whether to go on."""
+        if segment.kind in ("", "thought"):
+            self._think(segment.text)
+        elif segment.kind == "action":
+            self._action(segment.text, walk)
+        elif segment.kind == "answer":
+            self.answers.append(_answer_in(segment.text))
+            return bool(self.calls)
+        return segment.kind != "observation"
+
+    def _left_over(self, segments: Sequence[_Segment]) -> None:
+        """Look for calls in the thoughts of a text that has neither action nor answer."""
+        thoughts, self.thoughts = self.thoughts, []
+        if any(segment.kind == "observation" for segment in segments):
+            self.problems.append(say("agent_own_observation"))
+        for segment in segments:
+            self._json(segment.text)
+        if not self.calls:
+            self.thoughts = thoughts
+        if not self._is_done:
+            self.problems.append(say("agent_no_action"))
+
+    def _action(self, text: str, walk: _Walk) -> None:
+        given = walk.take("input")
+        text = _unfenced(text).strip()
+        if not text and given is None:
+            self.problems.append(say("agent_call_unnamed"))
+        elif text.startswith(("{", "[{")):
+            self._json(text)
+            if not self._is_done:
+                self.problems.append(say("agent_call_unnamed"))
+        elif _NONE.fullmatch(text):
+            return
+        else:
+            self._named_action(text, given)
+
+    def _named_action(self, text: str, given: str | None) -> None:
+        found = _NAME.match(text.lstrip(_QUOTES))
+        name = "" if found is None else found[0].rstrip(".:,*_`") or found[0]
+        after = text.lstrip(_QUOTES)[len(name) :]
+        first = re.split(r"[\n(\[{]", _bare(text), maxsplit=1)[0].strip()
+        if _FINISH.fullmatch(first) and not self._is_known(name):
+            self._finish(first, _bare(text)[len(first) :] if given is None else given)
+            return
+        if found is None:
+            self.problems.append(say("agent_call_unnamed"))
+        elif given is not None:
+            self._call(name, given)
+        else:
+            self._with_arguments(name, after)
+
+    def _finish(self, name: str, said: str) -> None:
+        """Read the answer in an action that stands for a final answer."""
+        if said.startswith("("):
+            self._python(name + said, strict=False)
+        if not self.answers:
+            self.answers.append(_inner(said.lstrip(":")))
+
+    def _with_arguments(self, name: str, after: str) -> None:
+        """Read what follows a name: arguments in brackets, JSON, or nothing."""
+        rest = after.lstrip(_QUOTES).strip()
+        if rest.startswith("("):
+            self._python(name + rest, strict=False)
+            if not self._is_done:
+                self.problems.append(say("agent_call_unreadable", tool=name))
+        elif "{" in rest:
+            self._call(name, rest[rest.index("{") :])
+        elif not rest or self._is_known(name):
+            self._call(name, rest)
+        elif rest.startswith("["):
+            self.problems.append(say("agent_call_unreadable", tool=name))
+        elif "\n" in after.strip(" \t") or rest.startswith("\n") or after.startswith("\n"):
+            self._call(name, "")
+        else:  # a sentence that begins with a word
+            self.problems.append(say("agent_call_unnamed"))
+
+    # JSON
+
+    def _json(self, text: str) -> None:
+        begin = None
+        for start, value in _values(text):
+            if self._from_json(value) and begin is None:
+                begin = start
+        if begin is not None:
+            self._think(_bare(_unfenced(text[:begin])))
+
+    def _from_json(self, value: _Value) -> bool:
+        """Read a value; return whether it is one for us."""
+        before = len(self.calls) + len(self.problems) + len(self.answers)
+        if value.is_open:
+            self._open_json(value.value)
+        else:
+            self._object(value.value, 0)
+        return len(self.calls) + len(self.problems) + len(self.answers) > before
+
+    def _open_json(self, value: Any) -> None:
+        """Read a value without an end: the calls that are whole, and the one that is cut off."""
+        items = value if isinstance(value, list) else [value]
+        for item in items[:-1]:
+            self._object(item, 0)
+        last = items[-1] if items else None
+        shadow = _Reading(tools=self.tools, is_cut=True)
+        shadow._object(last, 0)
+        for call in shadow.calls[:1]:
+            self.problems.append(say("agent_call_cut", tool=call.name))
+        self.problems += shadow.problems if not shadow.calls else []
+        if shadow.answers and not self.calls:
+            self.answers += shadow.answers
+
+    def _object(self, value: Any, depth: int) -> None:
+        if depth > _DEEPEST:
+            return
+        if isinstance(value, list):
+            for item in value[:_MOST_CALLS]:
+                self._object(item, depth + 1)
+        elif isinstance(value, dict):
+            self._think(_first(value, _THOUGHT_KEYS))
+            if not self._calls_of(value, depth):
+                final = _first(value, _ANSWER_KEYS)
+                if final is not None:
+                    self.answers.append(_as_text(final))
+
+    def _calls_of(self, value: dict[str, Any], depth: int) -> bool:
+        """Read the calls of an object; return whether it has any."""
+        for key in _LIST_KEYS:
+            if isinstance(value.get(key), list) and value[key]:
+                self._object(value[key], depth + 1)
+                return True
+        tool = _first(value, _TOOL_KEYS)
+        if isinstance(tool, dict):
+            outer = _first(value, _ARGUMENT_KEYS)
+            named = "name" in tool and outer is not None
+            self._object({"arguments": outer, **tool} if named else tool, depth + 1)
+            return True
+        name = tool if isinstance(tool, str) else self._bare_name(value)
+        if name is None:
+            return self._by_key(value)
+        self._of_object(name.strip(_QUOTES), value)
+        return True
+
+    def _bare_name(self, value: dict[str, Any]) -> str | None:
+        """Return the `name` of an object that can only be a call."""
+        name = value.get("name", value.get("recipient_name"))
+        if not isinstance(name, str):
+            return None
+        has_arguments = any(key in value for key in _ARGUMENT_KEYS)
+        return name if has_arguments or self._is_known(name) else None
+
+    def _by_key(self, value: dict[str, Any]) -> bool:
+        """Read `{"get_weather": {"city": "Lisbon"}}`."""
+        if len(value) != 1 or self.tools is None:
+            return False
+        name, arguments = next(iter(value.items()))
+        if name not in self.tools or not isinstance(arguments, dict):
+            return False
+        self._add(name, arguments)
+        return True
+
+    def _of_object(self, name: str, value: dict[str, Any]) -> None:
+        if _NONE.fullmatch(name):
+            final = _first(value, _ANSWER_KEYS)
+            if final is not None:
+                self.answers.append(_as_text(final))
+            return
+        key = next((key for key in _ARGUMENT_KEYS if key in value), None)
+        arguments = value[key] if key is not None else None
+        if _FINISH.fullmatch(name) and not self._is_known(name):
+            self.answers.append(_inner(arguments if key else _first(value, _ANSWER_KEYS)))
+        elif key is None:
+            self._add(name, {k: v for k, v in value.items() if k not in _OWN_KEYS})
+        elif arguments is None or isinstance(arguments, dict):
+            self._add(name, arguments or {})
+        elif isinstance(arguments, str):
+            self._call(name, arguments)
+        else:
+            self.problems.append(say("agent_call_unreadable", tool=name))
+
+    # Python
+
+    def _python(self, text: str, *, strict: bool = True) -> None:
+        """Read `name(key=value)` and lists of it, where nothing else is in the text."""
+        code = _unfenced(text).strip().strip("`").strip()
+        if "(" not in code or not re.match(r"\[?\s*[^\W\d][\w.]*\s*\(", code):
+            return
+        try:
+            tree = ast.parse(code if strict else _first_call(code), mode="exec")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self._broken_python(code, strict=strict)
+            return
+        for call in _python_calls(tree):
+            name = ast.unparse(call.func)
+            if strict and not self._is_python_call(name, code):
+                return
+            arguments = _python_arguments(call)
+            if arguments is None:
+                self.problems.append(say("agent_call_unreadable", tool=name))
+            else:
+                self._finish_or_add(name, arguments)
+
+    def _broken_python(self, code: str, *, strict: bool) -> None:
+        found = _NAME.search(code)
+        if found is None or (strict and not self._is_known(found[0])):
+            return
+        is_open = code.count("(") > code.count(")")
+        key = "agent_call_cut" if is_open else "agent_call_unreadable"
+        self.problems.append(say(key, tool=found[0]))
+
+    def _is_python_call(self, name: str, code: str) -> bool:
+        """Return whether a call in the form of Python is meant, and not code as an answer."""
+        if self.tools is not None:
+            return self._is_known(name) or bool(_FINISH.fullmatch(name))
+        return code.startswith("[") or bool(_FINISH.fullmatch(name))
+
+    def _finish_or_add(self, name: str, arguments: dict[str, Any]) -> None:
+        if _FINISH.fullmatch(name) and not self._is_known(name):
+            self.answers.append(_inner(arguments))
+        else:
+            self._add(name, arguments)
+
+    # What is common to all
+
+    def _call(self, name: str, text: str) -> None:
+        """Add a call whose arguments are a text: an object, or the value of the only parameter."""
+        body = _unfenced(text).strip()
+        if not body or _NONE.fullmatch(body):
+            self._add(name, {})
+            return
+        if not body.startswith("{") and "{" not in body:
+            plain = body.strip(_QUOTES)
+            self._add(name, {INPUT: plain}) if plain else self._add(name, {})
+            return
+        arguments, problem = read_arguments(name, body)
+        if arguments is None:
+            self.problems.append(problem)
+        else:
+            self._add(name, arguments)
+
+    def _add(self, name: str, arguments: Mapping[str, Any]) -> None:
+        if not _NAME.fullmatch(name):
+            self.problems.append(say("agent_call_unnamed"))
+        else:
+            self.calls.append(
+                ParsedCall(name=name, arguments={str(k): v for k, v in arguments.items()})
+            )
+
+    def _think(self, text: Any) -> None:
+        if isinstance(text, str) and (said := text.strip()):
+            self.thoughts.append(said)
+
+    def _is_known(self, name: str) -> bool:
+        return self.tools is not None and name in self.tools
+
+
+INPUT = "input"
+"""The key of an argument that a model has written without a key."""
+_BODIES = ("body", "mistral", "python", "functools")
+
+
+class _Walk:
+    """A walk over segments."""
+
+    def __init__(self, segments: Sequence[_Segment]) -> None:
+        self._segments = segments
+        self._at = 0
+
+    def next(self) -> _Segment | None:
+        """Return the next segment."""
+        self._at += 1
+        return self._segments[self._at - 1] if self._at <= len(self._segments) else None
+
+    def take(self, kind: str) -> str | None:
+        """Return the text of the next segment if it is of that kind, and go past it."""
+        if self._at < len(self._segments) and self._segments[self._at].kind == kind:
+            self._at += 1
+            return self._segments[self._at - 1].text
+        return None
+
+
+_CERTAIN = frozenset({"thought", "action"})
+_FINAL = re.compile("final|最终", re.IGNORECASE)
+
+
+def _is_final(segments: Sequence[_Segment]) -> bool:
+    return any(e.kind == "answer" and _FINAL.search(e.label) for e in segments)
+
+
+def _before_observation(segments: Sequence[_Segment]) -> Sequence[_Segment]:
+    """Return the segments up to an observation, which the model has made up, or a question."""
+    begun = False
+    for at, segment in enumerate(segments):
+        if segment.kind == "observation":
+            return segments[: at + 1]
+        if segment.kind == "question" and begun:
+            return segments[:at]
+        begun = begun or bool(segment.kind)
+    return segments
+
+
+def _unfenced(text: str) -> str:
+    """Return the text without the fences of code around it."""
+    return _FENCE.sub("", text).strip() if "```" in text else text.strip()
+
+
+def _answer_in(text: str) -> str:
+    """Return an answer without the fence around all of it; code inside of it keeps its own."""
+    text = text.strip()
+    is_all = text.startswith("```") and text.endswith("```") and text.count("```") == 2  # noqa: PLR2004
+    return _unfenced(text) if is_all else text
+
+
+def _bare(text: str) -> str:
+    return text.strip().strip(_QUOTES).strip()
+
+
+def _inner(value: Any) -> str:
+    """Return the answer that the arguments of a final answer contain."""
+    if isinstance(value, str):
+        text = _unfenced(value).strip()
+        if text.startswith("{") and isinstance(found := _value_at(text, 0).value, dict) and found:
+            return _inner(found)
+        if text[:1] + text[-1:] in ("[]", "()"):
+            text = text[1:-1]
+        return _bare(text)
+    if isinstance(value, dict) and len(value) == 1:
+        return _inner(next(iter(value.values())))
+    return "" if value is None else _as_text(value)
+
+
+def _literal(text: str) -> Any:
+    """Return the value of a parameter in tags: JSON where it is some, else the text."""
+    body = text.strip("\n")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+
+
+def _first_call(code: str) -> str:
+    """Return the text up to the bracket that closes the first one."""
+    depth = 0
+    for at, character in enumerate(code):
+        depth += (character == "(") - (character == ")")
+        if character == ")" and depth == 0:
+            return code[: at + 1]
+    return code
+
+
+def _python_calls(tree: ast.Module) -> list[ast.Call]:
+    """Return the calls of a module that consists of nothing else."""
+    calls = list[ast.Call]()
+    for statement in tree.body:
+        value = statement.value if isinstance(statement, ast.Expr) else None
+        items = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+        if not all(isinstance(item, ast.Call) for item in items):
+            return []
+        calls += [item for item in items if isinstance(item, ast.Call)]
+    return calls
+
+
+def _python_arguments(call: ast.Call) -> dict[str, Any] | None:
+    """Return the arguments of a call in the form of Python, if all of them are literals."""
+    try:
+        named = {
+            each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg is not None
+        }
+        given = [ast.literal_eval(each) for each in call.args]
+    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError):
+        return None
+    if len(named) < len(call.keywords) or len(given) > 1:
+        return None
+    if given and isinstance(given[0], dict) and not named:
+        return given[0]
+    return {INPUT: given[0], **named} if given else named

@@ -1,0 +1,123 @@
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leonidas_tools.agent.parser import parse, read_arguments
+from leonidas_tools.results.texts import TEXTS
+
+CASES = yaml.safe_load(Path(__file__).with_name("model_outputs.yaml").read_text())
+WHOLE = [case for case in CASES if "problem" not in case]
+
+
+def case_id(case):
+    return case["text"][:60]
+
+
+def made(parsed):
+    return [{"name": call.name, "arguments": dict(call.arguments)} for call in parsed.calls]
+
+
+def keys(problems):
+    return {part.key for problem in problems for part in problem.parts if hasattr(part, "key")}
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_an_output_is_read_as_it_was_meant(case):
+    parsed = parse(case["text"], case.get("tools"))
+    assert made(parsed) == case.get("calls", [])
+    assert parsed.answer == case.get("answer")
+    assert keys(parsed.problems) == ({case["problem"]} if "problem" in case else set())
+    if "thought" in case:
+        assert parsed.thought == case["thought"]
+
+
+def test_the_table_is_long():
+    assert len(CASES) >= 200
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=case_id)
+def test_no_call_runs_with_arguments_that_were_cut_off(case):
+    text = case["text"]
+    meant = case.get("calls", [])
+    for end in range(len(text)):
+        got = made(parse(text[:end], case.get("tools"), is_cut=True))
+        assert got == meant[: len(got)], text[:end]
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *("Thought: ", "\nAction: ", "\nAction Input: ", "\nObservation: ", "\nFinal Answer: "),
+        *("get_weather", '{"name": ', '"arguments": ', "{", "}", "[", "]", "(", ")", '"', "'", ","),
+        *("<tool_call>", "</tool_call>", "<think>", "</think>", "<function=f>", "</function>"),
+        *("<parameter=a>", "[TOOL_CALLS]", "```json\n", "\n```", ":", "\\", "\n", "1", "null"),
+        *(
+            '{"action": ',
+            "<|im_end|>",
+            "\u601d\u8003\uff1a",
+            "f(a=1)",
+            "Finish[",
+            "None",
+            "\ud800",
+            "\x00",
+        ),
+    ]
+)
+
+
+@given(st.lists(FRAGMENTS | st.text(max_size=5), max_size=40).map("".join), st.booleans())
+def test_no_text_makes_it_raise(text, is_cut):
+    parsed = parse(text, ["get_weather", "f"], is_cut=is_cut)
+    assert parsed.calls or parsed.problems or parsed.answer is not None
+    assert not (parsed.calls and parsed.answer is not None)
+
+
+@given(st.lists(FRAGMENTS | st.text(max_size=5), max_size=20).map("".join))
+def test_no_arguments_make_it_raise(text):
+    arguments, problem = read_arguments("f", text)
+    assert (arguments is None) == bool(problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 50_000,
+        "[" * 50_000,
+        '{"a":' * 20_000,
+        "<tool_call>{" * 8_000,
+        '{"a": "' * 10_000,
+        "Action: f\nAction Input: {" * 4_000,
+        "f(" * 40_000,
+        '"' * 90_000,
+        "x" * 1_000_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_hostile_text_is_read_too(text):
+    parse(text, ["f"])
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("", {}),
+        ('{"a": 1}', {"a": 1}),
+        ("{'a': 1,}", {"a": 1}),
+        ('"{\\"a\\": 1}"', {"a": 1}),
+        ('```json\n{"a": 1}\n```', {"a": 1}),
+        ('{"a": 1', None),
+        ('{"a": "b', None),
+        ("[1]", None),
+        ("Lisbon", None),
+        ('{"a": 1}{"b": 2}', None),
+    ],
+)
+def test_arguments_of_a_native_call_are_mended_or_refused(text, read):
+    assert read_arguments("f", text)[0] == read
+
+
+def test_every_problem_says_what_to_do():
+    ours = [text.default for key, text in TEXTS.items() if key.startswith("agent_")]
+    assert all("Write" in text for text in ours)
