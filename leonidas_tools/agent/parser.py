@@ -66,9 +66,9 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
         is_cut: Whether the model was stopped in the middle.
 
     Example:
-        >>> parse('Thought: sum\\nAction: add\\nAction Input: {"a": 1, "b": 2}').calls[0]
+        >>> parse('Thought: sum\nAction: add\nAction Input: {"a": 1, "b": 2}').calls[0]
         ParsedCall(name='add', arguments={'a': 1, 'b': 2})
-        >>> parse('Action: add\\nAction Input: {"a": 1, "b"').problems
+        >>> parse('Action: add\nAction Input: {"a": 1, "b"').problems
         ("The call of 'add' was cut off in the middle and not run. Write it once more, whole.",)
         >>> parse("It is 3.").answer
         'It is 3.'
