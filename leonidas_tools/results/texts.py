@@ -131,6 +131,10 @@ TEXTS: Mapping[str, Text] = {
         "The tool needs something that is not there.",
         more=("tool",),
     ),
+    "no_sandbox": Text(
+        "Programs cannot be run safely here, so nothing was run: {reason}.",
+        "The isolation of a sandbox that the settings ask for cannot be had.",
+    ),
     # Arguments that do not fit.
     "invalid_argument": Text(
         "{problem}",

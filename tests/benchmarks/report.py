@@ -30,6 +30,8 @@ _HEADINGS = {
     "result_budget": "result budget",
     "all_policies": "all policies together",
     "ours_speech": "**`SpeechOutputProcessor`**",
+    "bubblewrap": "**`Sandbox`**, bubblewrap",
+    "landlock": "**`Sandbox`**, Landlock",
 }
 
 

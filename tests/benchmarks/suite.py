@@ -25,6 +25,7 @@ NAMES = (
     "live_memory",
     "speech",
     "mcp",
+    "sandbox",
 )
 
 

@@ -1,0 +1,163 @@
+"""A program that runs in a sandbox, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from leonidas_tools.sandbox.output import BoundedOutput
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping
+
+Stream: TypeAlias = Literal["stdout", "stderr"]
+OnOutput: TypeAlias = "Callable[[Stream, bytes], object]"
+StoppedBy: TypeAlias = Literal[
+    "timeout", "cancelled", "cpu", "memory", "file_size", "output", "launcher"
+]
+
+_CHUNK_BYTES = 65_536
+_FLOOD = 64
+"""How many times the output that is kept a program may print before it is ended."""
+_MOST_REPORT_BYTES = 65_536
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """How a program ended.
+
+    Args:
+        exit_code: As a shell tells it: 128 and the signal's number after a signal.
+        stdout: What it printed; of a long output the beginning and the end.
+        stderr: The same of its errors.
+        left_out_bytes: How much of both was left out.
+        stopped_by: The limit that ended it, such as `timeout`; `None` if it ended by itself.
+        seconds: How long it ran.
+        cpu_seconds: How much processor time it and its descendants used.
+    """
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    left_out_bytes: int = 0
+    stopped_by: StoppedBy | None = None
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Return whether it ended by itself, with the exit code 0."""
+        return self.exit_code == 0 and self.stopped_by is None
+
+
+class Running:
+    """A program that runs; `Sandbox.start` makes it, and ends it.
+
+    Args:
+        control: The connection to its supervisor, which ends the program when it closes.
+        outputs: The reading ends of its output.
+        output_bytes: How much is kept of each.
+        on_output: Called with each piece of output.
+        channel: A connection to the program itself, its descriptor 3.
+    """
+
+    def __init__(
+        self,
+        control: socket.socket,
+        outputs: Mapping[Stream, int],
+        *,
+        output_bytes: int,
+        on_output: OnOutput | None = None,
+        channel: socket.socket | None = None,
+    ) -> None:
+        self.channel = channel
+        self._control = control
+        self._kept = {stream: BoundedOutput(output_bytes) for stream in outputs}
+        self._open = dict(outputs)
+        self._on_output = on_output
+        self._stopped_by: StoppedBy | None = None
+        self._printed, self._most_bytes = 0, output_bytes * _FLOOD
+        self._report = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        control.setblocking(False)
+        self._loop.add_reader(control, self._read_report)
+        for stream, fd in outputs.items():
+            os.set_blocking(fd, False)
+            self._loop.add_reader(fd, self._read, stream, fd)
+
+    async def wait(self) -> dict[str, Any]:
+        """Wait until the program and all that it has started are gone; return the report."""
+        return await asyncio.shield(self._ended)
+
+    def stop(self, why: StoppedBy = "cancelled") -> None:
+        """End the program and all that it has started."""
+        if self._stopped_by is None and not self._ended.done():
+            self._stopped_by = why
+            with contextlib.suppress(OSError):
+                self._control.shutdown(1)  # for writing: the report still arrives
+
+    def finished(self, report: Mapping[str, Any]) -> Finished:
+        """Return how the program ended, given the report."""
+        by = self._stopped_by or report.get("stopped_by")
+        return Finished(
+            exit_code=report["exit_code"],
+            stdout=self._kept["stdout"].text(),
+            stderr=self._kept["stderr"].text(),
+            left_out_bytes=sum(each.left_out_bytes for each in self._kept.values()),
+            stopped_by=cast("StoppedBy | None", by),
+            seconds=report["seconds"],
+            cpu_seconds=report["cpu_seconds"],
+        )
+
+    def close(self) -> None:
+        """Close all connections, which ends the program if it still runs."""
+        for stream in tuple(self._open):
+            self._close_output(stream)
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        if self.channel is not None:
+            self.channel.close()
+
+    def _read(self, stream: Stream, fd: int) -> None:
+        try:
+            data = os.read(fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._close_output(stream)
+            return
+        self._kept[stream].add(data)
+        self._printed += len(data)
+        if self._printed > self._most_bytes:
+            self.stop("output")
+        if self._on_output is not None:
+            self._on_output(stream, data)
+
+    def _close_output(self, stream: Stream) -> None:
+        fd = self._open.pop(stream, None)
+        if fd is not None:
+            self._loop.remove_reader(fd)
+            os.close(fd)
+
+    def _read_report(self) -> None:
+        try:
+            data = self._control.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._report += data
+        if data and len(self._report) < _MOST_REPORT_BYTES:
+            return
+        self._loop.remove_reader(self._control)
+        for stream, fd in tuple(self._open.items()):
+            while stream in self._open:  # all writers are gone: what is left can be read at once
+                self._read(stream, fd)
+        if not self._ended.done():
+            self._ended.set_result(json.loads(self._report) if self._report else {})

@@ -1,0 +1,495 @@
+"""`Sandbox`: run a program with these files, this network and these limits."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import errno
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
+from leonidas_tools.sandbox import launcher
+from leonidas_tools.sandbox.bubblewrap import wrapped
+from leonidas_tools.sandbox.process import Finished, OnOutput, Running
+from leonidas_tools.sandbox.seccomp import filter_code
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from leonidas_tools.sandbox.process import Stream
+
+logger = logging.getLogger(__name__)
+
+Backend: TypeAlias = Literal["auto", "bubblewrap", "landlock", "none"]
+_GRACE_SECONDS = 10.0
+_OWN_PROCESSES = 2
+"""The processes of bubblewrap itself that count among those of a group."""
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SYSTEM_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+_NETWORK_FILES = (
+    "/etc/ca-certificates",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/pki",
+    "/etc/resolv.conf",
+    "/etc/ssl",
+)
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp"}  # noqa: S108
+
+
+class NoSandboxError(ToolError):
+    """Raised when the isolation that was asked for cannot be had: nothing has run.
+
+    Args:
+        reason: What is missing.
+    """
+
+    status = "unavailable"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(say("no_sandbox", reason=reason), reason_code="no_sandbox")
+        self.reason = reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a program may use; `None` switches a limit off.
+
+    Args:
+        timeout_seconds: How long it may run, unless a run says otherwise.
+        cpu_seconds: How much processor time each of its processes may use.
+        memory_bytes: How much memory it may use, and how big its temporary files may be together:
+            all its processes in a control group, each of them where no such group can be made.
+        processes: How many processes and threads it may have at a time.
+        file_bytes: How big a file it writes may become.
+        open_files: How many files each process may have open.
+        output_bytes: How much is kept of what it prints: half of it from the beginning, half from
+            the end. A program that prints 64 times as much is ended.
+    """
+
+    timeout_seconds: float = 60.0
+    cpu_seconds: int | None = 60
+    memory_bytes: int | None = 1 << 30
+    processes: int | None = 64
+    file_bytes: int | None = 1 << 30
+    open_files: int | None = 1024
+    output_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Job:
+    """A program to run."""
+
+    argv: Sequence[str]
+    input: bytes | None = None
+    timeout_seconds: float | None = None
+    working_directory: str | Path | None = None
+    on_output: OnOutput | None = None
+    channel: tuple[socket.socket, socket.socket] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Launcher:
+    """The process that starts programs, and the connection to it."""
+
+    connection: socket.socket
+    process: subprocess.Popen[bytes]
+
+    def end(self) -> None:
+        self.connection.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=_GRACE_SECONDS)
+
+
+@dataclass(kw_only=True, eq=False)
+class Sandbox:
+    r"""Runs programs that see only these files.
+
+    The first program starts a small launcher process; `close` ends it, or `async with`, or the end
+    of this object or process.
+
+    Args:
+        roots: Directories that programs may read and write, under the same paths as outside.
+        read_only: Directories and files that they may also read, besides the system's programs.
+        network: Whether they may use the network.
+        limits: What each of them may use.
+        backend: `bubblewrap`, `landlock`, `none`, or `auto` for the first of the former two that
+            works. Only `none` isolates nothing; limits apply there too.
+        environment: Variables they get, besides `PATH`, `LANG` and `HOME`.
+
+    Example:
+        >>> import asyncio
+        >>> async def main():
+        ...     async with Sandbox(backend="none") as sandbox:
+        ...         return await sandbox.run(["echo", "hello"])
+        >>> asyncio.run(main()).stdout
+        'hello\n'
+    """
+
+    roots: Sequence[str | Path] = ()
+    read_only: Sequence[str | Path] = ()
+    network: bool = False
+    limits: Limits = field(default_factory=Limits)
+    backend: Backend = "auto"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    _filters: dict[bool, str] = field(default_factory=dict, init=False, repr=False)
+    _chosen: str | None = field(default=None, init=False, repr=False)
+    _launcher: _Launcher | None = field(default=None, init=False, repr=False)
+    _end: weakref.finalize[Any, Any] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.backend not in get_args(Backend):
+            raise ValueError(f"backend is one of {get_args(Backend)!r}, not {self.backend!r}")
+        self.roots = tuple(_resolved(path) for path in self.roots)
+        self.read_only = tuple(_resolved(path) for path in self.read_only)
+
+    async def __aenter__(self) -> Self:
+        """Return the sandbox, to be closed at the end."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the launcher; what still runs is ended too. The next program starts another."""
+        if self._end is not None:
+            self._end()
+        self._launcher = self._end = None
+
+    async def chosen_backend(self) -> str:
+        """Return the backend that programs run in.
+
+        Raises:
+            NoSandboxError: None can be had; the error says why.
+        """
+        if self._chosen is None:
+            self._chosen = await self._choose() if self.backend == "auto" else self.backend
+        return self._chosen
+
+    async def _choose(self) -> str:
+        reasons = []
+        for backend in ("bubblewrap", "landlock"):
+            try:
+                await self._run(_Job(argv=["/bin/sh", "-c", ":"]), backend)
+            except NoSandboxError as error:
+                reasons.append(f"{backend}: {error.reason}")
+            else:
+                return backend
+        raise NoSandboxError("; ".join(reasons))
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,  # noqa: A002 - as `subprocess.run` has it
+        timeout_seconds: float | None = None,
+        working_directory: str | Path | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Finished:
+        """Run a program to its end; cancelling it ends the program and all that it has started.
+
+        Args:
+            argv: The program and its arguments; no shell reads them.
+            input: What it can read from its standard input.
+            timeout_seconds: How long it may run; by default as long as the limits say.
+            working_directory: Where it runs; by default the first root.
+            on_output: Called with `stdout` or `stderr`, and each piece of output as it arrives.
+
+        Raises:
+            NoSandboxError: The isolation or a limit cannot be had.
+            FileNotFoundError: There is no such program or directory.
+        """
+        job = _Job(
+            argv=argv,
+            input=input,
+            timeout_seconds=timeout_seconds,
+            working_directory=working_directory,
+            on_output=on_output,
+        )
+        return await self._run(job, await self.chosen_backend())
+
+    async def _run(self, job: _Job, backend: str) -> Finished:
+        async with self._started(job, backend) as running:
+            report = await running.wait()
+            finished = running.finished(_checked(report, job.argv[0]))
+            if backend == "bubblewrap":
+                _check_set_up(report["status"], finished, job.argv[0])
+            return finished
+
+    @asynccontextmanager
+    async def start(
+        self, argv: Sequence[str], *, timeout_seconds: float, on_output: OnOutput | None = None
+    ) -> AsyncIterator[Running]:
+        """Start a program with a channel, and end it when the block is left.
+
+        The program finds the other end of `Running.channel` as its descriptor 3.
+
+        Raises:
+            NoSandboxError: The isolation or a limit cannot be had.
+        """
+        backend = await self.chosen_backend()
+        job = _Job(
+            argv=argv,
+            timeout_seconds=timeout_seconds,
+            on_output=on_output,
+            channel=socket.socketpair(),
+        )
+        async with self._started(job, backend) as running:
+            yield running
+
+    @asynccontextmanager
+    async def _started(self, job: _Job, backend: str) -> AsyncIterator[Running]:
+        with contextlib.ExitStack() as own:
+            private = ""
+            if backend != "bubblewrap":
+                directory = tempfile.TemporaryDirectory(prefix="leonidas-sandbox-")
+                private = own.enter_context(directory)
+            running = self._launch(self._request(job, backend, private), job)
+            try:
+                yield running
+            finally:
+                running.stop()
+                try:
+                    await _to_the_end(running)
+                finally:
+                    running.close()
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def _request(self, job: _Job, backend: str, private: str) -> dict[str, Any]:
+        """Return what the launcher has to do."""
+        limits = self.limits
+        environment = {**_ENVIRONMENT, **self.environment}
+        directory = str(job.working_directory or (self.roots[0] if self.roots else "/"))
+        request: dict[str, Any] = {
+            "argv": list(job.argv),
+            "timeout_seconds": job.timeout_seconds or limits.timeout_seconds,
+            "environment": environment,
+            "working_directory": directory,
+            "cpu_seconds": limits.cpu_seconds,
+            "memory_bytes": limits.memory_bytes,
+            "processes": limits.processes,
+            "own_processes": 0,
+            "limits_inside": False,
+            "file_bytes": limits.file_bytes,
+            "open_files": limits.open_files,
+            "landlock": None,
+            "seccomp": None,
+        }
+        if backend == "bubblewrap":
+            return request | self._bubblewrap(job.argv, environment, directory)
+        environment |= {"HOME": private, "TMPDIR": private}
+        request["argv"][0] = _program(job.argv[0], environment["PATH"])
+        return request | (self._landlock(private) if backend == "landlock" else {})
+
+    def _bubblewrap(
+        self, argv: Sequence[str], environment: Mapping[str, str], directory: str
+    ) -> dict[str, Any]:
+        program = shutil.which("bwrap")
+        if program is None:
+            raise NoSandboxError("bubblewrap is not installed: install the package 'bubblewrap'")
+        inside = os.geteuid() != 0 and self.limits.processes is not None
+        if inside:
+            # In the namespace of the sandbox this counts only the processes in there.
+            argv = ["prlimit", f"--nproc={self.limits.processes}", "--", *argv]
+        files = [*_SYSTEM_FILES, *(_NETWORK_FILES if self.network else ())]
+        return {
+            "argv": wrapped(
+                argv,
+                program=program,
+                system=(*_SYSTEM, *files),
+                read_only=[str(path) for path in self.read_only],
+                roots=[str(path) for path in self.roots],
+                network=self.network,
+                environment=environment,
+                directory=directory,
+                temporary_bytes=self.limits.memory_bytes,
+            ),
+            "environment": {},  # or the program could read ours in /proc/1/environ
+            "working_directory": None,
+            "own_processes": _OWN_PROCESSES,
+            "limits_inside": inside,
+            "seccomp": self._filter(namespaces=True),
+        }
+
+    def _landlock(self, private: str) -> dict[str, Any]:
+        abi = launcher.landlock_abi()
+        if abi < launcher.LANDLOCK_ABI:
+            raise NoSandboxError(
+                f"the kernel has version {abi} of Landlock, and {launcher.LANDLOCK_ABI} is needed "
+                "(Linux 6.12)"
+            )
+        files = [*_SYSTEM_FILES, *(_NETWORK_FILES if self.network else ())]
+        return {
+            "landlock": {
+                "read": [*_SYSTEM, *files, *map(str, self.read_only)],
+                "write": [*_DEVICES, private, *map(str, self.roots)],
+            },
+            "seccomp": self._filter(namespaces=False),
+        }
+
+    def _filter(self, *, namespaces: bool) -> str:
+        if namespaces not in self._filters:
+            self._filters[namespaces] = self._new_filter(namespaces=namespaces)
+        return self._filters[namespaces]
+
+    def _new_filter(self, *, namespaces: bool) -> str:
+        try:
+            code = filter_code(namespaces=namespaces, network=self.network)
+        except (ImportError, OSError, RuntimeError) as error:
+            raise NoSandboxError(
+                f"no filter of system calls can be made ({error}): install the extra 'sandbox' "
+                "and libseccomp"
+            ) from error
+        return base64.b64encode(code).decode()
+
+    # --- the launcher ------------------------------------------------------------------------
+
+    def _launch(self, request: Mapping[str, Any], job: _Job) -> Running:
+        """Send a request; what the program gets is closed here."""
+        with contextlib.ExitStack() as sent:
+            control, theirs = socket.socketpair()
+            sent.callback(theirs.close)
+            outputs: dict[Stream, int] = {}
+            fds = [_file(sent, json.dumps(request).encode()), theirs.fileno(), _own_process(sent)]
+            fds.append(_file(sent, job.input or b""))
+            for stream in ("stdout", "stderr"):
+                outputs[stream], writing = os.pipe()
+                sent.callback(os.close, writing)
+                fds.append(writing)
+            if job.channel is not None:
+                sent.callback(job.channel[1].close)
+                fds.append(job.channel[1].fileno())
+            running = Running(
+                control,
+                outputs,
+                output_bytes=self.limits.output_bytes,
+                on_output=job.on_output,
+                channel=None if job.channel is None else job.channel[0],
+            )
+            try:
+                self._send(fds)
+            except BaseException:
+                running.close()
+                raise
+        return running
+
+    def _send(self, fds: Sequence[int]) -> None:
+        if self._launcher is not None:
+            try:
+                socket.send_fds(self._launcher.connection, [b"."], fds)
+            except OSError:  # it has ended: another is started
+                self.close()
+            else:
+                return
+        self._launcher = _start_launcher()
+        self._end = weakref.finalize(self, self._launcher.end)
+        socket.send_fds(self._launcher.connection, [b"."], fds)
+
+
+def _start_launcher() -> _Launcher:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-I", "-S", launcher.__file__, str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            cwd="/",
+            env={key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # an interrupt from the keyboard is not for it
+        )
+    return _Launcher(connection=ours, process=process)
+
+
+def _own_process(sent: contextlib.ExitStack) -> int:
+    """Return a descriptor of this process, by which its death is seen."""
+    fd = os.pidfd_open(os.getpid())
+    sent.callback(os.close, fd)
+    return fd
+
+
+def _file(sent: contextlib.ExitStack, data: bytes) -> int:
+    """Return a file in memory with this content, read from its beginning."""
+    fd = os.memfd_create("leonidas")
+    sent.callback(os.close, fd)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+async def _to_the_end(running: Running) -> None:
+    """Wait until the program is gone, whoever cancels this task meanwhile."""
+    loop = asyncio.get_running_loop()
+    ends, cancelled = loop.time() + _GRACE_SECONDS, None
+    waiting = asyncio.ensure_future(running.wait())
+    while not waiting.done() and loop.time() < ends:
+        try:
+            await asyncio.wait([waiting], timeout=ends - loop.time())
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if not waiting.done():
+        waiting.cancel()
+        logger.warning("A program in the sandbox does not end")
+    if cancelled is not None:
+        raise cancelled
+
+
+def _checked(report: Mapping[str, Any], program: str) -> Mapping[str, Any]:
+    """Return a report of a program that was started; raise the reason if it was not."""
+    if not report:
+        raise NoSandboxError("the launcher has ended")
+    if "unavailable" in report:
+        raise NoSandboxError(report["unavailable"])
+    number, _, text = report["problem"].partition(" ")
+    if number == "cannot":
+        raise NoSandboxError(f"cannot {text}")
+    if number in (str(errno.ENOENT), str(errno.ENOTDIR)):
+        raise FileNotFoundError(int(number), text, program)
+    if number:
+        raise NoSandboxError(text)
+    return report
+
+
+def _check_set_up(status: str, finished: Finished, program: str) -> None:
+    """Raise the reason why bubblewrap has not run the program, where it has not."""
+    if '"exit-code"' in status or finished.stopped_by is not None:
+        return
+    said = finished.stderr.strip()
+    if said.startswith(("bwrap: execvp", "bwrap: Can't chdir")):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    raise NoSandboxError(said or "bubblewrap has ended")
+
+
+def _program(name: str, path: str) -> str:
+    """Return the path of a program.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return found
+
+
+def _resolved(path: str | Path) -> Path:
+    return Path(path).expanduser().resolve()
