@@ -1,4 +1,4 @@
-"""The store: what is kept of what happened."""
+"""The store: calls, approvals, preferences, tasks and long results in a database."""
 
 from leonidas_tools.session.tasks import Task, TaskStatus
 from leonidas_tools.store.address import default_file
@@ -13,8 +13,8 @@ from leonidas_tools.store.rows import (
     SessionSummary,
     SpilledResult,
     Step,
+    StoreStatus,
 )
-from leonidas_tools.store.status import StoreStatus
 from leonidas_tools.store.store import Store
 
 __all__ = [

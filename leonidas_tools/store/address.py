@@ -18,20 +18,20 @@ _ADDRESSES = "the path of a file, sqlite:///FILE or postgresql://user:password@h
 
 
 def default_file() -> Path:
-    """Return the file in the user's data directory that holds where no other place is named."""
+    """Return the default file, in the user's data directory."""
     return data_directory() / "leonidas.db"
 
 
 def database_url(where: str | Path | None, *, key: str = "store.url") -> URL:
-    """Return the URL of a database with the driver it is reached by.
+    """Return the URL of a database with its driver.
 
     Args:
-        where: A path, or an address such as `sqlite:///kept.db` or `postgresql://host/name`; the
-            user's own file when left out.
-        key: Names the setting or the option that an error is about.
+        where: A path, or an address such as `sqlite:///kept.db` or `postgresql://host/name`; by
+            default the user's file.
+        key: The setting or option that an error names.
 
     Raises:
-        ConfigurationError: It is no such address, or its driver is not installed.
+        ConfigurationError: The address is invalid, or its driver is not installed.
 
     Example:
         >>> str(database_url("kept.db")), str(database_url("postgresql://db/leonidas"))
@@ -45,24 +45,24 @@ def database_url(where: str | Path | None, *, key: str = "store.url") -> URL:
         url = make_url(where)
     except (ArgumentError, ValueError):
         raise ConfigurationError(
-            f"The address of the store cannot be read; write {_ADDRESSES}",
+            f"The address of the store is invalid; write {_ADDRESSES}",
             key=key,
         ) from None
     dialect = _DIALECTS.get(url.get_backend_name())
     if dialect is None:
         raise ConfigurationError(
-            f"The store cannot be kept in {url.get_backend_name()!r}; write {_ADDRESSES}",
+            f"The store does not support {url.get_backend_name()!r}; write {_ADDRESSES}",
             key=key,
         )
     if dialect == "postgresql" and importlib.util.find_spec("asyncpg") is None:
         raise ConfigurationError(
-            "The store needs a driver for PostgreSQL; install it by "
+            "The store needs a driver for PostgreSQL; install it with "
             "pip install 'leonidas-tools[postgres]'",
             key=key,
         )
     if dialect == "sqlite" and url.database in (None, "", ":memory:"):
         raise ConfigurationError(
-            "The store needs a file, which outlives the process; name one: sqlite:///kept.db",
+            "The store needs a file that outlives the process; name one: sqlite:///kept.db",
             key=key,
         )
     return url.set(drivername=_DRIVERS[dialect])

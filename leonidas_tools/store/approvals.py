@@ -1,4 +1,4 @@
-"""Questions whether a call may run, and their answers."""
+"""Approval questions and their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leonidas_tools.errors import StoreError
 from leonidas_tools.store.recorder import clean, name_of, shown_user
 from leonidas_tools.store.rows import Approval, Decision
 from leonidas_tools.store.runs import living_runs, lost_runs
-from leonidas_tools.store.tables import approvals
+from leonidas_tools.store.schema import approvals
 
 if TYPE_CHECKING:
     from sqlalchemy import Executable, Row, Update
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
     from leonidas_tools.calls.call import ToolCall
     from leonidas_tools.store.database import Database
-    from leonidas_tools.store.errands import Write
     from leonidas_tools.store.recorder import Recorder
+    from leonidas_tools.store.write_queue import Write
 
 
 _LONGEST_TEXT = 1024
@@ -40,23 +40,18 @@ _ANSWERS = {
     "proceed": Decision.EXPIRED,
     "cancel": Decision.EXPIRED,
 }
-"""What each closing of a question comes to."""
+"""The decision that each answer amounts to."""
 
 
 class ApprovalTable:
-    """Keeps each question until it is answered, and each answer.
-
-    Args:
-        database: Where they are.
-        recorder: Takes secrets out of arguments.
-    """
+    """Stores approval questions and their answers."""
 
     def __init__(self, database: Database, recorder: Recorder) -> None:
         self._database = database
         self._recorder = recorder
 
     def asked(self, question: Question) -> Write:
-        """Return what keeps a question that was put while a call runs."""
+        """Return the write of a question about a running call."""
         request, call = question.request, question.call
         row = {
             "id": self.id_of(request),
@@ -76,12 +71,12 @@ class ApprovalTable:
         return _executes(insert(approvals).values(row))
 
     def closed(self, question: Question, closing: Closing) -> Write:
-        """Return what keeps how a question was closed, also where it was taken for `unanswered`."""
-        request, call, said = question.request, question.call, closing.decision
+        """Return the write of an answer; it also replaces `unanswered`."""
+        request, call, decision = question.request, question.call, closing.decision
         redaction = call.redaction.hiding(call.arguments)
         user = shown_user(request.user)
-        reason = None if said is None else said.reason
-        edited = None if said is None else said.arguments
+        reason = None if decision is None else decision.reason
+        edited = None if decision is None else decision.arguments
         values = {
             "decision": _ANSWERS.get(closing.answer, Decision.WITHDRAWN).value,
             "decided": time.time(),
@@ -96,7 +91,7 @@ class ApprovalTable:
         return _executes(_unanswered(self.id_of(request)).values(values))
 
     def id_of(self, request: ApprovalRequest) -> str:
-        """Return what a question is kept under; it ends with the id that it is answered by."""
+        """Return the id of a question's row, which ends with the id of the request."""
         return f"{self._recorder.run}-{request.id}"
 
     async def ask(
@@ -107,16 +102,16 @@ class ApprovalTable:
         fingerprint: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> Approval:
-        """Store the question whether a call may run, to be answered in any process.
+        """Store an approval question, to be answered in any process.
 
         Args:
             call: The call.
-            message: What the person reads.
-            fingerprint: What binds the answer to the call's arguments.
-            expires_in_seconds: When the question lapses.
+            message: The text for the person.
+            fingerprint: Binds the answer to the call's arguments.
+            expires_in_seconds: When the question expires.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The question cannot be written.
         """
         now = time.time()
         row = {
@@ -144,15 +139,15 @@ class ApprovalTable:
         by: str | None = None,
         note: str | None = None,
     ) -> Approval:
-        """Answer a question; the first answer holds, and is what comes back.
+        """Answer a question and return it; the first answer counts.
 
-        A lapsed one is `expired`, with any answer.
+        A question past its expiry is `expired`, with any answer.
 
         Args:
-            approval_id: Which question.
+            approval_id: The id of the question.
             decision: The answer.
-            by: Who or what answers.
-            note: What is said with it.
+            by: The person or program that answers.
+            note: A note with the answer.
 
         Raises:
             StoreError: There is no such question, or it cannot be written.
@@ -164,8 +159,8 @@ class ApprovalTable:
         async with self._database.writing() as connection:
             given = unanswered.where(in_time).values(decision=Decision(decision).value, **answered)
             await connection.execute(given)
-            lapsed = unanswered.where(approvals.c.expires <= now)
-            await connection.execute(lapsed.values(decision=Decision.EXPIRED.value, decided=now))
+            expired = unanswered.where(approvals.c.expires <= now)
+            await connection.execute(expired.values(decision=Decision.EXPIRED.value, decided=now))
             return await _one(connection, approval_id)
 
     async def find(
@@ -179,18 +174,18 @@ class ApprovalTable:
     ) -> list[Approval]:
         """Return the matching questions, open and closed, the newest first.
 
-        A question whose process has died before it was answered is `unanswered`: nothing runs.
+        A question whose process died before an answer is `unanswered`: its call does not run.
 
         Args:
-            session: Only those of this conversation.
-            user: Only those of this user.
-            tool: Only those about this tool.
-            decision: Only those that were answered so.
-            limit: How many at most; `None` for all.
+            session: Only questions of this session.
+            user: Only questions to this user.
+            tool: Only questions about this tool.
+            decision: Only questions with this decision.
+            limit: The maximum number of questions; `None` for all.
 
         Raises:
-            StoreError: They cannot be read.
-            ValueError: There is no such decision.
+            StoreError: The questions cannot be read.
+            ValueError: The decision is unknown.
         """
         filters = {"session": session, "user": user, "tool": tool}
         query = select(*_COLUMNS).order_by(approvals.c.requested.desc(), approvals.c.id)
@@ -205,7 +200,7 @@ class ApprovalTable:
             return [_approval(row) for row in found]
 
     async def _mark_unanswered(self) -> None:
-        """Give the questions their decision whose process has ended before an answer came."""
+        """Mark the questions whose process ended before an answer as `unanswered`."""
         open_ = (approvals.c.decision.is_(None), approvals.c.run.is_not(None))
         lost = await lost_runs(self._database, select(approvals.c.run).where(*open_))
         async with self._database.reading() as connection:
@@ -221,7 +216,7 @@ class ApprovalTable:
         """Return one question.
 
         Args:
-            approval_id: Which.
+            approval_id: The id of the question.
 
         Raises:
             StoreError: There is no such question, or it cannot be read.
@@ -232,14 +227,14 @@ class ApprovalTable:
     async def pending(
         self, *, session: str | None = None, user: str | None = None
     ) -> list[Approval]:
-        """Return the questions that wait for an answer and have not lapsed, the oldest first.
+        """Return the open questions that have not expired, the oldest first.
 
         Args:
-            session: Only those of this conversation.
-            user: Only those of this user.
+            session: Only questions of this session.
+            user: Only questions to this user.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The questions cannot be read.
         """
         await self._mark_unanswered()
         in_time = or_(approvals.c.expires.is_(None), approvals.c.expires > time.time())

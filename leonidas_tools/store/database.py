@@ -47,25 +47,22 @@ _DISCREET: Mapping[str, Any] = {"hide_parameters": True, "logging_name": _LOG_NA
 
 
 def _without_values(record: logging.LogRecord) -> bool:
-    """Take out of a record of the driver what it says of statements and their values."""
+    """Remove statements and their values from a log record of the driver."""
     if record.levelno <= logging.INFO and isinstance(record.args, tuple):
         record.args = tuple(type(each).__name__ for each in record.args)
     return True
 
 
 def _without_rows(record: logging.LogRecord) -> bool:
-    """Drop what the engine logs of rows: they hold arguments and results."""
+    """Drop the engine's log records of rows, which contain arguments and results."""
     return record.levelno > logging.DEBUG
 
 
 class Database:
-    """Opens the database when it is first needed, and again after it was lost.
+    """Opens the database on first use, and again after it was lost.
 
-    Args:
-        url: Where it is.
-        durable: Whether what is written is on disk, and not only handed to the system.
-        busy_seconds: How long to wait for another process that writes.
-        upgrades: What there is between version 1 of the schema and the newest.
+    With `durable`, a transaction ends once its data is on disk. A transaction waits
+    `busy_seconds` for another process that writes.
     """
 
     def __init__(
@@ -78,11 +75,11 @@ class Database:
     ) -> None:
         self.url = url
         self.set_aside: Path | None = None
-        """Where a file was moved that could not be read any more."""
+        """The new path of a file that could not be read."""
         self.files = 1
-        """How many files there have been: a new one takes the place of a lost one."""
+        """The number of files so far: a new one replaces a lost one."""
         self.lost: str | None = None
-        """What became of a file that was removed or replaced while it was open."""
+        """The fate of a file that was removed or replaced while it was open."""
         self._identity: tuple[int, int] | None = None
         self._has_lost = False
         self._durable = durable
@@ -94,7 +91,7 @@ class Database:
 
     @property
     def is_file(self) -> bool:
-        """Return whether it is a file of SQLite."""
+        """Return whether the database is an SQLite file."""
         return self.url.get_backend_name() == "sqlite"
 
     @property
@@ -104,34 +101,26 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that writes; one at a time, as SQLite does anyway.
-
-        Raises:
-            StoreError: The database cannot be reached or written to.
-        """
+        """Open a write transaction, one at a time; raise `StoreError` if that fails."""
         async with self._writing:
-            engine = await self._opened_still()
+            engine = await self._current_engine()
             async with self._as_store_error(engine), engine.begin() as connection:
                 yield connection
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that reads, beside a writing one.
-
-        Raises:
-            StoreError: The database cannot be reached or read.
-        """
-        engine = await self._opened_still()
+        """Open a read transaction, concurrent with writes; raise `StoreError` if that fails."""
+        engine = await self._current_engine()
         reader = engine.execution_options(**{_READS: True})
         async with self._as_store_error(engine), reader.begin() as connection:
             yield connection
 
     async def open(self) -> AsyncEngine:
-        """Return the engine, once the schema is there.
+        """Return the engine with the current schema.
 
         Raises:
             StoreError: The database cannot be reached.
-            ConfigurationError: It is of a newer version than is known here.
+            ConfigurationError: The database has a newer version than this library.
         """
         async with self._opening:
             if self._engine is None:
@@ -139,27 +128,26 @@ class Database:
                     self._engine = await self._opened()
             return self._engine
 
-    async def _opened_still(self) -> AsyncEngine:
-        """Return the engine, whose file is still where it was opened.
+    async def _current_engine(self) -> AsyncEngine:
+        """Return the engine; raise `StoreError` if its file was removed or replaced.
 
-        Raises:
-            StoreError: The file was removed or replaced; the next transaction opens the new one.
+        The next transaction opens the new file.
         """
         engine = await self.open()
-        if self._identity is None or (found := _identity_of(self.path)) == self._identity:
+        if self._identity is None or (identity := _identity_of(self.path)) == self._identity:
             return engine
         async with self._opening:
             if self._engine is engine:
                 self._engine = None
-                what = "removed" if found is None else "emptied or replaced"
+                what = "removed" if identity is None else "emptied or replaced"
                 self.lost = f"The file {str(self.path)!r} was {what} while it was open"
                 self._has_lost = True
                 self.files += 1
-                logger.error("%s: what it held is lost to this process", self.lost)
+                logger.error("%s: its records are lost to this process", self.lost)
                 await engine.dispose()
-                if found is None:
+                if identity is None:
                     await asyncio.to_thread(self._remove_rest)
-        raise StoreError(self.lost or "The file of the store is another one now")
+        raise StoreError(self.lost or "The file of the store was replaced")
 
     def _remove_rest(self) -> None:
         """Remove the side files of a missing file, so that no new one uses them."""
@@ -167,7 +155,7 @@ class Database:
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
 
     async def close(self) -> None:
-        """End all connections; the next transaction opens a new one."""
+        """Close all connections; the next transaction opens a new one."""
         async with self._opening:
             engine, self._engine = self._engine, None
             if engine is not None:
@@ -198,7 +186,7 @@ class Database:
         return engine
 
     def session_engine(self) -> AsyncEngine:
-        """Return an engine for a lasting session, in any event loop."""
+        """Return an engine for a long-lived session, in any event loop."""
         return create_async_engine(
             self.url,
             poolclass=NullPool,
@@ -219,26 +207,25 @@ class Database:
 
     def _set_up(self, connection: Any, _: Any) -> None:
         """Set up a new connection to a file."""
-        connection.isolation_level = None  # else the driver opens transactions of its own making
+        connection.isolation_level = None  # else the driver opens its own transactions
         cursor = connection.cursor()
         try:
             cursor.execute(f"PRAGMA busy_timeout = {int(self._busy_seconds * 1000)}")
             cursor.execute("PRAGMA page_count")
-            if cursor.fetchone() == (0,):  # before WAL, which begins the file
+            if cursor.fetchone() == (0,):  # before WAL, which writes the first page
                 cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
             cursor.execute("PRAGMA journal_mode = WAL")
             cursor.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
         except BaseException:
-            connection.close()  # it is in no other hands yet
+            connection.close()  # the engine does not own it yet
             raise
         cursor.close()
 
     @asynccontextmanager
     async def _as_store_error(self, engine: AsyncEngine | None = None) -> AsyncIterator[None]:
-        """Raise one kind of error, and give up a damaged file.
+        """Raise errors of the database as `StoreError`, and give up a damaged file.
 
-        Args:
-            engine: What is used; `None` while it is made.
+        There is no `engine` while it is created.
         """
         try:
             yield
@@ -248,8 +235,10 @@ class Database:
             if _is_corrupt(error) and engine is not None:
                 await self._give_up(engine)
             where = self.url.render_as_string(hide_password=True)
-            said = f"The store {where!r} cannot be used: {_said(error, opening=engine is None)}"
-            raise StoreError(said) from error
+            message = (
+                f"The store {where!r} cannot be used: {_described(error, opening=engine is None)}"
+            )
+            raise StoreError(message) from error
 
     async def _give_up(self, engine: AsyncEngine) -> None:
         """Give up a damaged file, unless another task has done so already."""
@@ -265,7 +254,7 @@ class Database:
         return Path(self.url.database or "")
 
     def _move_aside(self) -> None:
-        """Keep the unreadable file beside the new one."""
+        """Move the unreadable file aside, and create a new one."""
         path = self.path
         aside = path.with_name(f"{path.name}.corrupt-{time.time_ns() // 1_000_000}")
         for ending in _BESIDE:
@@ -276,11 +265,11 @@ class Database:
         self.files += 1
         self._has_lost = True
         _make_private(path)
-        logger.error("The store %s cannot be read: moved to %s, and a new one begun", path, aside)
+        logger.error("The store %s cannot be read: moved to %s; a new one is created", path, aside)
 
 
-def may_be_the_values(error: StoreError) -> bool:
-    """Return whether the written values may be at fault, and not the database."""
+def may_be_invalid_values(error: StoreError) -> bool:
+    """Return whether the written values may be invalid, rather than the database unusable."""
     cause = error.__cause__
     if isinstance(cause, DBAPIError):
         lost = isinstance(cause, OperationalError) or type(cause) is DatabaseError
@@ -289,22 +278,22 @@ def may_be_the_values(error: StoreError) -> bool:
 
 
 def _begin(connection: Connection) -> None:
-    """Begin a transaction; one that writes waits for others here, where waiting can end well."""
+    """Begin a transaction; a write waits for others here, since later waits could deadlock."""
     reads = connection.get_execution_options().get(_READS)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _is_of_database(error: Exception) -> bool:
-    """Return whether it says something of the database, and not of what is done with it."""
-    drivers = type(error).__module__.partition(".")[0] in _DRIVERS  # while it connects
+    """Return whether the error is one of the database, not of the code that uses it."""
+    drivers = type(error).__module__.partition(".")[0] in _DRIVERS  # raised while connecting
     return drivers or isinstance(error, SQLAlchemyError | OSError | TimeoutError)
 
 
-def _said(error: Exception, *, opening: bool) -> str:
-    """Return what went wrong, without the values that were to be written."""
+def _described(error: Exception, *, opening: bool) -> str:
+    """Return a description of the error, without the values to write."""
     cause = getattr(error, "orig", None) or error
-    says_values = isinstance(error, SQLAlchemyError) and not isinstance(error, OperationalError)
-    if says_values and not opening and not _is_corrupt(error):
+    has_values = isinstance(error, SQLAlchemyError) and not isinstance(error, OperationalError)
+    if has_values and not opening and not _is_corrupt(error):
         return type(cause).__name__
     return " ".join(str(cause).split()) or type(cause).__name__
 
@@ -321,19 +310,19 @@ def _is_corrupt(error: Exception) -> bool:
 def _identity_of(path: Path) -> tuple[int, int] | None:
     """Return what identifies a file; `None` if it is missing or empty."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return (found.st_dev, found.st_ino) if found.st_size else (0, 0)
+    return (status.st_dev, status.st_ino) if status.st_size else (0, 0)
 
 
 def _was_moved_aside(path: Path) -> bool:
-    """Return whether an earlier file of this name lies beside it, which could not be read."""
+    """Return whether an unreadable file of this name was moved aside earlier."""
     prefix = f"{path.name}.corrupt-"
     return any(beside.name.startswith(prefix) for beside in path.parent.iterdir())
 
 
 def _make_private(path: Path) -> None:
-    """Make the file, for its owner's eyes only, where there is none."""
+    """Create the file, readable for its owner only, if there is none."""
     path.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE))

@@ -5,85 +5,68 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
 from sqlalchemy import insert, select, update
 
+from leonidas_tools.approvals.session_policy import Preferred
+from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import StaleVersionError, StoreError
-from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import plain
-from leonidas_tools.store.preferred import preferred_by
+from leonidas_tools.rules.rule import Mode
+from leonidas_tools.settings.rules import AlwaysSettings
 from leonidas_tools.store.rows import Preferences
-from leonidas_tools.store.tables import preferences
+from leonidas_tools.store.schema import preferences
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+    from leonidas_tools.rules.rule import Rule
     from leonidas_tools.store.database import Database
-
-logger = visible_logger(__name__)
 
 _MOST_BYTES = 262_144
 
 
 class PreferenceTable:
-    """Reads and writes preferences; new ones need no migration.
+    """Reads and writes the preferences of users; new preferences need no migration.
 
-    They are any JSON, by any names. Two names mean something to the library: `mode` is how much
-    the sessions of the user may do by themselves (`ask`, `autonomous`, `read_only`), and `always`
-    holds the questions that were answered for good, as `policies.always` of the settings does.
-    A change applies at once in running sessions.
-
-    Args:
-        database: Where they are.
+    They are any JSON, by any names. The library reads two names: `mode` is the mode of the user's
+    sessions (`ask`, `autonomous`, `read_only`), and `always` has the questions with a permanent
+    answer, like `policies.always` of the settings. A change applies at once in running sessions.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._listeners: list[Callable[[Preferences], None]] = []
+        self._listeners = Listeners[Preferences]("preferences")
 
     def on_change(self, listener: Callable[[Preferences], None]) -> Callable[[], None]:
-        """Call back with what each user prefers from now on, when it is changed here.
+        """Call `listener` after every change by this process.
 
-        A session reads what other processes change before a call that changes something.
+        A session reads changes by other processes before a call that has an effect.
 
         Args:
-            listener: Given all that the user prefers; called on the loop that has written it.
+            listener: Receives all preferences of the user, on the loop that has written them.
 
         Returns:
-            A function that ends it.
+            A function that unsubscribes.
         """
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return unsubscribe
+        return self._listeners.subscribe(listener)
 
     @property
     def may_be_lost(self) -> bool:
-        """Return whether the database has lost records, so that there may have been preferences."""
+        """Return whether the database has lost records, possibly with preferences."""
         return self._database.has_lost
 
-    def _changed(self, after: Preferences) -> Preferences:
-        for listener in tuple(self._listeners):
-            try:
-                listener(after)
-            except Exception as error:  # noqa: BLE001 - its fault must not undo the change
-                logger.warning("A listener for preferences failed: %s", described(error))
-        return after
-
     async def read(self, user: str) -> Preferences:
-        """Return a user's preferences; version 0 and none where nothing was ever set.
+        """Return a user's preferences; version 0 if none were ever set.
 
         Args:
             user: The user's id.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The preferences cannot be read.
         """
         async with self._database.reading() as connection:
             return await _read(connection, user)
@@ -95,40 +78,42 @@ class PreferenceTable:
 
         Args:
             user: The user's id.
-            values: By name; plain JSON.
-            version: The version they were made from; any where left out.
+            values: The preferences by name; plain JSON.
+            version: The version that the values are based on; by default any.
 
         Raises:
-            StaleVersionError: They have been changed since that version.
-            ValueError: They are no plain JSON, too long, or `mode` or `always` is none.
-            StoreError: They cannot be written.
+            StaleVersionError: The preferences have changed since that version.
+            ValueError: The values are not plain JSON or too long, or `mode` or `always` is invalid.
+            StoreError: The preferences cannot be written.
         """
         async with self._database.writing() as connection:
             before = await _read(connection, user, lock=True)
             _check(before, version)
             after = await _write(connection, before, values)
-        return self._changed(after)
+        self._listeners.notify(after)
+        return after
 
     async def patch(
         self, user: str, changes: Mapping[str, Any], *, version: int | None = None
     ) -> Preferences:
-        """Change some of a user's preferences, as RFC 7396 has it: `None` takes one away.
+        """Change some of a user's preferences by JSON Merge Patch (RFC 7396): `None` removes one.
 
         Args:
             user: The user's id.
-            changes: By name; a mapping changes the parts of what is there.
-            version: The version they were made from; any where left out.
+            changes: The changes by name; a mapping changes parts of a value.
+            version: The version that the changes are based on; by default any.
 
         Raises:
-            StaleVersionError: They have been changed since that version.
-            ValueError: They are no plain JSON, too long, or `mode` or `always` is none.
-            StoreError: They cannot be written.
+            StaleVersionError: The preferences have changed since that version.
+            ValueError: The values are not plain JSON or too long, or `mode` or `always` is invalid.
+            StoreError: The preferences cannot be written.
         """
         async with self._database.writing() as connection:
             before = await _read(connection, user, lock=True)
             _check(before, version)
             after = await _write(connection, before, _patched(before.values, changes))
-        return self._changed(after)
+        self._listeners.notify(after)
+        return after
 
 
 async def _read(connection: AsyncConnection, user: str, *, lock: bool = False) -> Preferences:
@@ -148,7 +133,7 @@ async def _read(connection: AsyncConnection, user: str, *, lock: bool = False) -
 async def _write(
     connection: AsyncConnection, before: Preferences, values: Mapping[str, Any]
 ) -> Preferences:
-    preferred_by(values)  # what the library itself reads must not be misspelt
+    preferred_by(values)  # the names that the library reads must be valid
     shown, cut = plain(dict(values), _MOST_BYTES)
     if cut:
         raise ValueError(f"The preferences are longer than {_MOST_BYTES} bytes: keep fewer")
@@ -168,7 +153,7 @@ def _check(before: Preferences, version: int | None) -> None:
     if version is not None and version != before.version:
         raise StaleVersionError(
             f"The preferences of {before.user!r} are of version {before.version}, not {version}: "
-            "read them again, and change those",
+            "read them again and repeat the change",
             current=before.version,
         )
 
@@ -183,3 +168,62 @@ def _patched(values: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
         else:
             patched[name] = change
     return patched
+
+
+logger = visible_logger(__name__)
+
+ALWAYS, MODE = "always", "mode"
+
+
+_UNKNOWN = Preferred(is_known=False)
+
+
+def preferred_or_strictest(preferences: Preferences, *, may_be_lost: bool) -> Preferred:
+    """Return a user's preferences for the session policy; unreadable ones make it stricter.
+
+    With lost records (`may_be_lost`), missing preferences are unknown ones.
+    """
+    if preferences.version == 0 and may_be_lost:
+        return _UNKNOWN
+    values = preferences.values
+    try:
+        return preferred_by(values)
+    except ValueError as error:
+        logger.warning("The preferences of %r cannot all be read: %s", preferences.user, error)
+    try:
+        return preferred_by({MODE: values.get(MODE)})
+    except ValueError:
+        return Preferred(mode=Mode.READ_ONLY)
+
+
+def preferred_by(values: Mapping[str, Any]) -> Preferred:
+    """Return a user's preferences for the session policy; raise `ValueError` if invalid.
+
+    Example:
+        >>> preferred_by({"mode": "autonomous", "voice": "Kore"}).mode
+        <Mode.AUTONOMOUS: 'autonomous'>
+    """
+    mode, always = values.get(MODE), values.get(ALWAYS) or {}
+    options = [each.value for each in Mode]
+    if mode is not None and mode not in options:
+        raise ValueError(f"The preference {MODE!r} is {mode!r}: choose one of {options}")
+    if not isinstance(always, Mapping):
+        raise ValueError(f"The preference {ALWAYS!r} must map names to answers")  # noqa: TRY004 - the stored data is wrong, not the program
+    rules = tuple(_rule(str(name), entry) for name, entry in always.items())
+    return Preferred(mode=None if mode is None else Mode(mode), always=rules)
+
+
+def always_patch(rule: Rule) -> dict[str, Any]:
+    """Return the change of the preferences that stores a permanent answer."""
+    entry = {"tools": list(rule.tools), "question": rule.lifts, "fingerprint": rule.fingerprint}
+    servers = {"servers": list(rule.servers)} if rule.servers else {}
+    return {ALWAYS: {rule.name: {**entry, **servers}}}
+
+
+def _rule(name: str, entry: Any) -> Rule:
+    try:
+        return AlwaysSettings.model_validate(entry).rule(name)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(step) for step in (ALWAYS, name, *first["loc"]))
+        raise ValueError(f"The preference {place!r} cannot be read: {first['msg']}") from None

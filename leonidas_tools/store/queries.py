@@ -16,7 +16,7 @@ from leonidas_tools.store.rows import (
     Step,
 )
 from leonidas_tools.store.runs import living_runs, lost_runs
-from leonidas_tools.store.tables import executions
+from leonidas_tools.store.schema import executions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ _MOST_OF_ONE_ID = 1000
 
 
 def _filtered(filters: dict[str, Any]) -> Select[Any]:
-    """Return the calls that fit all filters that are given."""
+    """Return the query of the calls that match all given filters."""
     query = select(*_COLUMNS)
     for name in ("tool", "status", "session", "user"):
         if filters[name] is not None:
@@ -56,7 +56,7 @@ def _filtered(filters: dict[str, Any]) -> Select[Any]:
 async def find_executions(
     database: Database, *, limit: int | None, newest_first: bool, **filters: Any
 ) -> list[Execution]:
-    """Return the calls that fit, in the order in which they began."""
+    """Return the matching calls, in the order in which they began."""
     order = [executions.c.started, executions.c.id]
     query = _filtered(filters).order_by(*(c.desc() if newest_first else c for c in order))
     async with database.reading() as connection:
@@ -82,7 +82,7 @@ async def find_same_id(
 async def find_sessions(
     database: Database, *, user: str | None, limit: int | None
 ) -> list[SessionSummary]:
-    """Return the conversations, the latest first."""
+    """Return the sessions, the latest first."""
     bad = case((executions.c.status.in_((*_GOOD, _PENDING)), 0), else_=1)
     pending = case((executions.c.status == _PENDING, 1), else_=0)
     last = func.max(executions.c.started)
@@ -107,7 +107,7 @@ async def find_sessions(
 
 
 async def mark_interrupted(database: Database, *, run: str) -> None:
-    """Give the calls their status whose process has ended before they did."""
+    """Mark the calls whose process has ended before them as interrupted."""
     open_ = (executions.c.ended.is_(None), executions.c.status == STARTED)
     lost = await lost_runs(database, select(executions.c.run).where(*open_))
     async with database.writing() as connection:
@@ -120,7 +120,7 @@ async def mark_interrupted(database: Database, *, run: str) -> None:
 
 
 async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Execution]:
-    """Return the calls whose process has ended before they did, the oldest first."""
+    """Return the interrupted calls, the oldest first."""
     query = select(*_COLUMNS).where(executions.c.status == INTERRUPTED)
     if not acknowledged:
         query = query.where(executions.c.acknowledged.is_(None))
@@ -130,7 +130,7 @@ async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Ex
 
 
 async def acknowledge(database: Database, ids: Sequence[str]) -> None:
-    """Note that somebody knows that these calls were interrupted."""
+    """Mark interrupted calls as known to a person."""
     noted = update(executions).where(executions.c.id.in_(ids)).values(acknowledged=time.time())
     async with database.writing() as connection:
         await connection.execute(noted)

@@ -1,4 +1,4 @@
-"""Events → rows: bounded, and without secrets."""
+"""Convert events to rows, bounded and without secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ToolCall
     from leonidas_tools.redaction import Redaction
-    from leonidas_tools.store.backlog import Backlog, Row
+    from leonidas_tools.store.write_queue import CallWriteQueue, Row
 
 _START = EventKind.START
 _MOST_STEPS = 32
@@ -28,21 +28,16 @@ _LONGEST_NAME = 128
 _LONGEST_MESSAGE = 1024
 
 LOCAL_USER = "local"
-"""What the history says of a session that belongs to no user."""
+"""The user of a session without a user, in the history."""
 
 
 class Recorder:
-    """Makes rows of events and puts them where they wait to be written.
+    """Makes rows of events and queues them; longer arguments and results are truncated."""
 
-    Args:
-        backlog: Where they wait.
-        max_value_bytes: How much of arguments, and of a result, is kept.
-    """
-
-    def __init__(self, backlog: Backlog, *, max_value_bytes: int) -> None:
+    def __init__(self, calls: CallWriteQueue, *, max_value_bytes: int) -> None:
         self.run = secrets.token_hex(8)
-        """Names the rows of this opening of the store."""
-        self._backlog = backlog
+        """The id of this opening of the store."""
+        self._calls = calls
         self._max_bytes = max_value_bytes
         self._number = 0
         self._steps: dict[Hashable, list[str]] = {}
@@ -50,32 +45,28 @@ class Recorder:
         self._marks: dict[Hashable, Row] = {}
 
     def __call__(self, event: ToolEvent) -> None:
-        """Record what has happened to a call."""
+        """Record an event of a call."""
         if event.kind is _START:
             self.begin(event.call, event.at)
         elif event.result is None:
-            self._note(event)
+            self._add_step(event)
         else:
             self._end(event)
 
     def begin(self, call: ToolCall, at: float) -> bool:
-        """Record that a call has begun, unless that is known.
-
-        Returns:
-            Whether it is known now.
-        """
+        """Record the start of a call, unless it is recorded; return whether it is now."""
         key = key_of(call)
-        if self._backlog.find(key) is not None:
+        if self._calls.find(key) is not None:
             return True
         row = self._row(call, at)
-        if not self._backlog.begin(key, row):
+        if not self._calls.begin(key, row):
             return False
         if MASK in row["arguments"]:
             self._secretive.add(key)
         return True
 
     def redaction(self, call: ToolCall) -> Redaction:
-        """Return what takes the secrets out of a call's arguments."""
+        """Return the redaction of a call's arguments."""
         return call.redaction
 
     def arguments(self, call: ToolCall) -> str:
@@ -93,8 +84,8 @@ class Recorder:
         session, tool = call.session, call.tool
         effect = None
         if tool is not None:
-            own = call.settings
-            effect = (tool.metadata.effect if own is None else effect_of(tool, own)).value
+            settings = call.settings
+            effect = (tool.metadata.effect if settings is None else effect_of(tool, settings)).value
         return {
             "id": f"{self.run}-{self._number:09d}",
             "run": self.run,
@@ -119,10 +110,10 @@ class Recorder:
             "acknowledged": None,
         }
 
-    def _note(self, event: ToolEvent) -> None:
-        """Keep what has happened meanwhile until the call ends, as far as there is room."""
+    def _add_step(self, event: ToolEvent) -> None:
+        """Keep a step of a running call, within limits."""
         key = key_of(event.call)
-        if self._backlog.find(key) is None:
+        if self._calls.find(key) is None:
             return
         self._mark(key, event.data)
         steps = self._steps.setdefault(key, [])
@@ -131,7 +122,7 @@ class Recorder:
             steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 
     def _mark(self, key: Hashable, data: Mapping[str, Any]) -> None:
-        """Note what an event says about its call: its approval, whether it was cached."""
+        """Keep the approval id and the cache mark of an event."""
         if "approval_id" in data:
             self._marks.setdefault(key, {})["approval_id"] = name_of(str(data["approval_id"]))
         if "cached" in data:
@@ -156,21 +147,21 @@ class Recorder:
             "seconds": event.seconds,
             "approval_id": None,
             "cached": False,
-            "steps": self._taken_steps(key),
+            "steps": self._pop_steps(key),
             **self._marks.pop(key, {}),
         }
-        if not self._backlog.end(key, ending):
+        if not self._calls.end(key, ending):
             row = self._row(call, event.at - (event.seconds or 0.0))
-            self._backlog.add({**row, **ending})
+            self._calls.add({**row, **ending})
 
-    def _taken_steps(self, key: Hashable) -> str | None:
+    def _pop_steps(self, key: Hashable) -> str | None:
         steps = self._steps.pop(key, None)
         return None if steps is None else f"[{','.join(steps)}]"
 
     def _hiding(self, key: Hashable, call: ToolCall) -> Redaction:
-        """Return what takes the secrets out of what a call says, which may repeat its arguments."""
+        """Return the redaction of a call's output, which may repeat its arguments."""
         redaction = self.redaction(call)
-        harmless = key not in self._secretive and self._backlog.find(key) is not None
+        harmless = key not in self._secretive and self._calls.find(key) is not None
         return redaction if harmless else redaction.hiding(call.arguments)
 
     def _result(self, value: Any, redaction: Redaction) -> str | None:
@@ -179,7 +170,7 @@ class Recorder:
     def _json(self, value: Any, redaction: Redaction, max_bytes: int) -> str:
         try:
             shown, cut = plain(value, max_bytes)
-            if cut:  # what is masked must be masked before
+            if cut:  # mask before truncating
                 shown, _ = plain(value, max_bytes, mask=redaction)
         except NotPlainError:
             return f'"{MASK}"'
@@ -187,7 +178,7 @@ class Recorder:
 
 
 def key_of(call: ToolCall) -> Hashable:
-    """Return the key of a running call: its number in its session, or its object."""
+    """Return the key of a running call: its session and number, or the id of its object."""
     return (call.session, call.number) if call.number else id(call)
 
 
@@ -197,10 +188,10 @@ def shown_user(user: str | None) -> str:
 
 
 def name_of(text: str) -> str:
-    """Return a name that a model or a user may have made up."""
+    """Return a name within bounds, since a model or a user may have made it up."""
     return clean(text[:_LONGEST_NAME])
 
 
 def clean(text: str) -> str:
-    """Return the text as every database takes it: without NUL, and without lone surrogates."""
+    """Return the text without NUL and lone surrogates, which databases refuse."""
     return utf8_text(text.replace("\0", "") if "\0" in text else text)

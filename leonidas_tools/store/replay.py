@@ -1,4 +1,4 @@
-"""Replay a session from its rows, in order."""
+"""Rebuild the events of a session from its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leonidas_tools.store.rows import Approval, Execution, KeptResult
 
 RESULT_KEPT = "result_kept"
-"""The kind of what happens when a result is too long for the model."""
+"""The kind of the event that a result is too long for the model."""
 _OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.value)
 
 
@@ -22,13 +22,7 @@ def replayed(
     approvals: Sequence[Approval] = (),
     results: Sequence[KeptResult] = (),
 ) -> list[ReplayEvent]:
-    """Return what happened, in the order in which it happened.
-
-    Args:
-        calls: The calls.
-        approvals: What was asked.
-        results: The results that were too long for the model.
-    """
+    """Return the events, in the order in which they happened."""
     known = {approval.id.rpartition("-")[2] for approval in approvals}
     events = [event for call in calls for event in _of_call(call, known)]
     events += [event for approval in approvals for event in _of_approval(approval)]
@@ -42,28 +36,32 @@ def _of_call(call: Execution, known: Collection[str]) -> Iterator[ReplayEvent]:
     yield ReplayEvent(at=call.started, kind=start, data={"arguments": call.arguments}, **about)
     for step in call.steps:
         if step.kind in _OF_APPROVALS and step.data.get("approval_id") in known:
-            continue  # told with all that is known of it
+            continue  # the row of the approval has more details
         at = call.started + step.after_seconds
         yield ReplayEvent(at=at, kind=step.kind, data=step.data, **about)
     if call.ended is not None and call.ending is not None:
-        told = {"status": call.status, "seconds": call.seconds, "result": call.result}
-        told |= {"message": call.message, "reason": call.reason}
-        yield ReplayEvent(at=call.ended, kind=call.ending, data=_said(told), **about)
+        body = {"status": call.status, "seconds": call.seconds, "result": call.result}
+        body |= {"message": call.message, "reason": call.reason}
+        yield ReplayEvent(at=call.ended, kind=call.ending, data=_without_none(body), **about)
 
 
 def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
     about = {"tool": approval.tool, "trace_id": approval.trace_id}
     asked = {"question": approval.message, "arguments": approval.arguments, "rule": approval.rule}
-    yield ReplayEvent(at=approval.requested, kind=_OF_APPROVALS[0], data=_said(asked), **about)
+    yield ReplayEvent(
+        at=approval.requested, kind=_OF_APPROVALS[0], data=_without_none(asked), **about
+    )
     if approval.decided is not None:
-        told = {
+        body = {
             "decision": approval.answer or approval.decision,
             "by": approval.decided_by,
             "channel": approval.channel,
             "arguments": approval.edited,
             "note": approval.note,
         }
-        yield ReplayEvent(at=approval.decided, kind=_OF_APPROVALS[1], data=_said(told), **about)
+        yield ReplayEvent(
+            at=approval.decided, kind=_OF_APPROVALS[1], data=_without_none(body), **about
+        )
 
 
 def _of_result(result: KeptResult) -> ReplayEvent:
@@ -71,5 +69,5 @@ def _of_result(result: KeptResult) -> ReplayEvent:
     return ReplayEvent(at=result.created, kind=RESULT_KEPT, tool="", trace_id="", data=data)
 
 
-def _said(told: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in told.items() if value is not None}
+def _without_none(body: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Results that are too long for the model, by a handle it can ask more of."""
+"""Results that are too long for the model, by handle."""
 
 from __future__ import annotations
 
@@ -10,25 +10,21 @@ from sqlalchemy import delete, func, insert, select
 
 from leonidas_tools.errors import StoreError
 from leonidas_tools.store.rows import KeptResult, SpilledResult
-from leonidas_tools.store.tables import results
+from leonidas_tools.store.schema import results
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+    from leonidas_tools.results.spill import Piece, ResultMemory
     from leonidas_tools.store.database import Database
-    from leonidas_tools.store.errands import Write
+    from leonidas_tools.store.write_queue import Write
+    from leonidas_tools.store.writer import Writer
 
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 class ResultTable:
-    """Keeps results until they expire, as they are given; where they are too much, the oldest go.
-
-    Args:
-        database: Where they are.
-        max_bytes: How long they may be together.
-        keep_seconds: How long a result is kept by default.
-    """
+    """Stores results until they expire; beyond `max_bytes`, the oldest are deleted."""
 
     def __init__(
         self, database: Database, *, max_bytes: int = _MOST_BYTES, keep_seconds: float = 3600.0
@@ -45,24 +41,24 @@ class ResultTable:
         session: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> str:
-        """Keep a result.
+        """Store a result.
 
         Args:
-            content: All of it.
-            mime_type: What it is.
-            session: The only conversation that may read it; any where left out.
-            expires_in_seconds: How long it is kept, if not as long as others are.
+            content: The whole content.
+            mime_type: The type of the content.
+            session: The only session that may read it; by default any.
+            expires_in_seconds: How long to store it, if not the default time.
 
         Returns:
             A handle that cannot be guessed.
 
         Raises:
-            ValueError: It is longer than 64 MiB, or than all may be together.
-            StoreError: It cannot be written.
+            ValueError: The result is longer than 64 MiB, or than the bound of all results.
+            StoreError: The result cannot be written.
         """
         most = min(_MOST_BYTES, self._max_bytes)
         if len(content) > most:
-            raise ValueError(f"The result is longer than {most} bytes: keep a part of it")
+            raise ValueError(f"The result is longer than {most} bytes: store a part of it")
         handle = secrets.token_urlsafe(12)
         write = self.putting(
             handle,
@@ -84,15 +80,7 @@ class ResultTable:
         session: str | None,
         expires_in_seconds: float | None = None,
     ) -> Write:
-        """Return what keeps a result under a handle of the caller's choice.
-
-        Args:
-            handle: The handle; no other result has it.
-            content: All of it.
-            mime_type: What it is.
-            session: The only conversation that may read it.
-            expires_in_seconds: How long it is kept, if not as long as others are.
-        """
+        """Return the write of a result under a unique handle of the caller's choice."""
         now = time.time()
         seconds = self._keep_seconds if expires_in_seconds is None else expires_in_seconds
         row = {
@@ -112,19 +100,19 @@ class ResultTable:
         return write
 
     async def _make_room(self, connection: AsyncConnection, size: int) -> None:
-        """Throw the oldest away until there is room for another."""
-        held = (await connection.execute(select(func.sum(results.c.size)))).scalar_one() or 0
-        surplus = int(held) + size - self._max_bytes
+        """Delete the oldest results until there is room for another."""
+        stored = (await connection.execute(select(func.sum(results.c.size)))).scalar_one() or 0
+        surplus = int(stored) + size - self._max_bytes
         if surplus <= 0:
             return
         oldest = select(results.c.handle, results.c.size).order_by(results.c.created)
-        gone = []
+        deleted = []
         for row in (await connection.execute(oldest)).all():
             if surplus <= 0:
                 break
-            gone.append(row.handle)
+            deleted.append(row.handle)
             surplus -= row.size
-        await connection.execute(delete(results).where(results.c.handle.in_(gone)))
+        await connection.execute(delete(results).where(results.c.handle.in_(deleted)))
 
     async def find(
         self, *, session: str | None = None, limit: int | None = 100
@@ -132,11 +120,11 @@ class ResultTable:
         """Return the results that have not expired, without their contents, the newest first.
 
         Args:
-            session: Only those of this conversation.
-            limit: How many at most; `None` for all.
+            session: Only results of this session.
+            limit: The maximum number of results; `None` for all.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The results cannot be read.
         """
         columns = [column for column in results.c if column.name != "content"]
         query = select(*columns).where(results.c.expires > time.time())
@@ -157,10 +145,10 @@ class ResultTable:
         """Return a piece of a result, or all of it; only the piece is read.
 
         Args:
-            handle: What `put` returned.
-            offset: Where the piece begins, in bytes.
-            limit: How long it is at most, in bytes.
-            session: Who asks, where the result belongs to one conversation.
+            handle: A handle that `put` returned.
+            offset: The start of the piece, in bytes.
+            limit: The maximum length of the piece, in bytes.
+            session: The session that reads, for a result that belongs to one session.
 
         Raises:
             StoreError: There is no such result, it has expired, or it cannot be read.
@@ -174,7 +162,9 @@ class ResultTable:
         async with self._database.reading() as connection:
             found = (await connection.execute(query)).one_or_none()
         if found is None or found.session not in (None, session):
-            raise StoreError(f"There is no result {handle!r}, or no longer: make the call again")
+            raise StoreError(
+                f"There is no result {handle!r}, or it has expired: make the call again"
+            )
         return SpilledResult(
             handle=handle,
             mime_type=found.mime_type,
@@ -185,13 +175,41 @@ class ResultTable:
         )
 
     async def remove(self, handle: str) -> None:
-        """Throw a result away, if it is there still.
+        """Delete a result, if it exists.
 
         Args:
-            handle: What `put` returned.
+            handle: A handle that `put` returned.
 
         Raises:
             StoreError: The database cannot be written to.
         """
         async with self._database.writing() as connection:
             await connection.execute(delete(results).where(results.c.handle == handle))
+
+
+class SessionResults:
+    """Stores the long results of one session in memory, and in the database for later.
+
+    No call waits for the disk.
+    """
+
+    def __init__(self, table: ResultTable, writer: Writer, memory: ResultMemory) -> None:
+        self.memory = memory
+        self._table = table
+        self._writer = writer
+
+    async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
+        """Store a result without secrets; raise `StoreError` if memory has no room for it."""
+        handle = await self.memory.put(content, mime_type=mime_type)
+        write = self._table.putting(handle, content, mime_type=mime_type, session=session)
+        self._writer.put(write, size=len(content))
+        return handle
+
+    async def read(
+        self, handle: str, *, offset: int, limit: int | None, session: str | None
+    ) -> Piece:
+        """Return a piece of a result of this process or an earlier one."""
+        try:
+            return await self.memory.read(handle, offset=offset, limit=limit)
+        except StoreError:
+            return await self._table.read(handle, offset=offset, limit=limit, session=session)

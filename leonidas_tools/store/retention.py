@@ -1,4 +1,4 @@
-"""Throws away what is too old or too much, a little at a time."""
+"""Delete what is too old or too much, a slice at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 
 from leonidas_tools.errors import LeonidasError
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.store.tables import approvals, executions, results, runs, tasks
+from leonidas_tools.store.schema import approvals, executions, results, runs, tasks
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Table
@@ -23,17 +23,11 @@ logger = visible_logger(__name__)
 _FIRST_SECONDS, _PAUSE_SECONDS = 60.0, 3600.0
 _SLICE = 500
 _PAGES = 1000
-"""What is given back to the file system in one transaction."""
+"""The pages returned to the file system in one transaction."""
 
 
 class Retention:
-    """Knows how long things are kept.
-
-    Args:
-        database: Where they are.
-        keep_seconds: How old a call may become.
-        keep_calls: How many calls are kept.
-    """
+    """Deletes calls that are older than `keep_seconds`, or beyond the last `keep_calls`."""
 
     def __init__(self, database: Database, *, keep_seconds: float, keep_calls: int) -> None:
         self._database = database
@@ -42,36 +36,30 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to throw things away, a minute from now and then every hour."""
+        """Start to delete, a minute from now and then every hour."""
         self._task = asyncio.get_running_loop().create_task(self._prune_on(), name="store-pruning")
 
     async def close(self) -> None:
-        """End it."""
+        """Stop deleting."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     async def prune(self) -> int:
-        """Throw away what is too old or too much, in slices between which others can write.
+        """Delete what is too old or too much, in slices, and return the number of rows.
 
-        Preferences are never removed.
-
-        Returns:
-            How many rows.
-
-        Raises:
-            StoreError: The database cannot be written to.
+        Preferences are never deleted. Raise `StoreError` if the database cannot be written to.
         """
         oldest = time.time() - self._keep_seconds
-        gone = await self._delete(results, results.c.expires < time.time())
-        gone += await self._delete(executions, executions.c.started < oldest)
-        gone += await self._delete_surplus()
-        gone += await self._delete(approvals, approvals.c.requested < oldest)
-        gone += await self._delete(tasks, tasks.c.updated < oldest)
-        gone += await self._delete(runs, runs.c.seen < oldest)
-        if gone and self._database.is_file:
+        deleted = await self._delete(results, results.c.expires < time.time())
+        deleted += await self._delete(executions, executions.c.started < oldest)
+        deleted += await self._delete_surplus()
+        deleted += await self._delete(approvals, approvals.c.requested < oldest)
+        deleted += await self._delete(tasks, tasks.c.updated < oldest)
+        deleted += await self._delete(runs, runs.c.seen < oldest)
+        if deleted and self._database.is_file:
             await self._shrink()
-        return gone
+        return deleted
 
     async def _prune_on(self) -> None:
         pause = _FIRST_SECONDS
@@ -81,7 +69,7 @@ class Retention:
             try:
                 await self.prune()
             except LeonidasError as error:
-                logger.debug("Nothing was thrown away: %s", error)
+                logger.debug("Nothing was deleted: %s", error)
 
     async def _delete_surplus(self) -> int:
         last = (
@@ -101,23 +89,23 @@ class Retention:
     async def _delete(self, table: Table, which: ColumnElement[Any]) -> int:
         key = next(iter(table.primary_key.columns))
         some = select(key).where(which).limit(_SLICE)
-        gone = 0
+        deleted = 0
         while True:
             async with self._database.writing() as connection:
                 count = (
                     await connection.execute(delete(table).where(key.in_(some), which))
                 ).rowcount
-            gone += count
+            deleted += count
             if count < _SLICE:
-                return gone
+                return deleted
 
     async def _shrink(self) -> None:
-        """Give free pages back to the file system."""
+        """Return free pages to the file system."""
         left = None
         while left != 0:
             async with self._database.writing() as connection:
                 before = await _free_pages(connection)
-                # Past SQLAlchemy, which takes it for done when the first page is given back.
+                # Directly, since SQLAlchemy stops after the first page.
                 driver: Any = (await connection.get_raw_connection()).driver_connection
                 await driver.execute_fetchall(f"PRAGMA incremental_vacuum({_PAGES})")
                 left = await _free_pages(connection)

@@ -1,4 +1,4 @@
-"""Typed rows that the store returns."""
+"""The rows that the store returns."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 STARTED = "started"
 """The status of a running call."""
 INTERRUPTED = "interrupted"
-"""The status of a call whose process ended before it did."""
+"""The status of a call whose process ended before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """Something that happened to a call between its start and its end.
+    """An event of a call between its start and its end.
 
     Args:
         kind: The kind of event, such as `tool_progress`.
-        after_seconds: When, since the start.
-        data: What there is to say about it.
+        after_seconds: The time since the start.
+        data: The fields of the event.
     """
 
     kind: str
@@ -32,29 +32,29 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
-    """One call. Secrets are masked, and what was long is cut.
+    """One call. Secrets are masked, and long values are truncated.
 
     Args:
-        id: Names the row.
-        session: The id of its conversation.
-        user: Whose conversation that is.
-        trace_id: Names the call in events and logs.
-        call_id: The id the answer carried, where the server gave one.
+        id: The id of the row.
+        session: The id of the session.
+        user: The user of the session.
+        trace_id: Identifies the call in events and logs.
+        call_id: The id of the call, if the server gave one.
         tool: The tool's name.
-        effect: What it changes: `read`, `idempotent` or `once`; unknown of an unknown tool.
-        arguments: By parameter name.
-        started: When it began, in seconds since the epoch.
-        status: A `ResultStatus`, or `started`, or `interrupted` where its process died.
+        effect: `read`, `idempotent` or `once`; `None` for an unknown tool.
+        arguments: The arguments by parameter name.
+        started: The start, in seconds since the epoch.
+        status: A `ResultStatus`, `started`, or `interrupted` if its process died.
         ending: The kind of event that ended it.
-        result: What the function returned.
-        message: What the model was told beside it.
-        reason: A short word for programs, where the result has one.
-        ended: When it ended.
-        seconds: How long it took.
+        result: The function's result.
+        message: The message to the model.
+        reason: The reason code, if the result has one.
+        ended: The end, in seconds since the epoch.
+        seconds: The duration.
         approval_id: The approval it needed.
-        cached: Whether its result was an earlier one.
-        steps: What happened meanwhile.
-        acknowledged: When somebody has taken note that it was interrupted.
+        cached: Whether it has the result of an earlier call.
+        steps: The events between its start and its end.
+        acknowledged: When a person acknowledged that it was interrupted.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Execution:
 
     @property
     def may_have_happened(self) -> bool:
-        """Return whether it was interrupted while it did what happens only once."""
+        """Return whether it was interrupted and may have had its effect."""
         return self.status == INTERRUPTED and self.effect not in ("read", "idempotent")
 
     def to_json(self) -> dict[str, Any]:
@@ -90,16 +90,16 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionSummary:
-    """One conversation.
+    """One session.
 
     Args:
         session: Its id.
-        user: Whose it is.
-        started: When its first call began, in seconds since the epoch.
-        last: When its last call began.
-        calls: How many calls it has.
-        failures: How many of them did not do what they were asked.
-        pending_approvals: How many of them asked the user first and did not run.
+        user: Its user.
+        started: The start of its first call, in seconds since the epoch.
+        last: The start of its last call.
+        calls: The number of calls.
+        failures: The number of failed calls.
+        pending_approvals: The number of calls that asked for approval and did not run.
     """
 
     session: str
@@ -117,14 +117,14 @@ class SessionSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplayEvent:
-    """Something that happened in a conversation.
+    """An event of a session.
 
     Args:
-        at: When, in seconds since the epoch.
+        at: The time, in seconds since the epoch.
         kind: The kind of event, such as `tool_start`.
         tool: The tool's name.
-        trace_id: Names the call.
-        data: What there is to say: of a start the arguments, of an end how it ended.
+        trace_id: Identifies the call.
+        data: The fields of the event, such as the arguments at the start of a call.
     """
 
     at: float
@@ -150,30 +150,30 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approval:
-    """A question whether a call may run, and its answer.
+    """An approval question and its answer.
 
     Args:
-        id: Names it.
-        session: The id of the conversation.
-        user: Who is asked.
-        trace_id: Names the call in events and logs.
-        call_id: The id the answer must carry, where the server gave one.
+        id: The id of the question.
+        session: The id of the session.
+        user: The user who is asked.
+        trace_id: Identifies the call in events and logs.
+        call_id: The id of the call, if the server gave one.
         tool: The tool's name.
-        arguments: What was shown; secrets are masked.
-        fingerprint: What binds the answer to the arguments, where it is not to be kept secret.
-        message: What the person reads.
-        requested: When it was asked, in seconds since the epoch.
-        expires: When the question lapses.
-        decision: The answer; `None` while there is none.
+        arguments: The arguments as shown; secrets are masked.
+        fingerprint: Binds the answer to the arguments, unless it is secret.
+        message: The text for the person.
+        requested: The time of the question, in seconds since the epoch.
+        expires: When the question expires.
+        decision: The decision; `None` while the question is open.
         decided: When it was answered.
-        decided_by: Who answered; `None` without an answer.
-        note: What was said with it.
+        decided_by: The person or program that answered; `None` without an answer.
+        note: A note with the answer.
         rule: The rule that asks.
-        on_expiry: What happens to the call without an answer: `cancel` or `proceed`.
-        answer: The answer as exactly as it is known: `approve`, `edit`, `always`, `deny`,
-            `proceed`, `cancel`, `withdrawn`.
-        channel: How it was answered: `voice`, `terminal`, `channel`, `person`, `expiry`, …
-        edited: The other arguments that the answer has given; secrets are masked.
+        on_expiry: The fate of the call without an answer: `cancel` or `proceed`.
+        answer: The exact answer, if known: `approve`, `edit`, `always`, `deny`, `proceed`,
+            `cancel`, `withdrawn`.
+        channel: The channel of the answer: `voice`, `terminal`, `channel`, `person`, `expiry`, …
+        edited: The arguments that the answer has changed; secrets are masked.
     """
 
     id: str
@@ -207,10 +207,10 @@ class Preferences:
     """The preferences of a user.
 
     Args:
-        user: Whose they are.
+        user: The id of the user.
         values: JSON values by name.
-        version: Goes up with each change; 0 where nothing was ever set.
-        updated: When they were changed, in seconds since the epoch.
+        version: Increases with each change; 0 if none were ever set.
+        updated: The time of the last change, in seconds since the epoch.
     """
 
     user: str
@@ -225,15 +225,15 @@ class Preferences:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpilledResult:
-    """A piece of a result that was too long to hand to the model.
+    """A piece of a result that is too long for the model.
 
     Args:
-        handle: Names the result.
-        mime_type: What it is.
-        size: How long all of it is, in bytes.
-        offset: Where the piece begins.
+        handle: The handle of the result.
+        mime_type: The type of the content.
+        size: The length of the whole result, in bytes.
+        offset: The start of the piece, in bytes.
         content: The piece.
-        expires: When it is thrown away, in seconds since the epoch.
+        expires: When the result is deleted, in seconds since the epoch.
     """
 
     handle: str
@@ -246,15 +246,15 @@ class SpilledResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptResult:
-    """A result that was too long to hand to the model, without its content.
+    """A result that is too long for the model, without its content.
 
     Args:
-        handle: Names the result.
-        session: The only conversation that may read it; any where there is none.
-        mime_type: What it is.
-        size: How long it is, in bytes.
-        created: When it was kept, in seconds since the epoch.
-        expires: When it is thrown away.
+        handle: The handle of the result.
+        session: The only session that may read it; `None` for any.
+        mime_type: The type of the content.
+        size: The length, in bytes.
+        created: When it was stored, in seconds since the epoch.
+        expires: When it is deleted.
     """
 
     handle: str
@@ -266,4 +266,46 @@ class KeptResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as plain JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreStatus:
+    """The status of the store.
+
+    Args:
+        where: The database, without its password.
+        ok: Whether the store is writable.
+        error: The error, if it is not.
+        waiting: The number of calls to write.
+        waiting_bytes: The bytes of the queued calls, including those reserved for open calls.
+        written: The number of starts and ends of calls that were written.
+        dropped: The number of calls without room.
+        cut: The number of calls whose results had no room.
+        refused: The number of calls that the database refused.
+        not_durable: The number of `once` calls whose start was not on disk in time; with
+            `unwritable: refuse` they did not run.
+        records_waiting: The number of questions, answers, task lists and long results to write.
+        records_dropped: The number of those without room, or refused by the database.
+        set_aside: The new path of a file that could not be read.
+        lost: The fate of a file that was removed or replaced while it was open.
+    """
+
+    where: str
+    ok: bool
+    error: str | None
+    waiting: int
+    waiting_bytes: int
+    written: int
+    dropped: int
+    cut: int
+    refused: int
+    not_durable: int
+    records_waiting: int
+    records_dropped: int
+    set_aside: str | None
+    lost: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as plain JSON."""
         return asdict(self)

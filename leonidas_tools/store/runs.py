@@ -1,4 +1,4 @@
-"""The openings of the store by all processes, and which of them have not ended."""
+"""The openings of the store by all processes, and whether their processes are alive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.store.tables import runs
+from leonidas_tools.store.schema import runs
 
 with contextlib.suppress(ImportError):  # Windows has none: the heartbeat decides there
     import fcntl
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 HEARTBEAT_SECONDS = 10.0
-"""How often a process says that it lives, while calls run or questions are open."""
+"""The interval of the heartbeat, while calls run or questions are open."""
 _CAN_LOCK = os.name == "posix"
 _SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
 _RETAKING_SECONDS = 2.0
@@ -42,7 +42,7 @@ _ANSWER_SECONDS = 5.0
 _TAKING_SECONDS = 1.0
 """How long the first record waits for the lock."""
 
-# The host of the process may vanish: its system answers these however busy the process is.
+# They detect a lost host, since its system replies even if the process is busy.
 _SETTINGS = {
     "tcp_keepalives_idle": "20",
     "tcp_keepalives_interval": "5",
@@ -50,7 +50,7 @@ _SETTINGS = {
 }
 _SERVER = "extract(epoch FROM pg_postmaster_start_time())::text"
 _SESSION = text(f"SELECT pg_backend_pid() AS pid, {_SERVER} AS server")
-_TAKE = text("SELECT pg_try_advisory_lock_shared(:key)")  # shared: the session before may linger
+_TAKE = text("SELECT pg_try_advisory_lock_shared(:key)")  # shared: the previous session may linger
 _LOCKS = text(
     f"SELECT {_SERVER} AS server, pid, (classid::bigint << 32) | objid::bigint AS key "  # noqa: S608
     "FROM (SELECT oid FROM pg_database WHERE datname = current_database()) AS here "
@@ -59,29 +59,21 @@ _LOCKS = text(
 )
 
 
-class RunLock:
-    """A locked file beside the database, which says that the process of one opening lives.
+class FileLock:
+    """A locked file beside the database that shows that the process of one opening is alive.
 
-    The system gives the lock free when the process dies, however it dies. So a process that has
-    the id of a dead one, as the first in a container, is not taken for it.
-
-    Args:
-        database: The file of the database.
-        run: Names the opening.
+    The system releases the lock when the process dies, however it dies. So a new process with the
+    id of a dead one, such as the first in a container, is not mistaken for it.
     """
 
     def __init__(self, database: Path, run: str) -> None:
         self.session = None
-        """Nothing: the name of the file tells which it is."""
+        """Always `None`: the name of the file identifies the opening."""
         self._path = _lock_file(database, run)
         self._file: int | None = None
 
     async def hold(self) -> None:
-        """Take the lock, unless it is held.
-
-        Raises:
-            OSError: The file cannot be made.
-        """
+        """Acquire the lock, unless it is held; raise `OSError` if the file cannot be created."""
         if self._file is not None or not _CAN_LOCK:
             return
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -93,30 +85,26 @@ class RunLock:
         self._file = file
 
     async def release(self) -> None:
-        """Give the lock free, and remove its file."""
+        """Release the lock, and remove its file."""
         file, self._file = self._file, None
         if file is not None:
             self._path.unlink(missing_ok=True)
             os.close(file)
 
 
-class SessionLock:
-    """A session with PostgreSQL under an advisory lock, which says that a process lives.
+class AdvisoryLock:
+    """A PostgreSQL session with an advisory lock that shows that a process is alive.
 
-    The server gives the lock free when the process dies, however it dies. A thread keeps the
-    session, so that it is restored at once while the event loop of the process is busy.
-
-    Args:
-        engine: Makes an engine for the thread.
-        run: Names the opening.
-        on_loss: Called in the event loop when the lock cannot be taken again.
+    The server releases the lock when the process dies, however it dies. A thread keeps the
+    session, so that it is restored at once even if the event loop of the process is busy.
+    `on_loss` is called in the event loop when the lock is lost.
     """
 
     def __init__(
         self, engine: Callable[[], AsyncEngine], run: str, on_loss: Callable[[], None]
     ) -> None:
         self.session: str | None = None
-        """Names the session that has the lock."""
+        """Identifies the session with the lock."""
         self._engine = engine
         self._run = run
         self._on_loss = on_loss
@@ -128,7 +116,7 @@ class SessionLock:
         self._thread: threading.Thread | None = None
 
     async def hold(self) -> None:
-        """Take the lock, and keep it from now on."""
+        """Acquire the lock, and keep it."""
         if self._thread is None:
             self._process_loop = asyncio.get_running_loop()
             self._loop = asyncio.new_event_loop()
@@ -140,11 +128,11 @@ class SessionLock:
             await asyncio.to_thread(self._has_tried.wait, _TAKING_SECONDS)
 
     async def release(self) -> None:
-        """Give the lock free."""
+        """Release the lock."""
         if self._thread is None or self._loop is None:
             return
         self._is_ending = True
-        with contextlib.suppress(RuntimeError):  # the thread ended by itself
+        with contextlib.suppress(RuntimeError):  # the thread has ended
             self._loop.call_soon_threadsafe(self._news.set)
         await asyncio.to_thread(self._thread.join, _TAKING_SECONDS)
 
@@ -160,35 +148,35 @@ class SessionLock:
                 async with engine.connect() as connection:
                     is_possible = await self._keep_session(connection)
             except Exception as error:  # noqa: BLE001 - the heartbeat decides meanwhile
-                logger.debug("No lock says that this process lives: %s", type(error).__name__)
+                logger.debug("There is no lock of this process: %s", type(error).__name__)
             if session is not None and self.session == session:
-                self._tell_loss()
+                self._report_loss()
             had_lock |= self.session is not None
             self._has_tried.set()
             await self._wait(_RETRY_SECONDS if had_lock else HEARTBEAT_SECONDS)
         await engine.dispose()
 
-    def _tell_loss(self) -> None:
-        """Have it written that there is no lock, over other connections, which may last."""
+    def _report_loss(self) -> None:
+        """Report the loss, to be written over other connections, which may still work."""
         self.session = None
         with contextlib.suppress(RuntimeError):  # the loop of the process has ended
             if self._process_loop is not None:
                 self._process_loop.call_soon_threadsafe(self._on_loss)
 
     async def _keep_session(self, connection: AsyncConnection) -> bool:
-        """Keep a session under the lock until it is lost; return whether there can be one."""
+        """Keep a session with the lock until it is lost; return whether locks are possible."""
         driver: Any = (await connection.get_raw_connection()).driver_connection
         async with asyncio.timeout(_ANSWER_SECONDS):
             pid, server = (await connection.execute(_SESSION)).one()
-            if pid != driver.get_server_pid():  # a pooler, which may give the session to others
+            if pid != driver.get_server_pid():  # a pooler, which may share the session
                 return False
             for name, value in _SETTINGS.items():
                 await connection.execute(select(func.set_config(name, value, False)))
             driver.add_termination_listener(lambda _: self._news.set())
             session, key = f"{server}/{pid}", _key(self._run)
             await connection.execute(_TAKE, {"key": key})
-            _, held = await _held_locks(connection)
-            if (session, key) not in held:  # as on a server that only looks like PostgreSQL
+            _, locks = await _held_locks(connection)
+            if (session, key) not in locks:  # a server that only resembles PostgreSQL
                 return False
         self.session = session
         is_mine = runs.c.lock.is_not_distinct_from(self.session)
@@ -210,11 +198,9 @@ class SessionLock:
 
 
 async def living_runs(connection: AsyncConnection, lost: Collection[str] = ()) -> list[str]:
-    """Return the openings of the store, by any process, that have not ended.
+    """Return the openings of the store, by any process, whose process is alive.
 
-    Args:
-        connection: In a transaction.
-        lost: What `lost_runs` returned before the transaction.
+    `lost` is the result of `lost_runs` from before the transaction of the connection.
     """
     rows, are_locked = await _open_runs(connection)
     is_file = _is_file(connection)
@@ -222,27 +208,25 @@ async def living_runs(connection: AsyncConnection, lost: Collection[str] = ()) -
     for row in rows:
         is_locked = are_locked.get(row.id)
         if is_locked is None or not (is_locked or is_file or row.id in lost):
-            is_locked = _is_heard(row)
+            is_locked = _has_recent_heartbeat(row)
         if is_locked:
             alive.append(row.id)
     return alive
 
 
 async def lost_runs(database: Database, among: Select[tuple[str]]) -> Collection[str]:
-    """Return the openings that had a lock in PostgreSQL and are without it for a while.
+    """Return the selected openings whose lock in PostgreSQL has been missing for a while.
 
-    A lock may be lost while its process lives, since the server has ended the session. So it is
-    given time to take it again; that is waited for outside of transactions.
-
-    Args:
-        database: Where.
-        among: Selects the openings that matter.
+    A living process may lose its lock when the server ends the session, so it gets time to
+    acquire it again. The wait is outside of transactions.
     """
     if database.is_file:
         return ()
     async with database.reading() as connection:
         rows, are_locked = await _open_runs(connection, among)
-    lost = {row.id for row in rows if are_locked.get(row.id) is False and _is_heard(row)}
+    lost = {
+        row.id for row in rows if are_locked.get(row.id) is False and _has_recent_heartbeat(row)
+    }
     if lost:
         await asyncio.sleep(_RETAKING_SECONDS)
     return lost
@@ -251,17 +235,17 @@ async def lost_runs(database: Database, among: Select[tuple[str]]) -> Collection
 async def _open_runs(
     connection: AsyncConnection, among: Select[tuple[str]] | None = None
 ) -> tuple[Sequence[Row[Any]], dict[str, bool]]:
-    """Return the openings without an end, and which of those that have a lock are under it."""
+    """Return the openings without an end, and for those with a lock whether it is held."""
     query = select(runs).where(runs.c.ended.is_(None))
     if among is not None:
         query = query.where(runs.c.id.in_(among))
     rows = (await connection.execute(query)).all()
     if _is_file(connection):
         file = Path(connection.engine.url.database or "")
-        found = {row.id: _is_locked(_lock_file(file, row.id)) for row in rows}
-        return rows, {run: locked for run, locked in found.items() if locked is not None}
+        locked = {row.id: _is_locked(_lock_file(file, row.id)) for row in rows}
+        return rows, {run: is_locked for run, is_locked in locked.items() if is_locked is not None}
     try:
-        async with connection.begin_nested():  # so that a refusal does not end the transaction
+        async with connection.begin_nested():  # so that an error does not end the transaction
             server, held = await _held_locks(connection)
     except DBAPIError as error:
         logger.debug("The locks of the store cannot be read: %s", type(error.orig).__name__)
@@ -269,12 +253,13 @@ async def _open_runs(
     return rows, {
         row.id: (row.lock, _key(row.id)) in held
         for row in rows
-        if row.lock is not None and row.lock.startswith(f"{server}/")  # it has not restarted since
+        if row.lock is not None
+        and row.lock.startswith(f"{server}/")  # the server has not restarted since
     }
 
 
 async def _held_locks(connection: AsyncConnection) -> tuple[str, set[tuple[str, int]]]:
-    """Return the name of the server, and the session and the key of each lock."""
+    """Return the id of the server, and the session and the key of each lock."""
     locks = (await connection.execute(_LOCKS)).all()
     return locks[0].server, {(f"{lock.server}/{lock.pid}", lock.key) for lock in locks}
 
@@ -283,8 +268,8 @@ def _is_file(connection: AsyncConnection) -> bool:
     return connection.engine.url.get_backend_name() == "sqlite"
 
 
-def _is_heard(row: Row[Any]) -> bool:
-    """Return whether the heartbeat says that a process lives."""
+def _has_recent_heartbeat(row: Row[Any]) -> bool:
+    """Return whether the heartbeat shows that a process is alive."""
     is_recent = row.seen >= time.time() - _SILENT_SECONDS
     return is_recent and (row.host != socket.gethostname() or _may_live(row.process))
 
@@ -299,7 +284,7 @@ def _lock_file(database: Path, run: str) -> Path:
 
 
 def _is_locked(path: Path) -> bool | None:
-    """Return whether a process holds the lock; `None` where there is no lock to tell."""
+    """Return whether a process holds the lock; `None` if there is no lock."""
     if not _CAN_LOCK:
         return None
     try:
@@ -318,7 +303,7 @@ def _is_locked(path: Path) -> bool | None:
 
 
 def _may_live(process: int) -> bool:
-    """Return whether there is such a process on this machine, where that can be told."""
+    """Return whether the process may be alive on this machine."""
     if os.name != "posix":
         return True
     try:

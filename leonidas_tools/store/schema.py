@@ -1,60 +1,177 @@
-"""The schema's versions: what is new is made, what is old is upgraded, what is newer is refused."""
+"""The tables, and the upgrades of older versions of the schema."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from sqlalchemy import inspect, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    inspect,
+    text,
+)
 from sqlalchemy.schema import CreateColumn
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.store.tables import TABLES, approvals, executions, runs, schema_version, tasks
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Connection
+
+TABLES = MetaData()
+
+schema_version = Table("schema_version", TABLES, Column("version", Integer, nullable=False))
+
+runs = Table(
+    "runs",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("process", Integer, nullable=False),
+    Column("started", Double, nullable=False),
+    Column("seen", Double, nullable=False),
+    Column("ended", Double),
+    Column("lock", Text),
+)
+"""One row for each opening of the store, to identify the calls of dead processes."""
+
+executions = Table(
+    "executions",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("trace_id", Text, nullable=False),
+    Column("call_id", Text),
+    Column("tool", Text, nullable=False),
+    Column("effect", Text),
+    Column("arguments", Text, nullable=False),
+    Column("started", Double, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("ending", Text),
+    Column("result", Text),
+    Column("message", Text),
+    Column("reason", Text),
+    Column("ended", Double),
+    Column("seconds", Double),
+    Column("approval_id", Text),
+    Column("cached", Boolean, nullable=False),
+    Column("steps", Text),
+    Column("acknowledged", Double),
+)
+Index("executions_by_time", executions.c.started)
+Index("executions_by_session", executions.c.session, executions.c.started)
+Index("executions_by_call_id", executions.c.session, executions.c.call_id)
+Index("executions_by_tool", executions.c.tool, executions.c.started)
+_open = executions.c.ended.is_(None)
+Index("executions_open", executions.c.run, sqlite_where=_open, postgresql_where=_open)
+
+approvals = Table(
+    "approvals",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("session", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("trace_id", Text, nullable=False),
+    Column("call_id", Text),
+    Column("tool", Text, nullable=False),
+    Column("arguments", Text, nullable=False),
+    Column("fingerprint", Text),
+    Column("message", Text),
+    Column("requested", Double, nullable=False),
+    Column("expires", Double),
+    Column("decision", Text),
+    Column("decided", Double),
+    Column("decided_by", Text),
+    Column("note", Text),
+    Column("rule", Text),
+    Column("on_expiry", Text),
+    Column("answer", Text),
+    Column("channel", Text),
+    Column("edited", Text),
+    Column("run", Text),
+)
+Index("approvals_by_session", approvals.c.session, approvals.c.requested)
+
+preferences = Table(
+    "preferences",
+    TABLES,
+    Column("user", Text, primary_key=True),
+    Column("data", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("updated", Double, nullable=False),
+)
+
+tasks = Table(
+    "tasks",
+    TABLES,
+    Column("session", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("title", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("calls", Text, nullable=False),
+    Column("updated", Double, nullable=False),
+    Column("user", Text),
+)
+
+results = Table(
+    "results",
+    TABLES,
+    Column("handle", Text, primary_key=True),
+    Column("session", Text),
+    Column("mime_type", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("expires", Double, nullable=False),
+)
+Index("results_by_expiry", results.c.expires)
+
 
 Upgrade: TypeAlias = Callable[["Connection"], None]
-"""Makes a database of one version one of the next, in a transaction."""
+"""Upgrades a database by one version, in a transaction."""
 
 
-def _tell_more_of_approvals(connection: Connection) -> None:
-    """Version 2: who has answered and how, and whose a task list is."""
+def _add_approval_details(connection: Connection) -> None:
+    """Upgrade to version 2: details of answers, and owners of task lists."""
     _add_columns(connection, approvals, "rule", "on_expiry", "answer", "channel", "edited", "run")
     _add_columns(connection, tasks, "user")
 
 
-def _find_calls_by_id(connection: Connection) -> None:
-    """Version 3: a repeated call is found by its id."""
+def _index_call_ids(connection: Connection) -> None:
+    """Upgrade to version 3: an index to find repeated calls by id."""
     for index in executions.indexes:
         if index.name == "executions_by_call_id":
             index.create(connection, checkfirst=True)
 
 
-def _tell_locks_of_runs(connection: Connection) -> None:
-    """Version 4: a session with PostgreSQL says that a process lives."""
+def _add_run_locks(connection: Connection) -> None:
+    """Upgrade to version 4: the PostgreSQL session that shows that a process is alive."""
     _add_columns(connection, runs, "lock")
 
 
-UPGRADES: Sequence[Upgrade] = (_tell_more_of_approvals, _find_calls_by_id, _tell_locks_of_runs)
-"""The first makes version 2 of version 1."""
+UPGRADES: Sequence[Upgrade] = (_add_approval_details, _index_call_ids, _add_run_locks)
+"""The upgrades to version 2, 3 and so on."""
 
 _POSTGRES_LOCK = 4_776_320_109
 """The key of a lock: one process at a time creates or upgrades the schema."""
 
 
 def prepare(connection: Connection, upgrades: Sequence[Upgrade] = UPGRADES) -> int:
-    """Make the tables, or upgrades them, within the connection's transaction.
-
-    Args:
-        connection: In a transaction that writes.
-        upgrades: What there is between version 1 and the newest.
-
-    Returns:
-        The version that was found; 0 where there was nothing.
+    """Create or upgrade the tables in a write transaction; return the version from before, or 0.
 
     Raises:
-        ConfigurationError: The database is of a newer version than is known here.
+        ConfigurationError: The database has a newer version than this library.
     """
     newest = 1 + len(upgrades)
     if connection.dialect.name == "postgresql":
@@ -63,18 +180,18 @@ def prepare(connection: Connection, upgrades: Sequence[Upgrade] = UPGRADES) -> i
         TABLES.create_all(connection)
         connection.execute(schema_version.insert().values(version=newest))
         return 0
-    found = connection.execute(schema_version.select()).scalar_one()
-    if found > newest:
+    version = connection.execute(schema_version.select()).scalar_one()
+    if version > newest:
         raise ConfigurationError(
-            f"The store is of version {found}, and this library knows {newest} at most: "
+            f"The store has version {version}, but this library supports up to {newest}: "
             "update leonidas-tools, or name another store",
             key="store.url",
         )
-    for upgrade in upgrades[found - 1 :]:
+    for upgrade in upgrades[version - 1 :]:
         upgrade(connection)
-    if found < newest:
+    if version < newest:
         connection.execute(schema_version.update().values(version=newest))
-    return int(found)
+    return int(version)
 
 
 def _add_columns(connection: Connection, table: Table, *names: str) -> None:

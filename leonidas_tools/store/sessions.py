@@ -1,4 +1,4 @@
-"""A policy: what was kept of a session is there again, and what becomes of it is kept."""
+"""A policy that loads the stored state of sessions, and stores their changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from leonidas_tools.errors import LeonidasError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.spill import ResultMemory, Results
 from leonidas_tools.session.tasks import TaskList
-from leonidas_tools.store.kept_results import KeptResults
-from leonidas_tools.store.preferred import kept, preferred_or_strictest
+from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
 from leonidas_tools.store.recorder import LOCAL_USER
+from leonidas_tools.store.results import SessionResults
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
@@ -35,96 +35,82 @@ logger = visible_logger(__name__)
 _LOADING_SECONDS = 1.0
 _AGAIN_SECONDS = 5.0
 _FRESH_SECONDS = 1.0
-"""How old preferences may be when a call is decided on; another process may change them."""
+"""The age of preferences above which a call reads them again."""
 _READ = ToolEffect.READ
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class _Kept:
-    """The stored state of one session.
-
-    Args:
-        user: Whose preferences it has; none where it belongs to no user.
-        loading: Reads what was kept of it.
-        is_loaded: Whether that was read.
-        version: That of the preferences that hold.
-        tried: When it was tried to read it, in seconds of the loop.
-        checked: When the preferences were read last, in seconds of the loop.
-        waits_until: Until when calls wait for it, in seconds of the loop.
-        ends: Lets go of the session.
-    """
+class _SessionState:
+    """The state of one bound session; times are in seconds of the loop."""
 
     user: str | None
     waits_until: float
+    """Until when calls wait for `loading`."""
     loading: asyncio.Task[None] | None = None
     is_loaded: bool = False
     version: int = 0
+    """The version of the preferences in force."""
     tried: float = 0.0
+    """When reading was last attempted."""
     checked: float = 0.0
+    """When the preferences were last read."""
     ends: list[Callable[[], None]] = field(default_factory=list)
+    """Unbind the session."""
 
 
-class KeptSessions:
-    """Joins the sessions of calls to the store.
+class SessionBinding:
+    """Binds the sessions of calls to the store.
 
-    The first call of a session waits until the preferences of its user are read, for a second at
-    most. Until they are read, the session is in the stricter of `ask` and the mode of the settings.
-    A call that changes something waits again where they were read more than a second ago, since
-    another process may have changed them; a change in this process applies at once. Questions and
-    their answers, task lists and long results are kept as they come up.
-
-    Args:
-        store: Where things are kept.
-        writer: Writes them.
+    The first call of a session waits up to a second for the preferences of its user. Until they
+    are read, the session is in the stricter of `ask` and the mode of the settings. A call that has
+    an effect reads them again after a second, since another process may have changed them; a
+    change in this process applies at once. Questions and answers, task lists and long results are
+    stored as they arise.
     """
 
     sets_session_policy = True
-    """What a session may do may only be known once its first call has come here."""
+    """The mode of a session may be known only after this policy has seen its first call."""
     leaves_results = True
-    """It returns the result of the tool unchanged."""
+    """The policy returns the tool's result unchanged."""
 
     def __init__(self, store: Store, writer: Writer) -> None:
         self._store = store
         self._writer = writer
-        self._sessions: WeakKeyDictionary[ToolSession, _Kept] = WeakKeyDictionary()
+        self._sessions: WeakKeyDictionary[ToolSession, _SessionState] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[str] = set()
-        store.preferences.on_change(self._prefer)
+        store.preferences.on_change(self._apply_to_sessions)
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call in a session that is joined to the store."""
+        """Run the call in a session that is bound to the store."""
         session = call.session
-        known = self._sessions.get(session)
-        if known is None or not known.is_loaded or known.user != user_of(session):
-            await self._join(session)
-        elif asyncio.get_running_loop().time() > known.checked + _FRESH_SECONDS:
-            await self._refresh(known, session, call)
+        state = self._sessions.get(session)
+        if state is None or not state.is_loaded or state.user != user_of(session):
+            await self._bind(session)
+        elif asyncio.get_running_loop().time() > state.checked + _FRESH_SECONDS:
+            await self._refresh(state, session, call)
         return await run(call)
 
     def begin(self, session: ToolSession) -> None:
-        """Join a session to the store ahead of its first call, which then need not wait.
-
-        Args:
-            session: A conversation that begins.
-        """
+        """Bind a session to the store ahead of its first call, which then need not wait."""
         now = asyncio.get_running_loop().time()
-        known = self._sessions.get(session)
-        if known is None:
-            known = self._sessions[session] = self._attached(session, now)
-        if known.user != user_of(session):
-            known.user, known.is_loaded, known.loading = user_of(session), False, None
-            known.version = 0
-            known.waits_until = now + _LOADING_SECONDS
+        state = self._sessions.get(session)
+        if state is None:
+            state = self._sessions[session] = self._attached(session, now)
+        if state.user != user_of(session):
+            state.user, state.is_loaded, state.loading = user_of(session), False, None
+            state.version = 0
+            state.waits_until = now + _LOADING_SECONDS
             session.get(SessionPolicy).preferred = Preferred(is_known=False)
-        if known.loading is None or (known.loading.done() and now > known.tried + _AGAIN_SECONDS):
-            known.tried = now
-            known.loading = self._in_background(self._load(session, known))
+        if state.loading is None or (state.loading.done() and now > state.tried + _AGAIN_SECONDS):
+            state.tried = now
+            state.loading = self._in_background(self._load(session, state))
 
     async def close(self) -> None:
-        """Let go of all sessions; their long results stay readable while they are in memory."""
-        for known in self._sessions.values():
-            while known.ends:
-                known.ends.pop()()
+        """Unbind all sessions; their long results stay readable while they are in memory."""
+        for state in self._sessions.values():
+            while state.ends:
+                state.ends.pop()()
         self._sessions.clear()
         tasks = list(self._tasks)
         if tasks:
@@ -133,32 +119,32 @@ class KeptSessions:
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def _join(self, session: ToolSession) -> None:
+    async def _bind(self, session: ToolSession) -> None:
         self.begin(session)
-        known = self._sessions[session]
-        left = known.waits_until - asyncio.get_running_loop().time()
-        if known.loading is None or known.loading.done() or left <= 0:
+        state = self._sessions[session]
+        left = state.waits_until - asyncio.get_running_loop().time()
+        if state.loading is None or state.loading.done() or left <= 0:
             return
-        await asyncio.wait([known.loading], timeout=left)
-        if not known.loading.done():
+        await asyncio.wait([state.loading], timeout=left)
+        if not state.loading.done():
             logger.warning(
                 "The store does not answer: the mode is the stricter of 'ask' and the settings"
             )
 
-    async def _refresh(self, known: _Kept, session: ToolSession, call: ToolCall) -> None:
-        """Read preferences again that another process may have changed."""
+    async def _refresh(self, state: _SessionState, session: ToolSession, call: ToolCall) -> None:
+        """Read the preferences again, since another process may have changed them."""
         now = asyncio.get_running_loop().time()
-        if known.loading is None or known.loading.done():
-            if now < known.tried + (_AGAIN_SECONDS if known.tried > known.checked else 0.0):
+        if state.loading is None or state.loading.done():
+            if now < state.tried + (_AGAIN_SECONDS if state.tried > state.checked else 0.0):
                 return  # the store did not answer a moment ago
-            known.tried = now
-            known.loading = self._in_background(self._read_again(session, known))
-            known.waits_until = now + _LOADING_SECONDS
+            state.tried = now
+            state.loading = self._in_background(self._read_again(session, state))
+            state.waits_until = now + _LOADING_SECONDS
         if call.tool is None or call.tool.metadata.effect is not _READ:
-            await asyncio.wait([known.loading], timeout=max(known.waits_until - now, 0.0))
+            await asyncio.wait([state.loading], timeout=max(state.waits_until - now, 0.0))
 
-    async def _read_again(self, session: ToolSession, known: _Kept) -> None:
-        user = known.user
+    async def _read_again(self, session: ToolSession, state: _SessionState) -> None:
+        user = state.user
         if user is None:
             return
         try:
@@ -168,38 +154,38 @@ class KeptSessions:
                 log_level(error), "The preferences of %r cannot be read again: %s", user, error
             )
             return
-        if known.user == user:
-            self._hold(session, known, preferences)
+        if state.user == user:
+            self._apply(session, state, preferences)
 
-    def _hold(self, session: ToolSession, known: _Kept, preferences: Preferences) -> None:
-        """Apply preferences, unless newer ones apply already."""
-        known.checked = asyncio.get_running_loop().time()
-        if preferences.version >= known.version:
-            known.version = preferences.version
+    def _apply(self, session: ToolSession, state: _SessionState, preferences: Preferences) -> None:
+        """Apply preferences, unless newer ones are in force."""
+        state.checked = asyncio.get_running_loop().time()
+        if preferences.version >= state.version:
+            state.version = preferences.version
             may_be_lost = self._store.preferences.may_be_lost
             preferred = preferred_or_strictest(preferences, may_be_lost=may_be_lost)
             session.get(SessionPolicy).preferred = preferred
 
-    def _attached(self, session: ToolSession, now: float) -> _Kept:
-        """Has the session tell what is to be kept."""
+    def _attached(self, session: ToolSession, now: float) -> _SessionState:
+        """Subscribe to the changes of a session that are to be stored."""
         policy, list_ = session.get(SessionPolicy), session.get(TaskList)
         policy.preferred = Preferred(is_known=False)
-        policy.keep_always = partial(self._keep_always, ref(session))
+        policy.keep_always = partial(self._store_always, ref(session))
         ends: list[Callable[[], None]] = [
             partial(setattr, policy, "keep_always", None),
             session.get(ApprovalLog).on_question(self._on_question),
             list_.on_change(partial(self._write_tasks, ref(session), ref(list_))),
         ]
         results = session.get(Results)
-        if isinstance(results.store, ResultMemory):  # else the application keeps them elsewhere
+        if isinstance(results.store, ResultMemory):  # else the application stores them elsewhere
             memory = results.store
-            results.store = KeptResults(self._store.results, self._writer, memory)
+            results.store = SessionResults(self._store.results, self._writer, memory)
             ends.append(partial(setattr, results, "store", memory))
-        return _Kept(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
+        return _SessionState(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
-    async def _load(self, session: ToolSession, known: _Kept) -> None:
-        """Read what was kept of the session and of its user."""
-        user, list_ = known.user, session.get(TaskList)
+    async def _load(self, session: ToolSession, state: _SessionState) -> None:
+        """Load the preferences of the user and the task list of the session."""
+        user, list_ = state.user, session.get(TaskList)
         preferences: Preferences | None = None
         try:
             if user is not None:
@@ -211,25 +197,25 @@ class KeptSessions:
                 "the mode of the settings: %s", user, error,
             )  # fmt: skip
             return
-        if known.user != user:
+        if state.user != user:
             return
-        if preferences is None:  # no preferences here
-            known.checked = math.inf
+        if preferences is None:  # a session without a user
+            state.checked = math.inf
             session.get(SessionPolicy).preferred = Preferred()
         else:
-            self._hold(session, known, preferences)
+            self._apply(session, state, preferences)
         if tasks and not list_.tasks:
             list_.put(tasks)
-        known.is_loaded = True
+        state.is_loaded = True
 
-    def _prefer(self, preferences: Preferences) -> None:
+    def _apply_to_sessions(self, preferences: Preferences) -> None:
         """Apply the preferences of a user to running sessions."""
-        for session, known in list(self._sessions.items()):
-            if known.user == preferences.user:
-                self._hold(session, known, preferences)
+        for session, state in list(self._sessions.items()):
+            if state.user == preferences.user:
+                self._apply(session, state, preferences)
 
-    def _keep_always(self, where: ref[ToolSession], rule: Rule) -> None:
-        """Keep what a user has answered for good, and has it hold at once."""
+    def _store_always(self, where: ref[ToolSession], rule: Rule) -> None:
+        """Store a permanent answer of the user, and apply it at once."""
         session = where()
         if session is None:
             return
@@ -240,7 +226,7 @@ class KeptSessions:
             return
         before = policy.preferred
         policy.preferred = replace(before, always=(*before.always, rule))
-        self._in_background(self._patch(user, kept(rule)))
+        self._in_background(self._patch(user, always_patch(rule)))
 
     async def _patch(self, user: str, changes: dict[str, Any]) -> None:
         try:
@@ -251,7 +237,7 @@ class KeptSessions:
             )
 
     def _on_question(self, question: Question, closing: Closing | None) -> None:
-        """Keep a question, or how it was closed."""
+        """Store a question, or its answer."""
         table, id_ = self._store.approvals, question.request.id
         if closing is None:
             self._open.add(id_)
@@ -279,7 +265,7 @@ class KeptSessions:
 
 
 def _owner(user: str | None) -> str:
-    """Return what a task list is kept under: no two users share it, nor a user and no user.
+    """Return the owner of a task list, different for each user and for no user.
 
     Example:
         >>> _owner("ana"), _owner(None), _owner("local")

@@ -12,19 +12,17 @@ from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import queries
 from leonidas_tools.store.address import database_url
 from leonidas_tools.store.approvals import ApprovalTable
-from leonidas_tools.store.backlog import Backlog
 from leonidas_tools.store.database import Database
-from leonidas_tools.store.durable import Beginnings, DurableStart
-from leonidas_tools.store.errands import Errands
+from leonidas_tools.store.durable import CallStarts, DurableStart
 from leonidas_tools.store.preferences import PreferenceTable
 from leonidas_tools.store.recorder import Recorder
 from leonidas_tools.store.replay import replayed
 from leonidas_tools.store.results import ResultTable
 from leonidas_tools.store.retention import Retention
-from leonidas_tools.store.rows import INTERRUPTED, STARTED
-from leonidas_tools.store.sessions import KeptSessions
-from leonidas_tools.store.status import StoreStatus
+from leonidas_tools.store.rows import INTERRUPTED, STARTED, StoreStatus
+from leonidas_tools.store.sessions import SessionBinding
 from leonidas_tools.store.tasks import TaskTable
+from leonidas_tools.store.write_queue import CallWriteQueue, PendingWrites
 from leonidas_tools.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -44,20 +42,20 @@ _MOST_REPLAYED = 10_000
 
 
 class Store:
-    """Keeps what happens, beside the calls and never in their way.
+    """Stores calls, approvals, preferences, tasks and long results, without delaying calls.
 
-    `store: {enabled: true}` in the settings has an `AdvancedToolProcessor` hold one, as its
-    `store`. By hand: its `sink` hears of events, `tools.monitor.subscribe(store.sink)`; its
-    `policies` are for `AdvancedToolProcessor(policies=store.policies)`. No call suffers from a
-    database that cannot be written to: the `status` says it, and what is asked of the store raises
-    `StoreError`.
+    With `store: {enabled: true}` in the settings, an `AdvancedToolProcessor` has one as its
+    `store`. To connect one yourself, subscribe its `sink`,
+    `tools.monitor.subscribe(store.sink)`, and pass its policies,
+    `AdvancedToolProcessor(policies=store.policies)`. A database that is not writable affects no
+    call: the `status` has the error, and the methods of the store raise `StoreError`.
 
     Args:
-        where: A path, an address such as `postgresql://user:password@host/name`, or settings; a
-            file in the user's data directory when left out.
+        where: A path, an address such as `postgresql://user:password@host/name`, or settings; by
+            default a file in the user's data directory.
 
     Raises:
-        ConfigurationError: The address is none, or its driver is not installed.
+        ConfigurationError: The address is invalid, or its driver is not installed.
 
     Example:
         >>> import tempfile
@@ -74,21 +72,23 @@ class Store:
         url = database_url(settings.url if isinstance(where, StoreSettings) else where)
         self.settings = settings
         self._database = Database(url, durable=settings.durable)
-        self._backlog = Backlog(
+        self._calls = CallWriteQueue(
             max_calls=settings.max_waiting, max_bytes=settings.max_waiting_bytes
         )
-        self._recorder = Recorder(self._backlog, max_value_bytes=settings.max_value_bytes)
-        self._errands = Errands(most=settings.max_waiting, max_bytes=settings.max_waiting_bytes)
-        self._writer = Writer(self._database, self._backlog, self._errands, run=self._recorder.run)
+        self._recorder = Recorder(self._calls, max_value_bytes=settings.max_value_bytes)
+        self._records = PendingWrites(
+            most=settings.max_waiting, max_bytes=settings.max_waiting_bytes
+        )
+        self._writer = Writer(self._database, self._calls, self._records, run=self._recorder.run)
         self._retention = Retention(
             self._database, keep_seconds=settings.keep_for, keep_calls=settings.keep_calls
         )
-        self._beginnings = Beginnings(self._recorder, self._backlog, self._writer)
+        self._call_starts = CallStarts(self._recorder, self._calls, self._writer)
         self._is_dropping = False
         self.preferences = PreferenceTable(self._database)
-        """What users like."""
+        """The preferences of users."""
         self.approvals = ApprovalTable(self._database, self._recorder)
-        """Questions whether a call may run."""
+        """Approval questions and their answers."""
         self.tasks = TaskTable(self._database)
         """The agent's task lists."""
         self.results = ResultTable(
@@ -96,8 +96,8 @@ class Store:
             max_bytes=settings.max_results_bytes,
             keep_seconds=settings.keep_results_for,
         )
-        """Results that are too long for the model."""
-        self._sessions = KeptSessions(self, self._writer)
+        """Results that are too long for the model, by handle."""
+        self._sessions = SessionBinding(self, self._writer)
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -108,74 +108,74 @@ class Store:
         return (self._sessions, DurableStart(self, refuses=refuses))
 
     def begin(self, session: ToolSession) -> None:
-        """Read what is kept of a session that begins, and of its user, ahead of its first call."""
+        """Load a session's state and its user's preferences ahead of the first call."""
         self._sessions.begin(session)
 
     @property
     def status(self) -> StoreStatus:
-        """Return how the store is."""
-        backlog, writer, aside = self._backlog, self._writer, self._database.set_aside
+        """Return the status of the store."""
+        calls, writer, aside = self._calls, self._writer, self._database.set_aside
         return StoreStatus(
             where=self._database.url.render_as_string(hide_password=True),
             ok=writer.error is None,
             error=writer.error,
-            waiting=len(backlog),
-            waiting_bytes=backlog.size,
+            waiting=len(calls),
+            waiting_bytes=calls.size,
             written=writer.written,
-            dropped=backlog.dropped,
-            cut=backlog.cut,
+            dropped=calls.dropped,
+            cut=calls.cut,
             refused=writer.refused,
-            not_durable=self._beginnings.not_written,
-            records_waiting=len(self._errands),
-            records_dropped=self._errands.dropped,
+            not_durable=self._call_starts.not_written,
+            records_waiting=len(self._records),
+            records_dropped=self._records.dropped,
             set_aside=None if aside is None else str(aside),
             lost=self._database.lost,
         )
 
     def sink(self, event: ToolEvent) -> None:
-        """Take note of an event, and returns at once."""
-        dropped = self._backlog.dropped
+        """Record an event; return at once."""
+        dropped = self._calls.dropped
         try:
             self._recorder(event)
-        except Exception as error:  # noqa: BLE001 - what keeps a call must not break it
-            logger.warning("An event of a call is not kept: %s", type(error).__name__)
-        if self._backlog.dropped > dropped and not self._is_dropping:
+        except Exception as error:  # noqa: BLE001 - the store must not break a call
+            logger.warning("An event of a call is not stored: %s", type(error).__name__)
+        if self._calls.dropped > dropped and not self._is_dropping:
             self._is_dropping = True
-            logger.warning("Calls are not kept: more happen than the store can write")
-        elif self._is_dropping and not len(self._backlog):
+            logger.warning("Calls are not stored: they outpace the store")
+        elif self._is_dropping and not len(self._calls):
             self._is_dropping = False
         self._writer.wake()
 
     async def begun(self, call: ToolCall, *, timeout_seconds: float = _DURABLE_SECONDS) -> bool:
-        """Wait until the start of a call is on disk; many that wait share one transaction.
+        """Wait until the start of a call is on disk; concurrent waits share one transaction.
 
         Args:
             call: The call.
-            timeout_seconds: How long to wait; without it a broken disk would hold up calls.
+            timeout_seconds: How long to wait, so that a broken disk does not block calls.
 
         Returns:
-            Whether it is.
+            Whether the start is on disk.
         """
-        return await self._beginnings.written(call, timeout_seconds)
+        return await self._call_starts.written(call, timeout_seconds)
 
     async def earlier(
         self, call: ToolCall, *, timeout_seconds: float = _DURABLE_SECONDS
     ) -> ToolResult | None:
-        """Return the answer to a call that its session has made before, also in another process.
+        """Return the result of an equal call that the session has made before, in any process.
 
         Args:
             call: A running call; its id, tool and arguments are compared.
             timeout_seconds: How long to wait for the database.
 
         Returns:
-            `None` for a new call.
+            The result; `None` for a new call.
 
         Raises:
-            StoreError: That cannot be read.
+            StoreError: The calls cannot be read.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
-                return await self._beginnings.earlier(call, self._database)
+                return await self._call_starts.earlier(call, self._database)
         except TimeoutError:
             raise StoreError("The store does not answer") from None
 
@@ -192,22 +192,22 @@ class Store:
         limit: int | None = 100,
         newest_first: bool = True,
     ) -> list[Execution]:
-        """Return the calls that fit.
+        """Return the matching calls.
 
         Args:
-            tool: Only those of this tool.
-            status: Only those that ended so; `started` and `interrupted` are others.
-            session: Only those of this conversation.
-            user: Only those of this user.
-            since: Only those that began at this time or later, in seconds since the epoch.
-            until: Only those that began at this time or earlier.
-            text: Only those that have this in their tool's name, arguments or result.
-            limit: How many at most; `None` for all.
-            newest_first: Whether the last is the first.
+            tool: Only calls of this tool.
+            status: Only calls with this status; `started` and `interrupted` are possible, too.
+            session: Only calls of this session.
+            user: Only calls of this user.
+            since: Only calls that began at this time or later, in seconds since the epoch.
+            until: Only calls that began at this time or earlier.
+            text: Only calls with this text in the tool's name, the arguments or the result.
+            limit: The maximum number of calls; `None` for all.
+            newest_first: Whether the newest call is the first.
 
         Raises:
-            StoreError: They cannot be read.
-            ToolValidationError: There is no such status.
+            StoreError: The calls cannot be read.
+            ToolValidationError: The status is unknown.
         """
         wanted = None if status is None else known_status(status, STARTED, INTERRUPTED)
         await self._flushed()
@@ -227,57 +227,57 @@ class Store:
     async def sessions(
         self, *, user: str | None = None, limit: int | None = 100
     ) -> list[SessionSummary]:
-        """Return the conversations, the latest first.
+        """Return the sessions, the latest first.
 
         Args:
-            user: Only those of this user.
-            limit: How many at most; `None` for all.
+            user: Only sessions of this user.
+            limit: The maximum number of sessions; `None` for all.
         """
         await self._flushed()
         return await queries.find_sessions(self._database, user=user, limit=limit)
 
     async def replay(self, session: str) -> list[ReplayEvent]:
-        """Return what happened in a conversation, in the order in which it happened.
+        """Return the events of a session, in the order in which they happened.
 
         Args:
-            session: Its id.
+            session: The id of the session.
 
         Raises:
-            StoreError: It cannot be read.
+            StoreError: The session cannot be read.
         """
         calls = await self.executions(session=session, limit=_MOST_REPLAYED)
-        asked = await self.approvals.find(session=session, limit=_MOST_REPLAYED)
-        long = await self.results.find(session=session, limit=_MOST_REPLAYED)
-        return replayed(calls[::-1], asked[::-1], long[::-1])
+        questions = await self.approvals.find(session=session, limit=_MOST_REPLAYED)
+        long_results = await self.results.find(session=session, limit=_MOST_REPLAYED)
+        return replayed(calls[::-1], questions[::-1], long_results[::-1])
 
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:
-        """Return the calls that had begun when their process died, the oldest first.
+        """Return the calls that were running when their process died, the oldest first.
 
-        Nothing runs again by itself. Of those that `may_have_happened` somebody should be told.
+        They are not run again. Tell a person about those that `may_have_happened`.
 
         Args:
-            acknowledged: Whether also those that somebody has taken note of.
+            acknowledged: Whether to include calls that a person has acknowledged.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The calls cannot be read.
         """
         await self._flushed()
         await queries.mark_interrupted(self._database, run=self._recorder.run)
         return await queries.find_interrupted(self._database, acknowledged=acknowledged)
 
     async def acknowledge(self, calls: Iterable[Execution]) -> None:
-        """Note that somebody knows that these calls were interrupted.
+        """Mark interrupted calls as known to a person.
 
         Args:
-            calls: Some of those that `interrupted` returned.
+            calls: Calls that `interrupted` returned.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The database cannot be written to.
         """
         await queries.acknowledge(self._database, [call.id for call in calls])
 
     async def prune(self) -> int:
-        """Throw away what is too old or too much, and says how many rows; happens once an hour.
+        """Delete what is too old or too much and return the number of rows; runs hourly.
 
         Raises:
             StoreError: The database cannot be written to.
@@ -285,7 +285,7 @@ class Store:
         return await self._retention.prune()
 
     async def flush(self, *, timeout_seconds: float = 5.0) -> bool:
-        """Wait until all that has happened is written, and says whether it is.
+        """Wait until all events are written; return whether they are.
 
         Args:
             timeout_seconds: How long to wait.
@@ -293,10 +293,10 @@ class Store:
         return await self._writer.flush(timeout_seconds)
 
     async def __aenter__(self) -> Self:
-        """Open the database, and begins to write; one that cannot be opened is tried again.
+        """Open the database and start writing; a failure to open is retried.
 
         Raises:
-            ConfigurationError: The database is of a newer version than is known here.
+            ConfigurationError: The database has a newer version than this library.
         """
         try:
             async with asyncio.timeout(_OPENING_SECONDS):
@@ -310,12 +310,12 @@ class Store:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Write what waits, and lets go."""
+        """Write the queues and close the database."""
         await self._retention.close()
         await self._sessions.close()
         await self._writer.close(_CLOSING_SECONDS)
         await self._database.close()
 
     async def _flushed(self) -> None:
-        if len(self._backlog) or len(self._errands):
+        if len(self._calls) or len(self._records):
             await self.flush(timeout_seconds=_FLUSHING_SECONDS)

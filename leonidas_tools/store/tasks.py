@@ -1,4 +1,4 @@
-"""The task list that the agent writes."""
+"""The agent's task lists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import delete, insert, or_, select, update
 
 from leonidas_tools.errors import StoreError
 from leonidas_tools.session.tasks import Task, TaskStatus
-from leonidas_tools.store.tables import tasks
+from leonidas_tools.store.schema import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,54 +19,44 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.database import Database
-    from leonidas_tools.store.errands import Write
+    from leonidas_tools.store.write_queue import Write
 
 
 class TaskTable:
-    """Keeps a list of tasks for each conversation.
-
-    Args:
-        database: Where they are.
-    """
+    """Stores a list of tasks for each session."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def read(self, session: str, *, user: str | None = None) -> list[Task]:
-        """Return the tasks of a conversation, in their order.
+        """Return the tasks of a session, in order.
 
         Args:
-            session: The conversation's id.
-            user: Only those of this user; `None` for those without a user.
+            session: The id of the session.
+            user: Only tasks of this user, or without a user; `None` for all.
 
         Raises:
-            StoreError: They cannot be read.
+            StoreError: The tasks cannot be read.
         """
         async with self._database.reading() as connection:
             return await _read(connection, session, user)
 
     async def write(self, session: str, list_: Sequence[Task], *, user: str | None = None) -> None:
-        """Replace all tasks of a conversation.
+        """Replace all tasks of a session.
 
         Args:
-            session: The conversation's id.
-            list_: The tasks, in their order; no two have the same id.
-            user: Whose they are.
+            session: The id of the session.
+            list_: The tasks, in order, with unique ids.
+            user: The owner of the tasks.
 
         Raises:
-            StoreError: They cannot be written.
+            StoreError: The tasks cannot be written.
         """
         async with self._database.writing() as connection:
             await self.writing(session, list_, user=user)(connection)
 
     def writing(self, session: str, list_: Sequence[Task], *, user: str | None) -> Write:
-        """Return what replaces all tasks of a conversation.
-
-        Args:
-            session: The conversation's id.
-            list_: The tasks, in their order.
-            user: Whose they are.
-        """
+        """Return the write that replaces all tasks of a session."""
         rows = [_row(session, task, position, user) for position, task in enumerate(list_)]
 
         async def write(connection: AsyncConnection) -> None:
@@ -88,26 +78,28 @@ class TaskTable:
         """Change one task.
 
         Args:
-            session: The conversation's id.
-            task_id: Which task.
-            title: What is to be done; as it was where left out.
-            status: How far it is; as it was where left out.
-            call: The trace id of a call that belongs to it from now on.
+            session: The id of the session.
+            task_id: The id of the task.
+            title: The new title; by default unchanged.
+            status: The new status; by default unchanged.
+            call: The trace id of a call to add to the task.
 
         Returns:
-            All tasks of the conversation, in their order.
+            All tasks of the session, in order.
 
         Raises:
             StoreError: There is no such task, or it cannot be written.
         """
         async with self._database.writing() as connection:
             list_ = await _read(connection, session)
-            found = next((task for task in list_ if task.id == task_id), None)
-            if found is None:
+            task = next((task for task in list_ if task.id == task_id), None)
+            if task is None:
                 known = ", ".join(repr(task.id) for task in list_) or "none"
-                raise StoreError(f"There is no task {task_id!r} in {session!r}; there is {known}")
-            calls = found.calls if call is None or call in found.calls else [*found.calls, call]
-            packed = _packed(replace(found, calls=calls))
+                raise StoreError(
+                    f"There is no task {task_id!r} in {session!r}; known tasks: {known}"
+                )
+            calls = task.calls if call is None or call in task.calls else [*task.calls, call]
+            packed = _packed(replace(task, calls=calls))
             values: dict[str, Any] = {"calls": packed, "updated": time.time()}
             values |= {} if title is None else {"title": title}
             values |= {} if status is None else {"status": TaskStatus(status).value}
@@ -132,7 +124,7 @@ async def _read(connection: AsyncConnection, session: str, user: str | None = No
 
 
 def _packed(task: Task) -> str:
-    """Return what a task keeps of its calls; a plain list where it names no tools."""
+    """Return the calls of a task as JSON; a plain list if it names no tools."""
     calls = list(task.calls)
     if not task.tools:
         return json.dumps(calls)

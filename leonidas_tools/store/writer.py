@@ -1,4 +1,4 @@
-"""Writes what waits, in one task beside everything else."""
+"""The background task that writes the queues to the database."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ import asyncio
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import bindparam, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from leonidas_tools.errors import LeonidasError, StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.store.database import may_be_the_values
-from leonidas_tools.store.errands import Errands
-from leonidas_tools.store.runs import HEARTBEAT_SECONDS, RunLock, SessionLock
-from leonidas_tools.store.tables import executions, runs
+from leonidas_tools.store.database import may_be_invalid_values
+from leonidas_tools.store.runs import HEARTBEAT_SECONDS, AdvisoryLock, FileLock
+from leonidas_tools.store.schema import executions, runs
+from leonidas_tools.store.write_queue import PendingWrites
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-    from leonidas_tools.store.backlog import Backlog, Entry
     from leonidas_tools.store.database import Database
-    from leonidas_tools.store.errands import Write
+    from leonidas_tools.store.write_queue import CallWrite, CallWriteQueue, PendingWrite, Write
+
+T = TypeVar("T")
 
 logger = visible_logger(__name__)
 
 _BATCH = 64
-"""As many rows as SQLAlchemy prepares in a third of a millisecond, which holds the loop."""
+"""SQLAlchemy prepares these rows in a third of a millisecond, which blocks the loop."""
 _GATHERING_SECONDS = 0.05
 _LAST_TRY_SECONDS = 1.0
-"""How long the end waits for a database that could not be written to before."""
+"""How long closing waits for a database that could not be written to before."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 15.0
 _ENDING_COLUMNS = (
     "status", "ending", "result", "message", "reason",
@@ -47,34 +48,35 @@ _UPDATE = (
 
 
 class Writer:
-    """Takes from the backlog, many calls at a time, and writes them in one transaction.
+    """Writes the queues to the database, in batches of one transaction each.
 
-    Args:
-        database: Where to.
-        backlog: What waits.
-        errands: What else waits.
-        run: Names this opening of the store.
+    `run` identifies this opening of the store.
     """
 
     def __init__(
-        self, database: Database, backlog: Backlog, errands: Errands | None = None, *, run: str
+        self,
+        database: Database,
+        calls: CallWriteQueue,
+        records: PendingWrites | None = None,
+        *,
+        run: str,
     ) -> None:
         self.written = 0
-        """Starts and ends that were written."""
+        """The number of starts and ends that were written."""
         self.refused = 0
-        """Calls that the database would not take."""
+        """The number of calls that the database refused."""
         self.error: str | None = None
         """Why nothing can be written."""
         self._database = database
-        self._backlog = backlog
-        self._errands = Errands(most=0, max_bytes=0) if errands is None else errands
+        self._calls = calls
+        self._records = PendingWrites(most=0, max_bytes=0) if records is None else records
         self.questions = 0
-        """The number of open questions; with any, the process reports that it lives."""
+        """The number of open questions; while there are any, the heartbeat is written."""
         self._run = run
         self._lock = (
-            RunLock(database.path, run)
+            FileLock(database.path, run)
             if database.is_file
-            else SessionLock(database.session_engine, run, self._beat_soon)
+            else AdvisoryLock(database.session_engine, run, self._schedule_heartbeat)
         )
         self._started = time.time()
         self._seen = 0.0
@@ -90,69 +92,61 @@ class Writer:
         self._task = asyncio.get_running_loop().create_task(self._write_on(), name="store-writer")
 
     def wake(self) -> None:
-        """Something waits."""
+        """Write soon."""
         self._work.set()
 
     def put(self, write: Write, *, key: Hashable | None = None, size: int = 0) -> bool:
-        """Take something else that is to be written, and returns at once whether it was taken.
-
-        Args:
-            write: Writes it.
-            key: What it is about: it takes the place of what waits under the same key.
-            size: How much it holds, in bytes.
-        """
+        """Queue another write; see `PendingWrites.put`."""
         self._work.set()
-        return self._errands.put(write, key=key, size=size)
+        return self._records.put(write, key=key, size=size)
 
-    def hurry(self) -> None:
-        """Somebody waits for it to be written."""
+    def expedite(self) -> None:
+        """Write at once, since a caller waits."""
         self._work.set()
         self._urgent.set()
 
     def fail(self, error: LeonidasError) -> None:
-        """Say why nothing can be written, once until it can be again."""
+        """Note why nothing can be written; log it once until the database is back."""
         if self.error is None:
-            logger.log(log_level(error), "%s; calls go on, and are kept once it is back", error)
+            logger.log(
+                log_level(error), "%s; calls continue, and are stored once it is back", error
+            )
         self.error = str(error)
 
     async def flush(self, timeout_seconds: float) -> bool:
-        """Wait until nothing waits any more.
-
-        Returns:
-            Whether all was written in time.
-        """
+        """Wait until the queues are empty; return whether they are in time."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self._waits:
                     self._idle.clear()
-                    self.hurry()
+                    self.expedite()
                     await self._idle.wait()
         except TimeoutError:
             return False
         return True
 
     async def close(self, timeout_seconds: float) -> None:
-        """Write what waits, as far as that is possible in time, and ends the task."""
+        """Write the queues as far as possible in time, and end the task."""
         if self.error is not None:
             timeout_seconds = min(timeout_seconds, _LAST_TRY_SECONDS)
         if not await self.flush(timeout_seconds):
-            left = len(self._backlog) + len(self._errands)
-            logger.warning("%d calls or records could not be written to the store", left)
+            left = len(self._calls) + len(self._records)
+            logger.warning("%d calls or records could not be stored", left)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        is_ended = self._is_registered and await self._tell_end(timeout_seconds)
+        is_ended = self._is_registered and await self._record_end(timeout_seconds)
         if is_ended or not self._database.is_file:
             await self._lock.release()
 
-    async def _tell_end(self, timeout_seconds: float) -> bool:
-        """Write that this opening of the store ends, and says whether that is written."""
+    async def _record_end(self, timeout_seconds: float) -> bool:
+        """Record the end of this opening of the store; return whether it is written."""
         try:
             async with asyncio.timeout(timeout_seconds), self._database.writing() as connection:
                 ended = update(runs).where(runs.c.id == self._run).values(ended=time.time())
                 await connection.execute(ended)
         except (StoreError, TimeoutError) as error:
-            logger.debug("The store was not told of the end: %s", error)
+            logger.debug("The end of this opening was not stored: %s", error)
             return False
         return True
 
@@ -164,17 +158,17 @@ class Writer:
                 await self._write()
             except LeonidasError as error:
                 self.fail(error)
-                self._backlog.disappoint()
+                self._calls.report_failure()
                 self._urgent.clear()
                 await self._rest(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
                 continue
-            except Exception as error:  # noqa: BLE001 - what keeps calls must go on
-                logger.warning("Calls are not kept: %s", type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - the writer must continue
+                logger.warning("Calls are not stored: %s", type(error).__name__)
                 self._give_up()
                 continue
             if self.error is not None:
-                logger.warning("The store is written to again")
+                logger.warning("The store is writable again")
                 self.error = None
             pause = _FIRST_PAUSE_SECONDS
             if not self._waits:
@@ -182,21 +176,21 @@ class Writer:
 
     @property
     def _waits(self) -> bool:
-        """Return whether anything waits to be written."""
-        return bool(len(self._backlog) or len(self._errands))
+        """Return whether the queues have entries."""
+        return bool(len(self._calls) or len(self._records))
 
     async def _something_to_do(self) -> None:
-        """Wait for something to write, and then a moment for more; or until it is time to beat."""
+        """Wait for an entry, then a moment for more; or for the next heartbeat."""
         if self._waits:
             return
         self._work.clear()
         self._urgent.clear()
-        lives = self._backlog.open_calls or self.questions
+        lives = self._calls.open_calls or self.questions
         await self._rest(HEARTBEAT_SECONDS if lives else None, self._work)
         await self._rest(_GATHERING_SECONDS, self._urgent)
 
     async def _rest(self, seconds: float | None, until: asyncio.Event | None = None) -> None:
-        """Wait for the time, or for what ends the wait; `hurry` always does."""
+        """Wait for the time, or for an event, by default that of `expedite`."""
         try:
             async with asyncio.timeout(seconds):
                 await (until or self._urgent).wait()
@@ -204,76 +198,67 @@ class Writer:
             pass
 
     async def _write(self) -> None:
-        """Write one batch, and that this process lives."""
-        entries = self._backlog.take(_BATCH)
-        if entries or self._is_to_beat():
-            await self._write_entries(entries)
-        await self._errands.write(self._database)
+        """Write one batch, and the heartbeat."""
+        entries = self._calls.take(_BATCH)
+        if entries or self._is_heartbeat_due():
+            await self._write_calls(entries)
+        batch = self._records.first_batch()
+        if batch:
+            async for records, is_written in _written(batch, self._write_records_together):
+                if not is_written:
+                    logger.warning("A record is not stored: the database refuses it")
+                self._records.done(records, is_written=is_written)
 
-    async def _write_entries(self, entries: Sequence[Entry]) -> None:
-        refused: Collection[str] = ()
-        try:
-            await self._write_together(entries)
-        except StoreError as error:
-            if not may_be_the_values(error):
-                raise
-            refused = await self._write_singly(entries)
+    async def _write_calls(self, entries: Sequence[CallWrite]) -> None:
+        refused: list[str] = []
+        async for some, is_written in _written(entries, self._write_calls_together):
+            if not is_written:
+                async with self._database.writing() as connection:  # raises if nothing is writable
+                    await self._write_heartbeat(connection)
+                logger.warning("A call is not stored: the database refuses it")
+                refused += [entry.id for entry in some]
         self.written += len(entries) - len(refused)
         self.refused += len(refused)
-        self._backlog.written(refused)
+        self._calls.written(refused)
 
     def _give_up(self) -> None:
-        """Throw away what was taken, since it cannot be written."""
-        self._errands.throw_away()
-        refused = [entry.id for entry in self._backlog.take(0)]
+        """Discard the current batch, since it cannot be written."""
+        self._records.done(self._records.first_batch(), is_written=False)
+        refused = [entry.id for entry in self._calls.take(0)]
         self.refused += len(refused)
-        self._backlog.written(refused)
+        self._calls.written(refused)
 
-    async def _write_together(self, entries: Sequence[Entry]) -> None:
+    async def _write_records_together(self, batch: Sequence[PendingWrite]) -> None:
+        async with self._database.writing() as connection:
+            for record in batch:
+                await record.write(connection)
+
+    async def _write_calls_together(self, entries: Sequence[CallWrite]) -> None:
         rows = [entry.row for entry in entries if entry.row is not None]
         endings = [_ending(entry) for entry in entries if entry.row is None]
         async with self._database.writing() as connection:
-            if self._is_to_beat():
-                await self._beat(connection)
+            if self._is_heartbeat_due():
+                await self._write_heartbeat(connection)
             if rows:
                 await connection.execute(self._insert(executions), rows)
             if endings:
                 await connection.execute(_UPDATE, endings)
 
-    async def _write_singly(self, entries: Sequence[Entry]) -> list[str]:
-        """Write one by one, since one may be invalid; return the ids of the valid ones.
-
-        Raises:
-            StoreError: Nothing can be written.
-        """
-        refused = []
-        for entry in entries:
-            try:
-                await self._write_together([entry])
-            except StoreError as error:
-                if not may_be_the_values(error):
-                    raise
-                async with self._database.writing() as connection:  # or else nothing can be
-                    await self._beat(connection)
-                logger.warning("A call is not kept, since the database refuses it")
-                refused.append(entry.id)
-        return refused
-
-    def _is_to_beat(self) -> bool:
+    def _is_heartbeat_due(self) -> bool:
         new_file = self._seen_in != self._database.files
         return new_file or time.time() - self._seen >= HEARTBEAT_SECONDS
 
-    def _beat_soon(self) -> None:
-        """Have the heartbeat written at once."""
+    def _schedule_heartbeat(self) -> None:
+        """Write the heartbeat at once."""
         self._seen = 0.0
         self._work.set()
 
-    async def _beat(self, connection: AsyncConnection) -> None:
-        """Say that this process lives."""
+    async def _write_heartbeat(self, connection: AsyncConnection) -> None:
+        """Write that this process is alive."""
         try:
             await self._lock.hold()
         except OSError as error:
-            logger.debug("No lock says that this process lives: %s", error)
+            logger.debug("There is no lock of this process: %s", error)
         now = time.time()
         row = {"id": self._run, "host": socket.gethostname(), "process": os.getpid()}
         row |= {"started": self._started, "seen": now, "lock": self._lock.session}
@@ -283,11 +268,37 @@ class Writer:
         self._seen, self._seen_in, self._is_registered = now, self._database.files, True
 
     def _insert(self, table: Any) -> Any:
-        """Insert what is not there: an answer that got lost must not make it twice."""
+        """Return an insert that skips existing rows, since a retry may repeat it."""
         dialect: Any = sqlite if self._database.is_file else postgresql
         return dialect.insert(table).on_conflict_do_nothing()
 
 
-def _ending(entry: Entry) -> dict[str, Any]:
+async def _written(
+    batch: Sequence[T], write: Callable[[Sequence[T]], Awaitable[None]]
+) -> AsyncIterator[tuple[Sequence[T], bool]]:
+    """Write a batch in one transaction, or one by one if one is invalid.
+
+    Yield what was tried, and whether it is written. Raise `StoreError` if nothing can be written.
+    """
+    try:
+        await write(batch)
+    except StoreError as error:
+        if not may_be_invalid_values(error):
+            raise
+    else:
+        yield batch, True
+        return
+    for each in batch:
+        try:
+            await write([each])
+        except StoreError as error:
+            if not may_be_invalid_values(error):
+                raise
+            yield [each], False
+        else:
+            yield [each], True
+
+
+def _ending(entry: CallWrite) -> dict[str, Any]:
     ending = entry.ending or {}
     return {"row_id": entry.id, **{f"new_{name}": ending[name] for name in _ENDING_COLUMNS}}

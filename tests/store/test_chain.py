@@ -266,9 +266,9 @@ async def test_always_of_a_user_holds_in_later_sessions_until_it_is_taken_back(w
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"mode": "autonomus"}, r"'mode' is 'autonomus': it is one of \['ask'"),
+        ({"mode": "autonomus"}, r"'mode' is 'autonomus': choose one of \['ask'"),
         ({"mode": ["ask"]}, "'mode' is"),
-        ({"always": ["pay"]}, "'always' maps names"),
+        ({"always": ["pay"]}, "'always' must map names"),
         ({"always": {"x": {"tools": "pay"}}}, "'always.x.question' cannot be read"),
         ({"always": {"x": {"tool": "pay", "question": "q"}}}, "'always.x.tool' cannot be read"),
     ],
@@ -336,7 +336,7 @@ async def test_a_file_that_is_held_stops_no_question_and_no_result(file, caplog)
             assert (status.records_waiting, status.records_dropped) == (3, 4)
         assert await tools.store.flush(timeout_seconds=20)
         assert [found.answer for found in await tools.store.approvals.find()] == [None, "deny"]
-    assert caplog.text.count("Not everything is kept: more happens than the store can write") == 1
+    assert caplog.text.count("Not everything is stored: events outpace the store") == 1
 
 
 async def test_a_store_that_cannot_be_opened_leaves_sessions_in_the_stricter_mode(tmp_path, caplog):
@@ -364,7 +364,7 @@ async def test_what_the_database_refuses_takes_nothing_else_along(file, caplog):
         await tools.execute("pay", {"amount": 1}, session=session)
         assert len(await kept(tools)) == 1
         assert tools.store.status.records_dropped == 1
-    assert "Something is not kept, since the database refuses it" in caplog.text
+    assert "A record is not stored: the database refuses it" in caplog.text
 
 
 async def test_a_chain_that_has_closed_lets_go_of_its_sessions(file):

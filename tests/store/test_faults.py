@@ -16,9 +16,9 @@ from leonidas_tools.errors import StoreError
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Store
 from leonidas_tools.store.address import database_url
-from leonidas_tools.store.backlog import Backlog
 from leonidas_tools.store.database import Database
-from leonidas_tools.store.tables import executions
+from leonidas_tools.store.schema import executions
+from leonidas_tools.store.write_queue import CallWriteQueue
 from leonidas_tools.store.writer import Writer
 from tests.mcp.forking import fork_command
 
@@ -170,9 +170,9 @@ async def test_a_file_that_another_process_holds_stops_no_call(file, caplog):
         await until(lambda: store.status.ok)
         assert len(await store.executions(limit=None)) == 53
     said = [record.message for record in caplog.records if record.name.startswith("leonidas_tools")]
-    assert sum("more happen than the store can write" in line for line in said) == 1
+    assert sum("Calls are not stored: they outpace the store" in line for line in said) == 1
     assert sum("locked; calls go on" in line for line in said) == 1
-    assert "The store is written to again" in said
+    assert "The store is writable again" in said
 
 
 @pytest.mark.parametrize("rubbish", [b"no database\n" * 500, b"SQLite format 3\0" + b"\xff" * 8000])
@@ -335,7 +335,7 @@ async def test_a_place_that_cannot_be_written_to_stops_no_call(tmp_path, caplog)
         (tmp_path / "a file").unlink()
         assert await store.flush(timeout_seconds=20)
         assert len(await store.executions()) == 3
-    assert "calls go on, and are kept once it is back" in caplog.text
+    assert "calls continue, and are stored once it is back" in caplog.text
 
 
 async def test_a_folder_that_is_read_only_is_said(tmp_path):
@@ -377,7 +377,7 @@ async def test_a_row_that_the_database_refuses_takes_no_other_along(where, store
     for _ in range(3):
         told.run()
     assert await store.flush()
-    backlog = Backlog(max_calls=10, max_bytes=100_000)
+    backlog = CallWriteQueue(max_calls=10, max_bytes=100_000)
     database = Database(database_url(where))
     writer = Writer(database, backlog, run="r")
     async with database.reading() as connection:

@@ -266,7 +266,7 @@ def test_an_address_that_is_none_names_the_option_and_what_can_be_written(run):
         ConfigurationError, match=r"--store: .*'foo'; .* sqlite:///FILE or postgres"
     ):
         run("--store", "foo://ana:hunter2@bar")
-    with pytest.raises(ConfigurationError, match=r"--store: .* cannot be read") as caught:
+    with pytest.raises(ConfigurationError, match=r"--store: .* is invalid; write") as caught:
         run("--store", "postgresql://ana:hunter2@host:port/name")
     assert "hunter2" not in str(caught.value)
 

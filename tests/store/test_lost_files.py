@@ -123,4 +123,4 @@ async def test_a_file_that_is_lost_while_it_is_open_has_a_once_call_refused(file
         kept = await tools.store.executions(status="ok")
         assert 3 in [call.arguments["number"] for call in kept]
     assert ran == [1, 3]
-    assert "is lost to this process" in caplog.text
+    assert "are lost to this process" in caplog.text

@@ -104,7 +104,7 @@ async def test_a_store_of_a_newer_version_is_refused_and_left_alone(of_this_vers
     async with opened(of_this_version, add_mood):
         pass
     with pytest.raises(
-        ConfigurationError, match=f"of version {NEXT}, and this library knows {NEWEST}"
+        ConfigurationError, match=f"has version {NEXT}, but this library supports up to {NEWEST}"
     ):
         async with Store(of_this_version):
             pass

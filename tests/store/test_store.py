@@ -314,7 +314,7 @@ async def test_a_sink_that_cannot_read_an_event_harms_nobody(store, told, caplog
     store.sink(object())
     told.run()
     assert len(await store.executions()) == 1
-    assert "is not kept" in caplog.text
+    assert "is not stored" in caplog.text
 
 
 async def test_an_event_before_the_opening_is_kept_once_it_is_open(file, tell):
@@ -330,7 +330,7 @@ async def test_an_event_before_the_opening_is_kept_once_it_is_open(file, tell):
         ("mysql://host/name", "store.url: .*'mysql'; write the path of a file, sqlite:///FILE or"),
         ("sqlite://", "needs a file"),
         ("sqlite:///:memory:", "needs a file"),
-        ("postgresql://host:port:x/y", "cannot be read"),
+        ("postgresql://host:port:x/y", "is invalid; write"),
     ],
 )
 def test_an_address_that_is_none_is_an_error_that_shows_no_password(where, said):

@@ -135,7 +135,7 @@ async def test_tasks_are_written_read_and_changed(store):
 
 async def test_an_unknown_task_is_an_error_with_those_there_are(store):
     await store.tasks.write("kitchen", [Task(id="a", title="Book")])
-    with pytest.raises(StoreError, match="no task 'b' in 'kitchen'; there is 'a'"):
+    with pytest.raises(StoreError, match="no task 'b' in 'kitchen'; known tasks: 'a'"):
         await store.tasks.change("kitchen", "b", status=TaskStatus.FAILED)
 
 
@@ -157,7 +157,7 @@ async def test_a_long_result_is_read_piece_by_piece(store):
     assert (piece.content, piece.offset, piece.size) == (b"\xff\x00\x01", 255, len(content))
     assert (await store.results.read(handle, offset=len(content))).content == b""
     await store.results.remove(handle)
-    with pytest.raises(StoreError, match="no longer: make the call again"):
+    with pytest.raises(StoreError, match="has expired: make the call again"):
         await store.results.read(handle)
 
 

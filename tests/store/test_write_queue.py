@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leonidas_tools.store.backlog import Backlog
+from leonidas_tools.store.write_queue import CallWriteQueue
 
 TEXTS = st.text(max_size=300).map(lambda text: text * 8)
 
@@ -16,7 +16,7 @@ class WaitingCalls(RuleBasedStateMachine):
     @initialize(calls=st.integers(1, 6), size=st.integers(0, 30_000))
     def begin_empty(self, calls, size):
         self.most_calls, self.most_bytes = calls, size
-        self.backlog = Backlog(max_calls=calls, max_bytes=size)
+        self.backlog = CallWriteQueue(max_calls=calls, max_bytes=size)
         self.number = 0
         self.begun = []  # ids in the order in which they were taken
         self.open = []
@@ -106,12 +106,12 @@ TestWaitingCalls = WaitingCalls.TestCase
 
 
 def test_an_unknown_end_is_refused():
-    assert not Backlog(max_calls=1, max_bytes=1).end("nobody", {"status": "ok"})
+    assert not CallWriteQueue(max_calls=1, max_bytes=1).end("nobody", {"status": "ok"})
 
 
 @given(st.integers(0, 3000))
 def test_a_result_is_left_out_where_there_is_no_room_for_it(length):
-    backlog = Backlog(max_calls=1, max_bytes=3000)
+    backlog = CallWriteQueue(max_calls=1, max_bytes=3000)
     backlog.begin("call", {"id": "1", "arguments": ""})
     room = 3000 - backlog.size
     backlog.end("call", {"status": "ok", "result": "x" * length})
@@ -122,9 +122,9 @@ def test_a_result_is_left_out_where_there_is_no_room_for_it(length):
 
 @pytest.mark.parametrize("text", ["x", "é", "密"])
 def test_a_text_counts_with_what_it_takes_at_most(text):
-    backlog = Backlog(max_calls=1, max_bytes=100_000)
+    backlog = CallWriteQueue(max_calls=1, max_bytes=100_000)
     backlog.add({"id": "1", "arguments": ""})
     empty = backlog.size
-    other = Backlog(max_calls=1, max_bytes=100_000)
+    other = CallWriteQueue(max_calls=1, max_bytes=100_000)
     other.add({"id": "1", "arguments": text * 10})
     assert other.size - empty >= len((text * 10).encode())
