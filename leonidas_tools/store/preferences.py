@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from leonidas_tools.rules.rule import Rule
     from leonidas_tools.store.database import Database
 
+logger = visible_logger(__name__)
+
+ALWAYS, MODE = "always", "mode"
+
 _MOST_BYTES = 262_144
+_UNKNOWN = Preferred(is_known=False)
 
 
 class PreferenceTable:
@@ -168,14 +173,6 @@ def _patched(values: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
         else:
             patched[name] = change
     return patched
-
-
-logger = visible_logger(__name__)
-
-ALWAYS, MODE = "always", "mode"
-
-
-_UNKNOWN = Preferred(is_known=False)
 
 
 def preferred_or_strictest(preferences: Preferences, *, may_be_lost: bool) -> Preferred:

@@ -171,7 +171,7 @@ async def test_a_file_that_another_process_holds_stops_no_call(file, caplog):
         assert len(await store.executions(limit=None)) == 53
     said = [record.message for record in caplog.records if record.name.startswith("leonidas_tools")]
     assert sum("Calls are not stored: they outpace the store" in line for line in said) == 1
-    assert sum("locked; calls go on" in line for line in said) == 1
+    assert sum("locked; calls continue" in line for line in said) == 1
     assert "The store is writable again" in said
 
 
