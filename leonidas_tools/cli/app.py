@@ -93,6 +93,23 @@ class _Group(TyperGroup):
                     error.message = f"{option} goes after the command, as in `{command} …`"
             raise
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except _UsageError as error:
+            if "Did you mean" not in error.message:
+                groups = [*ctx.find_root().command.commands.items()]
+                near = [
+                    f"`leonidas {name} {args[0]}`"
+                    for name, group in groups
+                    if isinstance(group, TyperGroup) and args[0] in group.commands
+                ]
+                near = near or ["`leonidas -h`"] * (args[0] == "help")
+                hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
+                known = ", ".join(self.list_commands(ctx))
+                error.message = f"{error.message.rstrip('.')}: {hint} from {known}"
+            raise
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
@@ -123,7 +140,18 @@ class _Program(_Group):
 
     def invoke(self, ctx: Any) -> Any:
         with _visible_usage():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except _UsageError as error:
+                option = getattr(error, "option_name", None)
+                if option is not None and "arguments" in _parameters(error.ctx):
+                    name = option.lstrip("-").partition("=")[0]
+                    error.message = f"{error.message}; write {name}=VALUE for an argument of a tool"
+                raise
+
+
+def _parameters(ctx: Any) -> list[str]:
+    return [] if ctx is None else [parameter.name for parameter in ctx.command.params]
 
 
 def program() -> typer.Typer:

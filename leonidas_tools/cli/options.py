@@ -8,7 +8,7 @@ import typer
 Scenarios: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SCENARIO]...",
+        metavar="SCENARIO",
         help="Scenarios for the simulator: files, or names such as demo, policies, cancel.",
     ),
 ]

@@ -38,7 +38,9 @@ def default_config() -> Path:
 
     if OWN_CONFIG.exists():
         return OWN_CONFIG
-    message = f"No {OWN_CONFIG} in this folder: the demo settings are used (or name a file)"
+    beside = Path(OWN_CONFIG.name)
+    todo = f"for {beside}, add --config {beside}" if beside.exists() else "or name a file"
+    message = f"No {OWN_CONFIG} in this folder: the demo settings are used ({todo})"
     terminal.say(message, err=True)
     return _shipped() / "tools.yaml"
 

@@ -79,11 +79,13 @@ class Summary:
             told.append(f"{left} unanswered")
         if wrong := len(self.calls) - len(right) - left:
             told.append(f"{wrong} wrong")
-        parts = [f"{len(self.calls)} calls: {', '.join(told)}"]
+        parts = [f"{_counted(len(self.calls), 'call')}: {', '.join(told)}"]
         if self.connections > 1:
-            parts.append(f"{self.connections} connections, {self.survived} calls outlived theirs")
+            whose = "its own" if self.survived == 1 else "theirs"
+            survived = f"{_counted(self.survived, 'call')} outlived {whose}"
+            parts.append(f"{self.connections} connections, {survived}")
         if self.violations:
-            parts.append(f"{self.violations} violations")
+            parts.append(_counted(self.violations, "violation"))
         parts.append("interrupted" if self.interrupted else "all is well" if self.ok else "failed")
         return "; ".join(parts)
 
@@ -254,6 +256,10 @@ def _repeats(later: CallRecord, record: CallRecord) -> bool:
         record.name,
         record.args,
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _wrong(calls: Iterable[CallSummary], *, interrupted: bool) -> list[str]:

@@ -49,8 +49,13 @@ _STATUSES = (
     "limited",
 )
 """What an answer of this package may have as `status`; the simulator imports none of its code."""
-_MEANT = {"user": "input_transcription", "text": "input_transcription", "model": "say"}
-"""Steps that a scenario does not have, and what does what they say."""
+_MEANT = {
+    "user": "input_transcription",
+    "text": "input_transcription",
+    "model": "say",
+    "result": "response",
+}
+"""Keys that a scenario does not have, and those that do what they say."""
 
 
 def load_scenario(file: Path) -> Scenario:
@@ -62,7 +67,8 @@ def load_scenario(file: Path) -> Scenario:
     source = YamlSource.read(file)
     data = source.data
     if not isinstance(data, dict):
-        source.refuse("A scenario is a mapping with `steps` or `connections`")
+        todo = ": write `steps:` above the list" if isinstance(data, list) else ""
+        source.refuse(f"A scenario is a mapping with `steps` or `connections`{todo}")
     _refuse_unknown(source, data, _KEYS, ())
     if ("steps" in data) == ("connections" in data):
         source.refuse("A scenario has either `steps` or `connections`")
@@ -140,9 +146,9 @@ def _refuse_unknown_status(source: YamlSource, status: str | None, key: Key) -> 
     if status is None or status in _STATUSES:
         return
     close = get_close_matches(status.lower(), _STATUSES, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    hint = f"did you mean {close[0]!r}? Choose" if close else "choose"
     source.refuse(
-        f"There is no status {status!r}; {hint}Choose from {', '.join(_STATUSES)}; "
+        f"There is no status {status!r}; {hint} from {', '.join(_STATUSES)}; "
         "the status of another program's answer goes into `response`",
         *key,
         "status",
@@ -226,9 +232,9 @@ def _refuse_unknown(
             continue
         meant = [each for each in (_MEANT.get(str(name)),) if each in names]
         close = meant or get_close_matches(str(name), names, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = f"did you mean {close[0]!r}? Choose" if close else "choose"
         allowed = ", ".join(names)
-        source.refuse(f"{name!r} is not known here; {hint}Choose from {allowed}", *key, str(name))
+        source.refuse(f"{name!r} is not known here; {hint} from {allowed}", *key, str(name))
 
 
 def _check_ids(source: YamlSource, steps: tuple[Step, ...], key: Key) -> None:
@@ -242,6 +248,8 @@ def _check_ids(source: YamlSource, steps: tuple[Step, ...], key: Key) -> None:
             if call_id not in known:
                 close = get_close_matches(call_id, filter(None, known), n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
+                if isinstance(step, Expect) and call_id in _STATUSES:
+                    hint = f": write `expect: {{id: …, status: {call_id}}}`"
                 source.refuse(f"No call has the id {call_id!r}{hint}", *key, index)
 
 

@@ -50,6 +50,8 @@ class ClientLeftError(Exception):
 
 
 WAIT_SECONDS: Final = 10.0
+_LONGEST_SHOWN = 300
+"""Of an answer that was not expected, in characters."""
 
 
 _IN_PROGRESS = "IN_PROGRESS"
@@ -327,7 +329,9 @@ class SimulatedSession:
         """
         (answer,) = await self.wait_for_answers(call_id, within_seconds=within_seconds)
         if status is not None and answer.status != status:
-            found = json.dumps(answer.response, ensure_ascii=False)[:300]
+            found = json.dumps(answer.response, ensure_ascii=False)
+            if len(found) > _LONGEST_SHOWN:
+                found = f"{found[:_LONGEST_SHOWN]}…"
             raise StepFailedError(f"the status is {answer.status!r}, not {status!r}: {found}")
         if response is not None and (difference := difference_of(response, answer.response)):
             raise StepFailedError(difference)

@@ -17,7 +17,10 @@ BARE = re.compile(r"Traceback|Errno|: (No such file or directory|Is a directory|
 
 CASES = [
     # The program itself.
-    ("nosuch", 2, "No such command 'nosuch'", "-h' for help"),
+    ("nosuch", 2, "No such command 'nosuch'", "choose from run, "),
+    ("list", 2, "No such command 'list'", "did you mean `leonidas tools list` or `leonidas policy"),
+    ("help", 2, "No such command 'help'", "did you mean `leonidas -h`?"),
+    ("history list", 2, "No such command 'list'", "from sessions, replay, show, "),
     ("rum", 2, "No such command 'rum'", "Did you mean 'run'?"),
     (
         "--config tools.yaml tools list",
@@ -48,6 +51,7 @@ CASES = [
     # tools
     ("tools show nosuch", 2, "There is no tool 'nosuch'", ALL),
     ("tools show get_wether", 2, "There is no tool 'get_wether'", "did you mean 'get_weather'?"),
+    ("tools call roll_dice --sides 6", 2, "No such option: --sides", "write sides=VALUE for an"),
     ("tools call nosuch", 1, "There is no tool 'nosuch'", "unknown_tool"),
     ("tools call get_weather", 1, "'city' is missing", "Call again with 'city'"),
     ("tools call get_weather foo", 2, "'foo' has no value", "write name=value"),
@@ -87,6 +91,7 @@ CASES = [
     ("mcp import folder", 2, "folder", DIRECTORY),
     ("mcp import empty", 2, "empty:1: is not JSON", "correct it, or name the file"),
     ("mcp add x ftp://host", 2, "'ftp://host' is not a URL", "begin it with http:// or https://"),
+    ("mcp add x localhost:8000/mcp", 2, "'localhost:8000/mcp' is not a URL", "begin it with http"),
     ("mcp add a/b run", 2, "'a/b' cannot be the name of a server", "use letters, digits"),
     ("mcp serve --http x", 2, "'x' is not [HOST:]PORT", "write --http 8000"),
     ("mcp serve --token-env X", 2, "'--token-env' needs HTTP", "add --http PORT"),
@@ -146,7 +151,8 @@ def test_the_demo_settings_are_not_used_in_silence(leonidas, settings):
     finished = leonidas("policy", "list")
     assert finished.returncode == 0
     assert finished.stderr == (
-        "No config/tools.yaml in this folder: the demo settings are used (or name a file)\n"
+        "No config/tools.yaml in this folder: the demo settings are used "
+        "(for tools.yaml, add --config tools.yaml)\n"
     )
     assert leonidas("policy", "list", *SETTINGS).stderr == ""
     assert leonidas("config", "check", *SETTINGS).stdout.endswith(

@@ -215,7 +215,7 @@ def test_a_call_that_outlives_its_connection_counts_as_answered(
     assert "renewed     connection 2, the session is resumed\n" in finished.stdout
     assert "told after the reconnect found\n" in finished.stdout
     assert finished.stdout.endswith(
-        "\n1 calls: 1 answered once, 0 cancelled; 2 connections, 1 calls outlived theirs; "
+        "\n1 call: 1 answered once, 0 cancelled; 2 connections, 1 call outlived its own; "
         "all is well\n"
     )
     assert finished.stderr == ""

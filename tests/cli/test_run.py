@@ -359,7 +359,7 @@ def test_ctrl_c_while_a_tool_runs_ends_with_130_and_no_complaint(
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert out.endswith("\n1 calls: 0 answered once, 0 cancelled, 1 unanswered; interrupted\n")
+    assert out.endswith("\n1 call: 0 answered once, 0 cancelled, 1 unanswered; interrupted\n")
     assert "✗ '" not in out
 
 

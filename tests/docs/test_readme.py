@@ -1,6 +1,7 @@
 """The examples in the documentation do what they say."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ import yaml
 from sybil import Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from typer.core import TyperGroup
+from typer.main import get_command
 
+from leonidas_tools.cli.app import program
 from leonidas_tools.settings.load import load
 from leonidas_tools.simulator import Scenario
 
@@ -67,6 +71,31 @@ def test_the_examples_of_a_page_run_as_pasted_into_an_empty_folder(
     for example in document.examples():
         example.evaluate()
     assert [each for each in caplog.messages if each.startswith("In the settings")] == []
+
+
+def typed_commands(page):
+    """Return the commands of `leonidas` on a page that could be typed as they are."""
+    text = page.read_text()
+    fenced = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)).splitlines()
+    inline = re.findall(r"`(leonidas [^`\n]*)`", text)
+    lines = [line for line in [*fenced, *inline] if line.startswith("leonidas ")]
+    words = [shlex.split(line, comments=True)[1:] for line in lines if "…" not in line]
+    return [each for each in words if each and not {"|", "..."} & set(each)]
+
+
+MANUAL = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names options alone
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=name_of)
+def test_the_commands_of_a_page_are_understood(page):
+    for words in typed_commands(page):
+        command = get_command(program())
+        rest = [word for word in words if not re.fullmatch(r"\[.*", word)]
+        while isinstance(command, TyperGroup) and rest and not rest[0].startswith("-"):
+            assert rest[0] in command.commands, words
+            command, rest = command.commands[rest[0]], rest[1:]
+        if rest and rest != ["--version"]:  # a command alone is only named
+            command.make_context("leonidas", rest)
 
 
 @pytest.mark.slow

@@ -159,6 +159,19 @@ connections:
     [
         ("", None, None, "A scenario is a mapping"),
         ("[", 1, None, "This is not YAML"),
+        ("- drop", 1, None, "write `steps:` above the list"),
+        (
+            "steps:\n- call: {name: f}\n- expect: ok",
+            3,
+            "steps[1]",
+            "No call has the id 'ok': write `expect: {id: …, status: ok}`",
+        ),
+        (
+            "steps:\n- call: {id: c, name: f}\n- expect: {id: c, result: 4}",
+            3,
+            "steps[1].expect.result",
+            "did you mean 'response'? Choose from id, status, ",
+        ),
         ("step: []", 1, "step", "did you mean 'steps'?"),
         ("name: x", 1, None, "either `steps` or `connections`"),
         ("steps: []\nconnections: []", 1, None, "either `steps` or `connections`"),

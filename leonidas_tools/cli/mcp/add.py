@@ -1,5 +1,6 @@
 """`leonidas mcp add` and `remove`: change the servers of a settings file and keep its comments."""
 
+import re
 import shlex
 from typing import Annotated, Any
 
@@ -8,6 +9,9 @@ import typer
 from leonidas_tools.cli.mcp.options import ChangedConfig, Name, file_to_change, no_such_server
 from leonidas_tools.cli.mcp.writing import secret_notes, write_servers, written_servers
 from leonidas_tools.errors import ConfigurationError
+
+_HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")
+"""A URL without its beginning, which no command looks like."""
 
 Target = Annotated[
     list[str],
@@ -102,7 +106,7 @@ def _server(target: list[str]) -> dict[str, Any]:
         if args:
             raise typer.BadParameter(f"after a URL, remove {' '.join(args)!r}")
         return {"url": command}
-    if "://" in command:
+    if "://" in command or (not args and _HOST_AND_PORT.fullmatch(command)):
         raise typer.BadParameter(f"{command!r} is not a URL: begin it with http:// or https://")
     return {"command": command, "args": args} if args else {"command": command}
 
