@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from leonidas_tools.calls.invocation import DEBUG_VARIABLE
-from leonidas_tools.cli import config, events, history, mcp, policy, run, toolboxes, tools
+from leonidas_tools.cli import config, console, events, history, mcp, policy, run, toolboxes, tools
 from leonidas_tools.errors import ConfigurationError, LeonidasError
 from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction.visible import indented, visible
@@ -166,6 +166,7 @@ def program() -> typer.Typer:
     )
     app.command("run")(run.run)
     app.command("toolboxes")(toolboxes.toolboxes)
+    app.command("console")(console.console)
     named = (
         ("tools", tools),
         ("config", config),

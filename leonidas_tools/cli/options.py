@@ -40,3 +40,7 @@ Speaker: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="FILE.wav", help="Write what is heard to a file: 24 kHz.")
 ]
 JsonLines: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Console: TypeAlias = Annotated[
+    bool,
+    typer.Option("--console", help="Show the conversation on a page, where calls are decided."),
+]

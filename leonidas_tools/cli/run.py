@@ -55,6 +55,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     microphone: options.Microphone = None,
     speaker: options.Speaker = None,
     json_lines: options.JsonLines = False,
+    console: options.Console = False,
 ) -> None:
     """Run a conversation with tools and show each call as it happens.
 
@@ -86,7 +87,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     if access and not scenarios and profile != ALL:
         model = model or model_of(profile, vertex=access.vertex)
         results = asyncio.run(
-            _talk(display, config or default_config(), access, model, profile, sound)
+            _talk(display, config or default_config(), access, model, profile, sound, console)
         )
     else:
         if model is not None and is_typed(context, "model"):
@@ -99,6 +100,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
             profile=profile,
             speed=speed or math.inf,
             has_access=bool(access),
+            console=console,
         )
         results = asyncio.run(_play(display, played, sound))
     if any(result.interrupted for result in results):
@@ -117,6 +119,7 @@ class _Played:
         profile: The profile of those that name no generation.
         speed: How fast.
         has_access: Whether a real session could have been had.
+        console: Whether the console is served beside it.
     """
 
     files: list[Path]
@@ -124,6 +127,7 @@ class _Played:
     profile: str | None
     speed: float
     has_access: bool
+    console: bool
 
 
 def _found(name: str, *, voice: bool | None) -> Path:
@@ -153,16 +157,18 @@ def _access() -> _Access:
     return _Access(api_key=None if vertex else key, vertex=vertex)
 
 
-async def _talk(
+async def _talk(  # noqa: PLR0913, PLR0917 - the options of the command
     display: "Display",
     config: Path,
     access: _Access,
     model: str,
     profile: str | None,
     options: "VoiceOptions",
+    console: bool,
 ) -> "list[Summary]":
     """Return a real session."""
     from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.cli.console import console_beside
     from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.starting import wait_for_servers
     from leonidas_tools.cli.typed import TypedLines
@@ -171,7 +177,10 @@ async def _talk(
     terminal = sys.stdin is not None and sys.stdin.isatty()
     voice = options.choose(by_default=terminal)
     typed = None if voice.microphone is not None and not terminal else TypedLines()
-    async with AdvancedToolProcessor(config=config) as tools:
+    async with (
+        AdvancedToolProcessor(config=config) as tools,
+        console_beside(tools, wanted=console),
+    ):
         await wait_for_servers(tools.runtime)
         where = "Gemini Live on Vertex AI" if access.vertex else "Gemini Live"
         _announce(display, f"{where}, {model}; {_how_to_talk(voice)}", mode="live")
@@ -193,6 +202,7 @@ def _how_to_talk(voice: "Voice") -> str:
 async def _play(display: "Display", played: _Played, options: "VoiceOptions") -> "list[Summary]":
     """Play scenarios one after another; those with the same settings share their servers."""
     from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.cli.console import console_beside
     from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.generations import generation_for
     from leonidas_tools.cli.starting import wait_for_servers
@@ -208,7 +218,10 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
     pending = list(zip(scenarios, generations, configs, strict=True))
     while pending and not any(result.interrupted for result in results):
         config = pending[0][2]
-        async with AdvancedToolProcessor(config=config) as tools:
+        async with (
+            AdvancedToolProcessor(config=config) as tools,
+            console_beside(tools, wanted=played.console),
+        ):
             await wait_for_servers(tools.runtime)
             while pending and pending[0][2] == config:
                 scenario, generation, _ = pending.pop(0)

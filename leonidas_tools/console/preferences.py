@@ -45,13 +45,15 @@ def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp
     """
     if access.token is None:
         raise ConfigurationError("Preferences are served only with a token: give one")
-    endpoint = _Preferences(preferences)
+    endpoint = PreferenceEndpoint(preferences)
     # A path, since servers take `%2F` for a slash before anything here sees it.
     route = Route("/preferences/{user:path}", endpoint.answer, methods=["GET", "PUT", "PATCH"])
     return AccessGuard(_Spoken(Router([route], redirect_slashes=False)), access)
 
 
-class _Preferences:
+class PreferenceEndpoint:
+    """Reads and writes the preferences of the user in the path."""
+
     def __init__(self, preferences: PreferenceTable) -> None:
         self._preferences = preferences
 

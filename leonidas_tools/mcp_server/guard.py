@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -98,11 +98,18 @@ class AccessGuard:
     Args:
         app: The app.
         access: Who may.
+        public: Returns whether a path needs no token.
     """
 
-    def __init__(self, app: ASGIApp, access: HTTPAccess) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: HTTPAccess,
+        *,
+        public: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._access = access
-        self._app: ASGIApp = _TokenCheck(app, access)
+        self._app: ASGIApp = _TokenCheck(app, access, public)
         if access.origins:
             from starlette.middleware.cors import CORSMiddleware
 
@@ -125,12 +132,14 @@ class AccessGuard:
 
 
 class _TokenCheck:
-    def __init__(self, app: ASGIApp, access: HTTPAccess) -> None:
+    def __init__(self, app: ASGIApp, access: HTTPAccess, public: Callable[[str], bool]) -> None:
         self._app = app
         self._access = access
+        self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._access.knows(Headers(scope=scope)):
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self._public(path) or self._access.knows(Headers(scope=scope)):
             await self._app(scope, receive, send)
             return
         refusal = PlainTextResponse(

@@ -28,7 +28,7 @@ from leonidas_tools.redaction.visible import visible_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
     from leonidas_tools.runtime.runtime import ToolRuntime
@@ -81,14 +81,17 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
     beyond = not is_loopback(host)
     access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins), any_address=beyond)
     app = MCPApp(ToolServer(tools, patterns), access)
-    with _listening(host, port) as listener:
-        http = _HTTPServer(_configured(app))
+    with listening(host, port) as listener:
+        routed = Starlette(routes=[Route(PATH, app)])
+        # It would name a scheme, of which nothing is known here.
+        routed.router.redirect_slashes = False
+        http = QuietServer(configured(routed))
         serving: asyncio.Task[None] | None = None
         try:
             async with app:
                 serving = asyncio.create_task(http.serve(sockets=[listener]))
                 if on_listening is not None:
-                    on_listening(_address(listener))
+                    on_listening(f"{address_of(listener)}{PATH}")
                 try:
                     await asyncio.shield(serving)
                 finally:
@@ -99,14 +102,13 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
                 await asyncio.wait({serving})
 
 
-def _configured(app: MCPApp) -> uvicorn.Config:
-    routed = Starlette(routes=[Route(PATH, app)])
-    routed.router.redirect_slashes = False  # it would name a scheme, of which nothing is known here
+def configured(app: ASGIApp) -> uvicorn.Config:
+    """Return how an app is served: bounded, and silent about what it is."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         # Cancelled at the end, when a client has not sent its whole request: that is no fault.
         with contextlib.suppress(asyncio.CancelledError):
-            await routed(scope, receive, send)
+            await app(scope, receive, send)
 
     return uvicorn.Config(
         answer,
@@ -127,7 +129,12 @@ def _configured(app: MCPApp) -> uvicorn.Config:
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Yield a socket that listens there.
+
+    Raises:
+        ConfigurationError: That is not possible.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
@@ -138,12 +145,13 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _address(listener: socket.socket) -> str:
+def address_of(listener: socket.socket) -> str:
+    """Return the address of a listening socket as a URL."""
     host, port, *_ = listener.getsockname()
-    return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _HTTPServer(uvicorn.Server):
+class QuietServer(uvicorn.Server):
     """Leaves signals to the program."""
 
     @contextmanager

@@ -76,12 +76,14 @@ def serve(
                 raise ConfigurationError(f"{option!r} needs HTTP: add --http PORT, or leave it out")
         _over_stdio(config, patterns)
         return
-    place = _place(http)
+    place = place_of(http)
     access = {"hosts": allow_host or [], "origins": allow_origin or []}
-    asyncio.run(_until_told(_over_http(config, place, token_env, patterns, access)))
+    asyncio.run(until_told(_over_http(config, place, token_env, patterns, access)))
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
+    """Where a server listens."""
+
     host: str
     port: int
 
@@ -97,12 +99,12 @@ def _over_stdio(config: Path, patterns: list[str]) -> None:
         async def run() -> None:
             await serve_stdio(ToolRuntime(config=config), patterns=patterns, pipes=pipes)
 
-        asyncio.run(_until_told(run()))
+        asyncio.run(until_told(run()))
 
 
 async def _over_http(
     config: Path,
-    place: _Place,
+    place: Place,
     token_env: str | None,
     patterns: list[str],
     access: dict[str, list[str]],
@@ -132,15 +134,20 @@ async def _over_http(
     )
 
 
-def _place(text: str) -> _Place:
+def place_of(text: str) -> Place:
+    """Return the host and port that an option names.
+
+    Raises:
+        ConfigurationError: It names none.
+    """
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or _HOST
     if not port.isdecimal() or int(port) > _MOST_PORT:
         raise ConfigurationError(f"{text!r} is not [HOST:]PORT: write --http 8000, for example")
-    return _Place(host, int(port))
+    return Place(host, int(port))
 
 
-async def _until_told(serving: "Coroutine[Any, Any, None]") -> None:
+async def until_told(serving: "Coroutine[Any, Any, None]") -> None:
     """Serve until the server ends or a signal asks for it; a second signal does not wait.
 
     Raises:

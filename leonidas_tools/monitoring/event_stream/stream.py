@@ -161,6 +161,10 @@ class EventStream:
             self._live[session.id] = self._live_state(kind, session.id, data)
         self.publish(kind, session=session.id, **data)
 
+    def sessions(self) -> list[ToolSession]:
+        """Return the sessions that have made calls or are live, by their ids."""
+        return sorted(self._sessions, key=lambda session: session.id)
+
     def subscribe(
         self,
         *,

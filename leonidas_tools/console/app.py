@@ -1,0 +1,133 @@
+"""The console as an ASGI app: a page for a person, and requests for programs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Self
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from leonidas_tools.console.api import Api, errors_as_json
+from leonidas_tools.console.event_source import EventSource
+from leonidas_tools.console.page import page_routes
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp_server.guard import AccessGuard, HTTPAccess
+from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+_SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; media-src 'self' blob:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(self)",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+class ConsoleApp:
+    """The console of some tools, as an ASGI app; made by `console_app`.
+
+    It answers inside `async with`, which opens the tools. Where it stands alone, the server enters
+    it by the lifespan protocol; mount it with `lifespan=lambda _: app`.
+    """
+
+    def __init__(self, tools: ToolRuntime, access: HTTPAccess) -> None:
+        self.tools = tools
+        self._closing = asyncio.Event()
+        self._stack = AsyncExitStack()
+        api = Api(tools)
+        events = EventSource(tools.events, self._closing)
+        routes = [*page_routes(), *api.routes(), Route("/api/events", events.answer)]
+        routed = Starlette(routes=routes, exception_handlers=errors_as_json())
+        routed.router.redirect_slashes = False
+        self._app: ASGIApp = AccessGuard(routed, access, public=_is_public)
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.tools)
+            stack.callback(self._closing.set)  # what streams has no other end
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await receive()
+            async with self:
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "http":
+            await self._app(scope, receive, _with_headers(send))
+        else:
+            await send({"type": "websocket.close", "code": 1002})
+
+
+def console_app(
+    tools: ToolRuntime | AdvancedToolProcessor,
+    *,
+    token: str,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+) -> ConsoleApp:
+    """Return the console of these tools, to stand alone or in a Starlette application.
+
+    Run it on the event loop of the sessions that use the tools. The page is served without the
+    token, which everything that it shows needs; `/openapi.json` describes the requests.
+
+    Args:
+        tools: The tools; the app opens them.
+        token: What `Authorization: Bearer …` must say. The page takes it from `#token=…`.
+        hosts: Names that the server answers to besides those of this machine.
+        origins: Other web pages that may use it, such as `https://desk.example.com`.
+
+    Raises:
+        ConfigurationError: The token is empty.
+        TypeError: These are no tools.
+
+    Example:
+        >>> from leonidas_tools import ToolRuntime
+        >>> from starlette.applications import Starlette
+        >>> from starlette.routing import Mount
+        >>> console = console_app(ToolRuntime(), token="s3cret")
+        >>> app = Starlette(routes=[Mount("/console", console)], lifespan=lambda _: console)
+    """
+    runtime = runtime_of(tools)
+    if runtime is None:
+        raise TypeError(f"tools takes a ToolRuntime or an AdvancedToolProcessor, not {tools!r}")
+    if not token:
+        raise ConfigurationError("The console is served only with a token: give one")
+    return ConsoleApp(runtime, HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins)))
+
+
+def _is_public(path: str) -> bool:
+    """Return whether a path needs no token: the page without data, and whether all is well."""
+    return not path.startswith("/api/") and path != "/metrics"
+
+
+def _with_headers(send: Send) -> Send:
+    raw = [(name.encode(), value.encode()) for name, value in _SECURITY_HEADERS.items()]
+
+    async def answered(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *raw]}
+        await send(message)
+
+    return answered

@@ -1,0 +1,61 @@
+"""Serving the console until cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from leonidas_tools.console.app import console_app
+from leonidas_tools.mcp_server.guard import is_loopback
+from leonidas_tools.mcp_server.serving import QuietServer, address_of, configured, listening
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+    from leonidas_tools.runtime.runtime import ToolRuntime
+
+
+async def serve_console(  # noqa: PLR0913 - each is an option of the server
+    tools: ToolRuntime | AdvancedToolProcessor,
+    *,
+    token: str,
+    host: str = "127.0.0.1",
+    port: int = 8787,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    on_listening: Callable[[str], object] | None = None,
+) -> None:
+    """Serve the console of these tools over HTTP, until cancelled.
+
+    Run it on the event loop of the sessions that use the tools.
+
+    Args:
+        tools: The tools; they are opened.
+        token: What `Authorization: Bearer …` must say.
+        host: The address to listen at.
+        port: The port; 0 for a free one.
+        hosts: Names that it answers to besides those of this machine.
+        origins: Other web pages that may use it.
+        on_listening: Called with the address once it listens.
+
+    Raises:
+        ConfigurationError: It cannot listen there, or the token is empty.
+    """
+    names = (*hosts, *(() if is_loopback(host) else (host,)))
+    app = console_app(tools, token=token, hosts=names, origins=origins)
+    with listening(host, port) as listener:
+        http = QuietServer(configured(app))
+        serving: asyncio.Task[None] | None = None
+        try:
+            async with app:
+                serving = asyncio.create_task(http.serve(sockets=[listener]), name="console:http")
+                if on_listening is not None:
+                    on_listening(address_of(listener))
+                try:
+                    await asyncio.shield(serving)
+                finally:
+                    http.should_exit = True
+        finally:
+            if serving is not None:
+                await asyncio.wait({serving})
