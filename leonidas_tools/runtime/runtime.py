@@ -104,6 +104,7 @@ class ToolRuntime:
         self.settings = config if isinstance(config, WatchedSettings) else WatchedSettings(config)
         if registry is not None and not isinstance(registry, ToolRegistry):
             raise TypeError(f"registry takes a ToolRegistry, not {registry!r}")
+        _check_types(policies, approval)
         self.registry = ToolRegistry() if registry is None else registry
         self.session = ToolSession("direct")
         """The session of calls that are made by `execute` and name no other."""
@@ -398,6 +399,10 @@ class ToolRuntime:
     ) -> tuple[ToolCall, ToolResult | None]:
         """Return the call of a program, with its result where it cannot run."""
         session = session or self.session
+        if not isinstance(session, ToolSession):
+            raise TypeError(
+                f"session takes a ToolSession, such as ToolSession('a'), not {session!r}"
+            )
         refusal = None
         try:
             parsed = parse_arguments(arguments)
@@ -418,6 +423,16 @@ class ToolRuntime:
             number=next(session.numbers),
         )
         return call, refusal
+
+
+def _check_types(policies: object, approval: object) -> None:
+    if isinstance(policies, str) or not isinstance(policies, Iterable):
+        raise TypeError(f"policies takes a list, such as [my_policy], not {policies!r}")
+    if approval is not None and not callable(approval):
+        raise TypeError(
+            f"approval takes an async function that asks a person, not {approval!r}; without one "
+            "the model asks by voice"
+        )
 
 
 def runtime_of(tools: object) -> ToolRuntime | None:

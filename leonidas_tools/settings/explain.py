@@ -21,7 +21,7 @@ _WORDS = {
     "missing": "is missing",
     "dict_type": "should be a mapping: keys, each with its value",
     "model_type": "should be a mapping: keys, each with its value",
-    "tuple_type": "should be a list",
+    "tuple_type": "should be a list: write it between [ and ]",
     "string_type": "should be text: put it in quotes",
     "string_too_short": "must not be empty",
     "bool_parsing": "is neither true nor false",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -44,6 +44,15 @@ class Scenario:
     generation: str | None = None
     needs: str = ""
 
+    def __post_init__(self) -> None:
+        """Check the scripts.
+
+        Raises:
+            TypeError: A script is neither an async function nor made of steps.
+        """
+        for script in self.scripts:
+            _check(script)
+
     @property
     def scripts(self) -> Sequence[Sequence[Step] | Play]:
         """Return one script for each connection."""
@@ -66,6 +75,14 @@ class Scenario:
         from leonidas_tools.simulator.scenario_file import load_scenario
 
         return load_scenario(Path(path))
+
+
+def _check(script: object) -> None:
+    if isinstance(script, str | Path):
+        raise TypeError(f"steps takes a list of steps; a file is Scenario.load({str(script)!r})")
+    for step in script if isinstance(script, Iterable) else ():
+        if isinstance(step, type) or not hasattr(step, "play"):
+            raise TypeError(f"{step!r} is no step: give one, such as Say('Hello.')")
 
 
 def as_play(script: Sequence[Step] | Play) -> Play:

@@ -283,6 +283,15 @@ class Call(Step):
     _: KW_ONLY
     in_model_turn: bool = False
 
+    def __post_init__(self) -> None:
+        """Check the calls.
+
+        Raises:
+            TypeError: They are not calls, but the name of a function.
+        """
+        if isinstance(self.calls, str):
+            raise TypeError(f"calls takes FunctionCalls; for one, write Call.one({self.calls!r})")
+
     @classmethod
     def one(cls, name: str, args: Mapping[str, Any] | None = None, **options: Any) -> Call:
         """Return a step that calls one function; the options are those of `FunctionCall`."""

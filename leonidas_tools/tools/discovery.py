@@ -8,6 +8,7 @@ import inspect
 import pkgutil
 import sys
 import traceback
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +56,11 @@ money.'
     """
     if name in OWN_TOOLBOXES:
         return _own(name)
+    if name.endswith(".py") or "/" in name:
+        raise RegistryError(
+            f"{name!r} is a file, and a toolbox is named as it is imported: write "
+            f"{Path(name).stem!r}. It is looked for beside the settings and here"
+        )
     top = name.partition(".")[0]
     for folder in folders:
         if importlib.machinery.PathFinder.find_spec(top, [str(folder)]) is not None:
@@ -64,8 +70,11 @@ money.'
         return _of_entry_points(name, [_loaded(point) for point in points])
     if importlib.machinery.PathFinder.find_spec(top) is None and top not in sys.modules:
         looked = ", ".join(map(str, folders)) or "no folder"
+        there = [file.stem for folder in folders for file in folder.glob("*.py")]
+        near = get_close_matches(name, [*there, *OWN_TOOLBOXES], n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise RegistryError(
-            f"There is no toolbox {name!r}. Looked in: {looked}; the entry points "
+            f"There is no toolbox {name!r}{hint} Looked in: {looked}; the entry points "
             f"{ENTRY_POINT_GROUP!r}; the installed packages. Put {top}.py into one of these "
             f"folders, or name one that ships: {', '.join(OWN_TOOLBOXES)}"
         )

@@ -83,6 +83,21 @@ def test_a_toolbox_without_tools_is_a_warning(check, tmp_path):
     assert "tools.yaml:2: warning: toolboxes.0: The toolbox 'plain_functions' has no" in output
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("lt_shop_tools.py", "write 'lt_shop_tools'"),
+        ("./lt_shop_tools.py", "write 'lt_shop_tools'"),
+        ("lt_shop_tool", "did you mean 'lt_shop_tools'?"),
+    ],
+)
+def test_a_toolbox_that_is_named_wrongly_is_suggested(check, tmp_path, name, advice):
+    (tmp_path / "lt_shop_tools.py").touch()
+    code, output, _ = check(f"version: 1\ntoolboxes: [{name}]\n")
+    assert code == 1
+    assert advice in output
+
+
 def test_a_toolbox_that_is_missing_is_told(check):
     code, output, _ = check("version: 1\ntoolboxes: [no_such_module]\n")
     assert code == 1

@@ -70,6 +70,24 @@ async def test_a_turn_takes_any_object_with_a_name_args_and_an_id():
         await tools.execute_turn([SimpleNamespace(name="look")])
 
 
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"policies": lambda call, run: run(call)}, "policies takes a list"),
+        ({"policies": "mine"}, "policies takes a list"),
+        ({"approval": "voice"}, "approval takes an async function"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_when_the_runtime_is_made(options, advice):
+    with pytest.raises(TypeError, match=advice):
+        ToolRuntime([look], **options)
+
+
+async def test_the_name_of_a_session_is_no_session():
+    with pytest.raises(TypeError, match="session takes a ToolSession"):
+        await ToolRuntime([look]).execute("look", {"where": "up"}, session="kitchen")
+
+
 SERVED = """
 import asyncio, sys
 from leonidas_tools import ToolRuntime

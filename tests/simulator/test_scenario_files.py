@@ -270,6 +270,20 @@ def test_every_status_of_an_answer_may_be_expected(load, status):
     assert load(text).steps[1] == Expect("c1", status=status.value)
 
 
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (lambda: Scenario("scenario.yaml"), r"Scenario\.load\('scenario\.yaml'\)"),
+        (lambda: Scenario([Drop]), "is no step"),
+        (lambda: Scenario(connections=[["drop"]]), "'drop' is no step"),
+        (lambda: Call("get_weather"), r"Call\.one\('get_weather'\)"),
+    ],
+)
+def test_what_is_no_scenario_is_refused_when_it_is_made(make, advice):
+    with pytest.raises(TypeError, match=advice):
+        make()
+
+
 PLAIN_STEPS = [kind for kind in STEPS.values() if "play" not in vars(kind)]
 
 
