@@ -186,9 +186,10 @@ class ToolResult:
     def reworded(self, wording: Wording) -> ToolResult:
         """Return this result in the words of the settings; texts of tools do not change."""
         message, hint = wording.reword(self.message), wording.reword(self.retry_hint)
-        if message is self.message and hint is self.retry_hint:
+        speech = wording.reword(self.speech)
+        if message is self.message and hint is self.retry_hint and speech is self.speech:
             return self
-        return replace(self, message=message, retry_hint=hint)
+        return replace(self, message=message, retry_hint=hint, speech=speech)
 
     def to_response(self) -> dict[str, Any]:
         """Return the envelope that the model reads: only `None` says nothing and is left out."""

@@ -672,6 +672,41 @@ TEXTS: Mapping[str, Text] = {
         "No coin can be offered here. Continue without one.",
         "offer_coin runs in a session without a registry.",
     ),
+    # The toolbox of notes.
+    "notes_need_store": Text(
+        "Notes cannot be kept here: no store is switched on. Tell the user.",
+        "A tool for notes runs without a store.",
+    ),
+    "notes_unavailable": Text(
+        "The notes cannot be reached at the moment. Tell the user, and try again later.",
+        "The store of the notes cannot be used.",
+    ),
+    "unknown_note": Text("There is no note {note!r}.", "A note is named that does not exist."),
+    "unknown_note_hint": Text(
+        "Find its id with search_notes or list_notes.", "The hint for unknown_note."
+    ),
+    "blank_note": Text(
+        "A note without text cannot be kept. Ask the user what to note.", "A note has no text."
+    ),
+    "too_long_note": Text(
+        "The note has {characters} characters, and {most} are allowed: shorten it, or split it.",
+        "A note is too long.",
+    ),
+    "too_many_notes": Text(
+        "There are {most} notes, and no more are kept: delete some first.",
+        "A user has too many notes.",
+    ),
+    "note_created": Text("Noted: {title}.", "A note is created; spoken."),
+    "note_updated": Text("I have changed the note {title}.", "A note is changed; spoken."),
+    "note_deleted": Text("I have deleted the note {title}.", "A note is deleted; spoken."),
+    "note_read": Text("Your note {title} says: {text}", "A note is read; spoken."),
+    "no_notes": Text("There are no notes.", "There are no notes to list; spoken."),
+    "no_notes_found": Text("No note fits {query}.", "A search finds no note; spoken."),
+    "one_note": Text("There is one note: {titles}.", "One note is found; spoken."),
+    "some_notes": Text("There are {count} notes: {titles}.", "Some notes are found; spoken."),
+    "many_notes": Text(
+        "There are {count} notes. The first are {titles}.", "Many notes are found; spoken."
+    ),
     # Calls by their id, and requests of an application.
     "unknown_failed_call": Text(
         "No call {call!r} has failed and waits for a decision.",

@@ -195,3 +195,15 @@ def name_of(text: str) -> str:
 def clean(text: str) -> str:
     """Return the text without NUL and lone surrogates, which databases refuse."""
     return utf8_text(text.replace("\0", "") if "\0" in text else text)
+
+
+def owner_of(user: str | None) -> str:
+    """Return what belongs to a user is kept under: no two users share it, nor a user and no user.
+
+    Example:
+        >>> owner_of("ana"), owner_of(None), owner_of("local")
+        ('ana', 'local', '=local')
+    """
+    if user is None:
+        return LOCAL_USER
+    return f"={user}" if user.lstrip("=") == LOCAL_USER else user

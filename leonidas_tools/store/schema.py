@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    event,
     inspect,
     text,
 )
@@ -137,6 +139,42 @@ results = Table(
 )
 Index("results_by_expiry", results.c.expires)
 
+notes = Table(
+    "notes",
+    TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("user", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("words", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("updated", Double, nullable=False),
+)
+Index("notes_by_user", notes.c.user, notes.c.updated)
+note_tags = Table(
+    "note_tags",
+    TABLES,
+    Column("note", Text, primary_key=True),
+    Column("tag", Text, primary_key=True),
+)
+for _statement in (
+    """CREATE VIRTUAL TABLE note_words USING
+    fts5(words, content='notes', content_rowid='number', tokenize='ascii')""",
+    """CREATE TRIGGER notes_after_insert AFTER INSERT ON notes BEGIN
+    INSERT INTO note_words(rowid, words) VALUES (new.number, new.words); END""",
+    """CREATE TRIGGER notes_after_delete AFTER DELETE ON notes BEGIN
+    INSERT INTO note_words(note_words, rowid, words) VALUES ('delete', old.number, old.words);
+    END""",
+):
+    _made = DDL(_statement)  # type: ignore[no-untyped-call]
+    event.listen(notes, "after_create", _made.execute_if(dialect="sqlite"))
+_made = DDL(  # type: ignore[no-untyped-call]
+    "CREATE INDEX notes_by_words ON notes USING gin (to_tsvector('simple', words))"
+)
+event.listen(notes, "after_create", _made.execute_if(dialect="postgresql"))
+
 
 Upgrade: TypeAlias = Callable[["Connection"], None]
 """Upgrades a database by one version, in a transaction."""
@@ -160,7 +198,12 @@ def _add_run_locks(connection: Connection) -> None:
     _add_columns(connection, runs, "lock")
 
 
-UPGRADES: Sequence[Upgrade] = (_add_approval_details, _index_call_ids, _add_run_locks)
+def _add_notes(connection: Connection) -> None:
+    """Upgrade to version 5: notes of users."""
+    TABLES.create_all(connection, [notes, note_tags])
+
+
+UPGRADES: Sequence[Upgrade] = (_add_approval_details, _index_call_ids, _add_run_locks, _add_notes)
 """The upgrades to version 2, 3 and so on."""
 
 _POSTGRES_LOCK = 4_776_320_109

@@ -14,9 +14,10 @@ from leonidas_tools.approvals.session_policy import Preferred, SessionPolicy, us
 from leonidas_tools.errors import LeonidasError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.spill import ResultMemory, Results
+from leonidas_tools.session.notes import Notes
 from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
-from leonidas_tools.store.recorder import LOCAL_USER
+from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.results import SessionResults
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -181,6 +182,10 @@ class SessionBinding:
             memory = results.store
             results.store = SessionResults(self._store.results, self._writer, memory)
             ends.append(partial(setattr, results, "store", memory))
+        notes = session.get(Notes)
+        if notes.store is None:  # else the application stores them elsewhere
+            notes.store = self._store.notes
+            ends.append(partial(setattr, notes, "store", None))
         return _SessionState(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
     async def _load(self, session: ToolSession, state: _SessionState) -> None:
@@ -190,7 +195,7 @@ class SessionBinding:
         try:
             if user is not None:
                 preferences = await self._store.preferences.read(user)
-            tasks = await self._store.tasks.read(session.id, user=_owner(user))
+            tasks = await self._store.tasks.read(session.id, user=owner_of(user))
         except LeonidasError as error:
             logger.warning(
                 "The preferences of %r cannot be read; the session is in the stricter of 'ask' and "
@@ -253,7 +258,7 @@ class SessionBinding:
         session, list_ = where(), what()
         if session is not None and list_ is not None:
             write = self._store.tasks.writing(
-                session.id, list_.tasks, user=_owner(user_of(session))
+                session.id, list_.tasks, user=owner_of(user_of(session))
             )
             self._writer.put(write, key=("tasks", session.id))
 
@@ -262,15 +267,3 @@ class SessionBinding:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _owner(user: str | None) -> str:
-    """Return the owner of a task list, different for each user and for no user.
-
-    Example:
-        >>> _owner("ana"), _owner(None), _owner("local")
-        ('ana', 'local', '=local')
-    """
-    if user is None:
-        return LOCAL_USER
-    return f"={user}" if user.lstrip("=") == LOCAL_USER else user

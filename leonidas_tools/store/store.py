@@ -14,6 +14,7 @@ from leonidas_tools.store.address import database_url
 from leonidas_tools.store.approvals import ApprovalTable
 from leonidas_tools.store.database import Database
 from leonidas_tools.store.durable import CallStarts, DurableStart
+from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.preferences import PreferenceTable
 from leonidas_tools.store.recorder import Recorder
 from leonidas_tools.store.replay import replayed
@@ -91,6 +92,8 @@ class Store:
         """Approval questions and their answers."""
         self.tasks = TaskTable(self._database)
         """The agent's task lists."""
+        self.notes = NoteTable(self._database)
+        """Notes of users."""
         self.results = ResultTable(
             self._database,
             max_bytes=settings.max_results_bytes,

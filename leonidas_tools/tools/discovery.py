@@ -34,6 +34,7 @@ ENTRY_POINT_GROUP = "leonidas_tools.toolboxes"
 OWN_PACKAGE = "leonidas_tools.toolboxes"
 OWN_TOOLBOXES: Mapping[str, str | None] = {
     "demo": None,
+    "notes": None,
 }
 """The toolboxes that ship with this package and load by their short name, each with its extra."""
 

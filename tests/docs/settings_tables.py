@@ -49,11 +49,16 @@ def _rows(schema: Mapping[str, Any], name: str) -> Iterator[str]:
 
 def _inside(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a setting holds: a section, or one of many such as a tool or a rule."""
+    inside: Mapping[str, Any]
+    items = node.get("items", {})
+    if "anyOf" in items:  # toolboxes: a name, or a mapping of the name to its settings
+        inside = items["anyOf"][1]
+        return inside
     for choice in (node, *node.get("anyOf", ())):
         found = choice.get("$ref") or _reference(choice.get("additionalProperties"))
         found = found or _reference(choice.get("items"))
         if found:
-            inside: Mapping[str, Any] = schema["$defs"][found.rpartition("/")[2]]
+            inside = schema["$defs"][found.rpartition("/")[2]]
             return inside
     return node
 
@@ -64,6 +69,7 @@ def _reference(node: Any) -> str | None:
 
 def _row(name: str, setting: Mapping[str, Any]) -> str:
     shown = re.sub(r"^(tools)\.", r"\1.NAME.", name).replace("rules.", "rules[].")
+    shown = shown.replace("toolboxes.", "toolboxes[].")
     shown = shown.replace("when.", "when.PATH.")
     default = setting.get("default")
     nothing = default is None or default in ([], {})

@@ -19,6 +19,7 @@ NEW_SINCE_1 = {
     "tasks": ("user",),
     "runs": ("lock",),
 }
+NEW_TABLES_SINCE_1 = ("note_words", "note_tags", "notes")
 
 
 def add_mood(connection):
@@ -122,11 +123,15 @@ async def test_a_store_of_version_1_is_upgraded_to_what_there_is_now(where, tell
             for table, names in NEW_SINCE_1.items():
                 for name in names:
                     await connection.execute(text(f'ALTER TABLE {table} DROP COLUMN "{name}"'))
+            for table in NEW_TABLES_SINCE_1:
+                await connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
             await connection.execute(text("UPDATE schema_version SET version = 1"))
     async with Store(where) as store:
         assert await store.approvals.get(asked.id) == asked
         assert await store.tasks.read("kitchen", user="ana") == [Task(id="1", title="Look")]
         answered = await store.approvals.decide(asked.id, Decision.APPROVED, by="ana")
         assert answered.decision is Decision.APPROVED
+        note = await store.notes.create("ana", title="Milk", text="Buy milk")
+        assert (await store.notes.find("ana", query="milk")).notes == (note,)
     async with opened(where) as connection:
         assert await version(connection) == [NEWEST]

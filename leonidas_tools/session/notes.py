@@ -1,0 +1,114 @@
+"""Notes of a user, and the keeper that a session has for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_NOTES = 10_000
+"""The notes of one user."""
+
+
+class TooManyNotesError(Exception):
+    """Raised when a user has as many notes as are kept."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """A note of a user.
+
+    Args:
+        id: Identifies it among all notes.
+        title: A few words.
+        text: The note itself.
+        tags: Words to find it by, sorted, in lower case.
+        created: The time of its creation, in seconds since the epoch.
+        updated: The time of its last change.
+    """
+
+    id: str
+    title: str
+    text: str
+    tags: tuple[str, ...] = ()
+    created: float
+    updated: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the note as plain JSON."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "text": self.text,
+            "tags": list(self.tags),
+            "created": self.created,
+            "updated": self.updated,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundNotes:
+    """Some notes of a user.
+
+    Args:
+        notes: The notes, the best or latest first.
+        total: The number of all notes that fit.
+    """
+
+    notes: tuple[Note, ...]
+    total: int
+
+
+class NoteKeeper(Protocol):
+    """Keeps notes; `None` for a user stands for sessions without one."""
+
+    async def create(self, user: str | None, *, title: str, text: str, tags: Sequence[str]) -> Note:
+        """Keep a new note."""
+
+    async def read(self, user: str | None, note_id: str) -> Note | None:
+        """Return a note of the user."""
+
+    async def update(
+        self,
+        user: str | None,
+        note_id: str,
+        *,
+        title: str | None = None,
+        text: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> Note | None:
+        """Change a note of the user; what is `None` stays."""
+
+    async def delete(self, user: str | None, note_id: str) -> Note | None:
+        """Delete a note of the user, and return it."""
+
+    async def restore(self, user: str | None, note: Note) -> None:
+        """Keep a note as it was, whatever became of it."""
+
+    async def find(
+        self, user: str | None, *, query: str = "", tag: str | None = None, limit: int = 10
+    ) -> FoundNotes:
+        """Return notes with all words of the query, or the latest."""
+
+
+class Notes:
+    """The notes that a session reaches: those of a store, where it has one."""
+
+    def __init__(self) -> None:
+        self.store: NoteKeeper | None = None
+
+    @property
+    def keeper(self) -> NoteKeeper:
+        """Return the keeper of notes.
+
+        Raises:
+            ToolError: The session has no store.
+        """
+        if self.store is None:
+            raise ToolError(say("notes_need_store"), status="unavailable", reason_code="no_store")
+        return self.store
