@@ -48,6 +48,11 @@ async def attached(
     conversation: ToolSession | None,
 ) -> AsyncIterator[ToolSession]:
     """Answer the calls that `session.receive()` brings, as `AdvancedToolProcessor.attach` says."""
+    if not callable(getattr(session, "receive", None)):
+        raise TypeError(
+            f"attach takes the session of `client.aio.live.connect(…)`, inside its `async with`, "
+            f"not {session!r}"
+        )
     if "receive" in vars(session):
         raise ValueError(f"tools are attached to {session!r} already; leave that block first")
     conversation = conversation or ToolSession()

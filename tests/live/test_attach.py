@@ -194,6 +194,14 @@ async def _drain(session):
         pass
 
 
+async def test_what_is_no_open_session_is_refused_with_what_to_pass():
+    client = genai.Client(api_key="made up")
+    for wrong in ("session", client.aio.live.connect(model="gemini-3.8-live")):
+        with pytest.raises(TypeError, match="inside its `async with`"):
+            async with AdvancedToolProcessor(tools=[add]).attach(wrong):
+                pass
+
+
 async def test_leaving_the_block_gives_the_session_back_and_leaves_no_task():
     tools = AdvancedToolProcessor(tools=[add])
     async with (
