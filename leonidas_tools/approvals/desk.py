@@ -6,26 +6,22 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.always import remember
 from leonidas_tools.approvals.outcome import fit_decision, with_question
 from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.calls.call import ToolCall, ToolResult
+from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import ToolDeniedError
-from leonidas_tools.redaction import described
-from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.tools.metadata import hash_of
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import ApprovalRequest
-
-logger = visible_logger(__name__)
 
 FAILURE = "failure"
 """The `by` of a denial where the person could not be asked."""
@@ -59,9 +55,9 @@ class Approvals:
         self._closed: OrderedDict[str, str] = OrderedDict()
         self._grants: dict[int, str] = {}
         self._current: Question | None = None
-        self._listeners: list[Callable[[], None]] = []
-        self._result_listeners: list[OnResult] = []
-        self._outcome_listeners: list[OnResult] = []
+        self._changes = Listeners[[]]("approvals")
+        self._results = Listeners[ToolCall, ToolResult]("late results")
+        self._outcomes = Listeners[ToolCall, ToolResult]("late results")
 
     def pending(self) -> list[ApprovalRequest]:
         """Return the open questions, the oldest first."""
@@ -69,7 +65,7 @@ class Approvals:
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Subscribe to questions being opened or closed; return a function that unsubscribes."""
-        return _subscribed(self._listeners, listener)
+        return self._changes.subscribe(listener)
 
     def on_result(self, listener: OnResult) -> Callable[[], None]:
         """Subscribe to new results of calls that were answered before.
@@ -83,7 +79,7 @@ class Approvals:
         Returns:
             A function that unsubscribes.
         """
-        return _subscribed(self._result_listeners, listener)
+        return self._results.subscribe(listener)
 
     def on_outcome(self, listener: OnResult) -> Callable[[], None]:
         """Subscribe to the same results, and to those that are the answer to `confirm_action`.
@@ -94,7 +90,7 @@ class Approvals:
         Returns:
             A function that unsubscribes.
         """
-        return _subscribed(self._outcome_listeners, listener)
+        return self._outcomes.subscribe(listener)
 
     def decide(self, approval_id: str, decision: Decision, *, by: str = "person") -> None:
         """Answer a question; an approved call starts at once.
@@ -166,7 +162,7 @@ class Approvals:
         )
         question.announce()
         self._select_next()
-        self._notify()
+        self._changes.notify()
 
     def redeem(self, number: int, digest: str) -> bool:
         """Use up the permission of a call; return whether it covers what is about to run."""
@@ -218,7 +214,7 @@ class Approvals:
             result = await question.asking.runner.run(call, question.sinks)
         finally:
             self._revoke(question, call)
-        _notify(self._outcome_listeners, question.call, result)
+        self._outcomes.notify(question.call, result)
         return with_question(question, decision, result)
 
     def deliver_late(self, question: Question, result: ToolResult) -> None:
@@ -227,8 +223,8 @@ class Approvals:
 
     def tell(self, call: ToolCall, result: ToolResult) -> None:
         """Notify the `on_result` listeners of a new result of a call that was answered before."""
-        _notify(self._outcome_listeners, call, result)
-        _notify(self._result_listeners, call, result)
+        self._outcomes.notify(call, result)
+        self._results.notify(call, result)
 
     def _start(self, question: Question, decision: Decision, why_not: str = "refused") -> None:
         call = self._granted_call(question, decision, why_not)
@@ -291,7 +287,7 @@ class Approvals:
         if question.timer is not None:
             question.timer.cancel()
         self._select_next()
-        self._notify()
+        self._changes.notify()
 
     def _select_next(self) -> None:
         """Let the next question accept spoken answers, from what is said after this moment."""
@@ -304,21 +300,6 @@ class Approvals:
     def _deliver(self, question: Question, result: ToolResult) -> None:
         self.tell(question.call, question.asking.runner.reworded(result))
 
-    def _notify(self) -> None:
-        for listener in tuple(self._listeners):
-            try:
-                listener()
-            except Exception as error:  # noqa: BLE001 - a failing listener must not decide a question
-                logger.warning("A listener for approvals failed: %s", described(error))
-
-
-def _notify(listeners: list[OnResult], call: ToolCall, result: ToolResult) -> None:
-    for listener in tuple(listeners):
-        try:
-            listener(call, result)
-        except Exception as error:  # noqa: BLE001 - a decision must not fail with its listener
-            logger.warning("A listener for late results failed: %s", described(error))
-
 
 def _tool(question: Question) -> str:
     return question.request.tool
@@ -327,13 +308,3 @@ def _tool(question: Question) -> str:
 def _unknown_tool(question: Question) -> ToolResult:
     name = _tool(question)
     return ToolResult.not_found(say("tool_gone", tool=name), reason_code="unknown_tool")
-
-
-def _subscribed(listeners: list[Any], listener: Any) -> Callable[[], None]:
-    listeners.append(listener)
-
-    def unsubscribe() -> None:
-        with suppress(ValueError):
-            listeners.remove(listener)
-
-    return unsubscribe

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from leonidas_tools.redaction import described
-from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.calls.listeners import Listeners
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import Decision
-
-logger = visible_logger(__name__)
 
 CLOSED_BY_NO_PERSON = frozenset({"expiry", "failure", "session", "tool"})
 """The values of `Closing.by` that stand for no person."""
@@ -44,22 +40,12 @@ class ApprovalLog:
     """
 
     def __init__(self) -> None:
-        self._listeners: list[OnQuestion] = []
+        self._listeners: Listeners[Question, Closing | None] = Listeners("questions")
 
     def on_question(self, listener: OnQuestion) -> Callable[[], None]:
         """Subscribe to questions being opened and closed; return a function that unsubscribes."""
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return unsubscribe
+        return self._listeners.subscribe(listener)
 
     def notify(self, question: Question, closing: Closing | None = None) -> None:
         """Notify all listeners."""
-        for listener in tuple(self._listeners):
-            try:
-                listener(question, closing)
-            except Exception as error:  # noqa: BLE001 - a failing listener must not decide a question
-                logger.warning("A listener for questions failed: %s", described(error))
+        self._listeners.notify(question, closing)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.rules.rule import Mode
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SessionPolicy:
     def __init__(
         self, mode: Mode | str | None = None, *, user: str | None = None, language: str = "en"
     ) -> None:
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners = Listeners[[]]("the mode and preferences")
         self._mode = None if mode is None else Mode(mode)
         self._preferred = _NOTHING_PREFERRED
         self._once: dict[str, float] = {}
@@ -86,7 +86,7 @@ class SessionPolicy:
     @mode.setter
     def mode(self, mode: Mode | str | None) -> None:
         self._mode = None if mode is None else Mode(mode)
-        self._changed()
+        self._listeners.notify()
 
     @property
     def preferred(self) -> Preferred:
@@ -97,7 +97,7 @@ class SessionPolicy:
     def preferred(self, preferred: Preferred) -> None:
         if preferred != self._preferred:
             self._preferred = preferred
-            self._changed()
+            self._listeners.notify()
 
     @property
     def is_silent(self) -> bool:
@@ -153,17 +153,7 @@ class SessionPolicy:
         Returns:
             A function that unsubscribes.
         """
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return unsubscribe
-
-    def _changed(self) -> None:
-        for listener in tuple(self._listeners):
-            listener()
+        return self._listeners.subscribe(listener)
 
 
 def user_of(session: ToolSession) -> str | None:

@@ -35,20 +35,21 @@ class Listeners(Generic[P]):
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
-        self._listeners: tuple[Callable[P, object], ...] = ()
+        self._listeners: dict[object, Callable[P, object]] = {}
 
     def subscribe(self, listener: Callable[P, object]) -> Callable[[], None]:
         """Add a listener; return a function that removes it."""
-        self._listeners = (*self._listeners, listener)
+        subscription = object()
+        self._listeners[subscription] = listener
 
         def unsubscribe() -> None:
-            self._listeners = tuple(each for each in self._listeners if each is not listener)
+            self._listeners.pop(subscription, None)
 
         return unsubscribe
 
     def notify(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call every listener."""
-        for listener in self._listeners:
+        for listener in tuple(self._listeners.values()):
             try:
                 listener(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - a listener must not break its subject

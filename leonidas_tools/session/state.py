@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.texts import say
 
@@ -61,7 +62,7 @@ class AgentState:
         self.transitions = dict(transitions or {})
         self.current = self.states[0]
         self._history: deque[StateChange] = deque(maxlen=_REMEMBERED)
-        self._listeners: list[Callable[[StateChange], None]] = []
+        self._listeners = Listeners[StateChange]("the state")
 
     @property
     def history(self) -> list[StateChange]:
@@ -107,21 +108,16 @@ class AgentState:
         last = self._history.pop()
         self.current = last.previous
         change = StateChange(previous=last.new, new=last.previous, reason="rolled back")
-        self._tell(change)
+        self._listeners.notify(change)
         return change
 
     def on_change(self, listener: Callable[[StateChange], None]) -> Callable[[], None]:
         """Call `listener` after every change; return a function that unsubscribes."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._listeners.subscribe(listener)
 
     def _go(self, new: str, reason: str) -> StateChange:
         change = StateChange(previous=self.current, new=new, reason=reason)
         self.current = new
         self._history.append(change)
-        self._tell(change)
+        self._listeners.notify(change)
         return change
-
-    def _tell(self, change: StateChange) -> None:
-        for listener in tuple(self._listeners):
-            listener(change)

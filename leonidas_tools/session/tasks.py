@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.texts import say
 
@@ -99,7 +100,7 @@ class TaskList:
         self.current: str | None = None
         """The id of the task that calls are made for."""
         self._tasks: dict[str, Task] = {}
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners = Listeners[EventKind, Mapping[str, Any]]("tasks")
         self._begun: list[str] = []
         self._last_id = 0
         self._running: dict[str, list[str]] = {}
@@ -135,7 +136,7 @@ class TaskList:
         known = [int(task.id) for task in tasks if task.id.isdecimal()]
         self._last_id = max([self._last_id, *known])
         self._follow()
-        self._tell(EventKind.TASK_LIST, {"tasks": [task.to_json() for task in tasks]})
+        self._listeners.notify(EventKind.TASK_LIST, {"tasks": [task.to_json() for task in tasks]})
 
     def update(self, id: str, status: TaskStatus | str) -> Task:  # noqa: A002 - the field's word
         """Set the status of a task.
@@ -156,17 +157,12 @@ class TaskList:
             self._begun.remove(id)
         self._begun.append(id)
         self._follow()
-        self._tell(EventKind.TASK_UPDATE, {"task": task.to_json()})
+        self._listeners.notify(EventKind.TASK_UPDATE, {"task": task.to_json()})
         return task
 
     def on_change(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` after every change; return a function that unsubscribes."""
-        self._listeners = (*self._listeners, listener)
-
-        def unsubscribe() -> None:
-            self._listeners = tuple(each for each in self._listeners if each is not listener)
-
-        return unsubscribe
+        return self._listeners.subscribe(listener)
 
     def tie(self, call: ToolCall, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
         """Assign a call that starts to its task, so that its events name the task.
@@ -237,10 +233,6 @@ class TaskList:
         going = {t.id for t in self._tasks.values() if t.status is TaskStatus.IN_PROGRESS}
         self._begun = [each for each in self._begun if each in going]
         self.current = self._begun[-1] if self._begun else next(iter(sorted(going)), None)
-
-    def _tell(self, kind: EventKind, data: Mapping[str, Any]) -> None:
-        for listener in self._listeners:
-            listener(kind, data)
 
 
 def _status_after(task: Task, event: ToolEvent) -> TaskStatus:

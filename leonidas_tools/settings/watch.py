@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import ConfigurationError, log_level
-from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.problem import DocumentError
 
@@ -76,7 +76,7 @@ class WatchedSettings:
         self._source = copy.deepcopy(source) if isinstance(source, Mapping) else source
         self._reads = 0
         self._lock = threading.RLock()
-        self._callbacks: list[Callback] = []
+        self._listeners: Listeners[Settings] = Listeners("changed settings")
         self._checks: list[Check] = []
         self._watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = (
             weakref.WeakKeyDictionary()
@@ -88,13 +88,7 @@ class WatchedSettings:
         Returns:
             A function that ends it.
         """
-        self._callbacks.append(callback)
-
-        def unsubscribe() -> None:
-            with contextlib.suppress(ValueError):
-                self._callbacks.remove(callback)
-
-        return unsubscribe
+        return self._listeners.subscribe(callback)
 
     def add_check(self, check: Check) -> Callable[[], None]:
         """Ask this function before other settings take effect.
@@ -227,11 +221,7 @@ class WatchedSettings:
             return
         self.current = settings
         self.generation += 1
-        for callback in tuple(self._callbacks):
-            try:
-                callback(settings)
-            except Exception as error:  # noqa: BLE001 - a listener's fault must not undo the change
-                _LOG.warning("A callback for changed settings failed: %s", described(error))
+        self._listeners.notify(settings)
 
     def locate(self, key: str) -> str:
         """Return where a dotted key stands, as `file:line`; empty where there is no file."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from leonidas_tools.calls.listeners import Listeners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ class PreferredTools:
     __slots__ = ("_listeners", "names")
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners = Listeners[[]]("preferred tools")
         self.names: tuple[str, ...] = ()
 
     def prefer(self, names: Iterable[str]) -> None:
@@ -35,15 +36,8 @@ class PreferredTools:
         kept = tuple(itertools.islice(order, _MOST))
         if kept != self.names:
             self.names = kept
-            for listener in tuple(self._listeners):
-                listener()
+            self._listeners.notify()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call back after every change; returns a function that ends that."""
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return unsubscribe
+        """Call `listener` after every change; return a function that unsubscribes."""
+        return self._listeners.subscribe(listener)

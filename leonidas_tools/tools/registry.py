@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import DuplicateToolError, SchemaError, ToolError, ToolNotFoundError
-from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
 from leonidas_tools.tools.metadata import as_category, meant_category
@@ -54,7 +53,7 @@ class ToolRegistry:
         self._declared: dict[str, str] = {}
         self._own: dict[str, str] = {}
         self._preferred: dict[str, None] = {}
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners[[]]("changed tools")
         self._expected: list[Expectation] = []
         for tool in as_tools(tools):
             self.register(tool)
@@ -226,18 +225,12 @@ class ToolRegistry:
         return next(found, None)
 
     def on_change(self, listener: Listener) -> Listener:
-        """Call `listener` after every change; returns a function that ends that.
+        """Call `listener` after every change; return a function that unsubscribes.
 
         Args:
             listener: Called in the thread that makes the change. What it raises is logged.
         """
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            with contextlib.suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return unsubscribe
+        return self._listeners.subscribe(listener)
 
     def _put(self, tool: AnyTool) -> None:
         name = tool.metadata.name
@@ -252,11 +245,7 @@ class ToolRegistry:
 
     def _changed(self) -> None:
         self.generation += 1
-        for listener in tuple(self._listeners):
-            try:
-                listener()
-            except Exception as error:  # noqa: BLE001 - its fault must not undo the change
-                logger.warning("A listener for changed tools failed: %s", described(error))
+        self._listeners.notify()
 
     def _repr_html_(self) -> str:
         from leonidas_tools.results.html import html_table  # only notebooks show it
