@@ -1,13 +1,13 @@
 """`leonidas policy`: the rules, which one decides about a call, and a page about each policy."""
 
 import asyncio
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from leonidas_tools.cli.places import Config, default_config
-from leonidas_tools.cli.reference import reference
 from leonidas_tools.cli.typed_arguments import typed_arguments
 from leonidas_tools.errors import ConfigurationError, ToolValidationError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from leonidas_tools.json_schema import ArgumentValidator
     from leonidas_tools.rules.engine import ToolRules
     from leonidas_tools.rules.rule import Rule
+
+_FOLDER = Path(__file__).parents[1] / "reference"
 
 
 def commands() -> typer.Typer:
@@ -160,3 +162,44 @@ _MEANS = {
     "deny": "is denied",
 }
 _SHOWN = frozenset({"name", "tier", "priority", "decide", "message"})
+
+
+def reference(
+    page: Annotated[
+        str | None, typer.Argument(help="A name from the list, such as cache or approval.")
+    ] = None,
+) -> None:
+    """List the pages about policies, or show one.
+
+    A page says what a policy does, how it is switched on, what the model is told, what can be set,
+    what it costs, and what it does not do. Without a terminal, the output is Markdown.
+
+    Example: leonidas policy reference cache
+    """
+    from leonidas_tools.cli import terminal
+
+    console = terminal.output()
+    pages = {file.stem: file for file in sorted(_FOLDER.glob("*.md"))}
+    if page is None:
+        rows = terminal.table(console, "page", "about")
+        for name, file in pages.items():
+            rows.add_row(name, _first_sentence(file.read_text(encoding="utf-8")))
+        console.print(rows)
+        return
+    if page not in pages:
+        close = get_close_matches(page, pages, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(pages)}"
+        raise ConfigurationError(f"There is no page {page!r}: {hint}")
+    text = pages[page].read_text(encoding="utf-8")
+    if not console.is_terminal:
+        typer.echo(text, nl=False)
+        return
+    from rich.markdown import Markdown
+
+    console.print(Markdown(text))
+
+
+def _first_sentence(text: str) -> str:
+    """Return what a page is about: the first sentence below its title."""
+    _, _, about, *_ = text.splitlines()
+    return about.partition(". ")[0].removesuffix(".").replace("`", "") + "."

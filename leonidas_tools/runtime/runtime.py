@@ -21,7 +21,6 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.runtime.declared import DeclaredTools
 from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.runtime.on_demand import OnDemandTools
-from leonidas_tools.runtime.ref_counted import RefCountedResource
 from leonidas_tools.runtime.store_binding import StoreBinding
 from leonidas_tools.runtime.toolboxes import Toolboxes
 from leonidas_tools.settings.check import check_against
@@ -33,10 +32,8 @@ from leonidas_tools.tools.names import name_called
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tools.tool import as_tools
 
-logger = visible_logger(__name__)
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from leonidas_tools.approvals.request import Channel
@@ -46,6 +43,8 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.declared import Declaration
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.store import Store
+
+logger = visible_logger(__name__)
 
 
 class FunctionCallLike(Protocol):
@@ -480,3 +479,39 @@ def _on_this_loop(callback: Callable[[], object]) -> Callable[[object], None]:
                 loop.call_soon_threadsafe(callback)
 
     return call
+
+
+class RefCountedResource:
+    """Open a resource for its first user, and close it after its last.
+
+    `open_resource` returns the stack that closes it.
+    """
+
+    def __init__(self, open_resource: Callable[[], Awaitable[AsyncExitStack]]) -> None:
+        self._open = open_resource
+        self._users = 0
+        self._opened: AsyncExitStack | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
+
+    async def enter(self) -> None:
+        """Add a user; the first one opens the resource."""
+        async with self._lock_of_loop():
+            if self._users == 0:
+                self._opened = await self._open()
+            self._users += 1
+
+    async def leave(self) -> None:
+        """Remove a user; the last one closes the resource."""
+        async with self._lock_of_loop():
+            self._users -= 1
+            if self._users == 0 and self._opened is not None:
+                opened, self._opened = self._opened, None
+                await opened.aclose()
+
+    def _lock_of_loop(self) -> asyncio.Lock:
+        """Return the lock of the running event loop; a lock works in one loop only."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._lock = loop, asyncio.Lock()
+        return self._lock

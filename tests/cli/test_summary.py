@@ -1,8 +1,7 @@
 import pytest
 
 from leonidas_tools.cli.happenings import Happening
-from leonidas_tools.cli.outcomes import told_outcomes
-from leonidas_tools.cli.summary import CallLog, CallSummary, of_session
+from leonidas_tools.cli.summary import CallLog, CallSummary, of_session, told_outcomes
 from leonidas_tools.simulator import CallRecord
 from leonidas_tools.simulator.recording import ReceivedText
 

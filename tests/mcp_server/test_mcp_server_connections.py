@@ -6,7 +6,7 @@ import contextlib
 import httpx2
 import pytest
 
-from leonidas_tools.mcp_server import connections
+from leonidas_tools.mcp_server import serving as http
 from tests.mcp_server.conftest import HEADERS, HELLO, SECONDS, add
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ async def test_connections_without_a_request_keep_nobody_out(serve, name):
 
 @pytest.mark.parametrize("name", [name for name in BEGINNINGS if name != "half a body"])
 async def test_a_head_that_does_not_come_ends_the_connection(serve, name, monkeypatch):
-    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(http, "_HEAD_SECONDS", 0.05)
     serving = await serve(add, token="s3cret")
     async with Idle(serving.url) as idle:
         reader, _ = await idle.connect(BEGINNINGS[name])
@@ -81,7 +81,7 @@ async def test_a_head_that_does_not_come_ends_the_connection(serve, name, monkey
 
 
 async def test_a_head_that_comes_byte_by_byte_ends_all_the_same(serve, monkeypatch):
-    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(http, "_HEAD_SECONDS", 0.2)
     serving = await serve(add, token="s3cret")
     async with Idle(serving.url) as idle, asyncio.timeout(SECONDS):
         reader, writer = await idle.connect(b"GET /mcp HTTP/1.1\r\nX: ")
@@ -134,7 +134,7 @@ async def test_a_call_outlives_a_crowd_that_waits(serve):
     ],
 )
 def test_one_client_is_one_address(one, other, same):
-    assert (connections._network_of((one, 1)) == connections._network_of((other, 2))) is same
+    assert (http._network_of((one, 1)) == http._network_of((other, 2))) is same
 
 
 async def test_sessions_that_say_nothing_keep_nobody_out(serve):

@@ -15,10 +15,9 @@ from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.listing.fixed_arguments import fix
 from leonidas_tools.mcp.listing.selection import check_server, is_used
 from leonidas_tools.mcp.listing.tool_names import ListedNames
-from leonidas_tools.mcp.listing.visible_schema import visible_schema
 from leonidas_tools.mcp.trust.pins import Pin, Pins, PinsError, ToolDefinition, identity_of
 from leonidas_tools.mcp.trust.quarantine import ListingReport
-from leonidas_tools.redaction.visible import visible_logger, without_unseen
+from leonidas_tools.redaction.visible import hides, revealed, visible_logger, without_unseen
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.finding import Finding
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
@@ -30,10 +29,8 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
 
 logger = visible_logger(__name__)
-
 _SLICE = 64
 """How many schemas are read before the loop gets a turn: each takes some 50 microseconds."""
-
 AnyTool: TypeAlias = Tool[..., Any]
 CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
@@ -41,6 +38,7 @@ CallTool: TypeAlias = Callable[
 """Calls a tool of a server: its name, its arguments, the context and its effect."""
 _Made: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None, bool]
 """What a tool is made of: while it is the same, so is the tool."""
+_TEXTS = frozenset({"description", "title", "$comment"})
 
 
 class DefinitionReader:
@@ -273,3 +271,36 @@ def effect_of(annotations: mcp_types.ToolAnnotations | None) -> ToolEffect:
     if annotations.read_only_hint:
         return ToolEffect.READ
     return ToolEffect.IDEMPOTENT if annotations.idempotent_hint else ToolEffect.ONCE
+
+
+def visible_schema(schema: Any) -> Any:
+    r"""Return the schema with visible descriptions only.
+
+    Raises:
+        SchemaError: A name or a value in it, which cannot be changed, hides something.
+
+    Example:
+        >>> visible_schema({"properties": {"a": {"description": "A\u200b number."}}})
+        {'properties': {'a': {'description': 'A number.'}}}
+    """
+    if isinstance(schema, Mapping):
+        return {_honest(key): _inside(key, value) for key, value in schema.items()}
+    if isinstance(schema, list):
+        return [visible_schema(item) for item in schema]
+    return _honest(schema)
+
+
+def _inside(key: str, value: Any) -> Any:
+    if isinstance(value, str):
+        if key in _TEXTS:
+            return without_unseen(value)
+        return value if key == "pattern" else _honest(value)
+    return visible_schema(value)
+
+
+def _honest(value: Any) -> Any:
+    if isinstance(value, str) and hides(value):
+        raise SchemaError(
+            f"its schema has hidden characters in {revealed(value)!r}, as no honest server does"
+        )
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
@@ -12,14 +13,18 @@ from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.monitoring.event_stream.schema import VERSION
 from leonidas_tools.monitoring.event_stream.schema import kinds as known_kinds
+from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.session.tasks import TaskList
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+    from typing import Any
 
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.monitoring.event_stream.schema import Event
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 class Subscription:
@@ -274,3 +279,20 @@ def _add_question(body: dict[str, Any], event: ToolEvent) -> None:
     for request in desk.pending() if desk is not None else ():
         if request.id == body.get("approval_id"):
             body["request"] = request.to_json()
+
+
+def to_sse(event: Mapping[str, Any]) -> str:
+    """Return an event as a server-sent event; a browser returns its number as `Last-Event-ID`.
+
+    Args:
+        event: An event of the stream.
+
+    Example:
+        >>> print(to_sse({"sequence": 7, "event": "settings_changed"}), end="")
+        id: 7
+        event: settings_changed
+        data: {"sequence":7,"event":"settings_changed"}
+        <BLANKLINE>
+    """
+    data = utf8_text(_JSON.encode(event))
+    return f"id: {event['sequence']}\nevent: {event['event']}\ndata: {data}\n\n"
