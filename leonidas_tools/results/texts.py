@@ -668,6 +668,22 @@ TEXTS: Mapping[str, Text] = {
         "You have written the result of a call yourself. Write the call, and wait for its result.",
         "An agent's model makes up an observation without a call.",
     ),
+    "agent_too_many_calls": Text(
+        "These are {count} calls at once, of which {most} run. Write the others in the next turn.",
+        "An agent's model makes more calls in a turn than may run.",
+    ),
+    "agent_last_turn": Text(
+        "This is your last turn. Write your final answer with what you know.",
+        "An agent's model is asked for the last time.",
+    ),
+    "agent_format": Text(
+        "You have these tools:\n\n{tools}\n\nTo use one, write exactly this, and then stop and "
+        "wait for the observation:\n\nThought: why you need it\nAction: the name of the tool\n"
+        "Action Input: its arguments, as one JSON object\n\nWhen you know the answer, write:\n\n"
+        "Thought: why you are done\nFinal Answer: the answer",
+        "An agent's model calls tools by text: how it is to write.",
+        required=("tools",),
+    ),
     "no_coin": Text(
         "No coin can be offered here. Continue without one.",
         "offer_coin runs in a session without a registry.",

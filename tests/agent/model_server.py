@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,7 +131,7 @@ def usage(prompt, completion):
 
 def says(text, finish="stop", counted=(7, 3)):
     """A reply in words."""
-    words = [chunk({"content": word}) for word in text.split(" ")]
+    words = [chunk({"content": word}) for word in re.findall(r"\S+\s*", text)]
     counts = [usage(*counted)] if counted else []
     return Reply([*words, chunk({}, finish), *counts, "data: [DONE]\n\n"])
 

@@ -54,7 +54,7 @@ async def test_an_answer_comes_in_pieces_and_is_counted():
     async with model_server(says("It is sunny.")) as server, openai_model(server) as model:
         pieces = []
         said = await answer(model, QUESTION, on_chunk=pieces.append)
-    assert (said.text, said.end) == ("Itissunny.", EndReason.STOP)
+    assert (said.text, said.end) == ("It is sunny.", EndReason.STOP)
     assert said.usage == Usage(input_tokens=7, output_tokens=3)
     assert len(pieces) == 5
     sent = server.requests[0]
@@ -155,14 +155,14 @@ async def test_a_refusal_is_an_answer_that_says_so(refusal):
 
 @pytest.mark.parametrize("make", [openai_model, gemini_model])
 async def test_a_server_killed_in_mid_answer_is_asked_once_more(make):
-    whole = says("All of it") if make is openai_model else gemini({"text": "Allofit"})
+    whole = says("All of it") if make is openai_model else gemini({"text": "All of it"})
     half = Reply(whole.events[:1], ending="cut")
     if make is gemini_model:
         half.events = [{"candidates": [{"content": {"parts": [{"text": "Al"}]}}]}]
     async with model_server(half, whole) as server, make(server) as model:
         pieces = []
         said = await answer(model, QUESTION, on_chunk=pieces.append)
-    assert said.text == "Allofit"
+    assert said.text == "All of it"
     assert [type(piece) for piece in pieces].count(Restart) == 1
     assert len(server.requests) == 2
 

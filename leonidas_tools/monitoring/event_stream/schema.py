@@ -154,10 +154,16 @@ class ToolBreaker(_OfTask):
 
 
 class Iteration(_OfTask):
-    """An agent that works in steps has begun one; its further data are extra fields."""
+    """An agent that works in steps has begun one, or come further in it.
+
+    Without a `step` it has begun. Further data are extra fields: `message` of a thought, `tools` of
+    an action, `statuses` of an observation.
+    """
 
     event: Literal["iteration"]
     number: int
+    of: NotRequired[int]
+    step: NotRequired[Literal["thought", "action", "observation"]]
 
 
 class TaskList(_OfCall):

@@ -1,0 +1,694 @@
+"""`ReActAgent`: a model that thinks, calls tools, observes, and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from genai_processors.content_api import ProcessorPart
+from google.genai import types
+
+from leonidas_tools.agent.models.model import (
+    DEFAULT_PARAMETERS,
+    Answer,
+    Budget,
+    EndReason,
+    Message,
+    ModelCall,
+    answer,
+    estimated_tokens,
+    ids_in,
+    new_id,
+)
+from leonidas_tools.agent.parser import INPUT, parse, read_arguments
+from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.calls.turns import Turns
+from leonidas_tools.errors import ModelError
+from leonidas_tools.processors.stage import Stage
+from leonidas_tools.results.texts import AS_IT_IS, say
+from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable
+
+    from genai_processors import processor
+
+    from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
+    from leonidas_tools.results.texts import Wording
+    from leonidas_tools.runtime.declared import Declaration
+    from leonidas_tools.tools.registry import AnyTool
+
+FunctionCalling: TypeAlias = Literal["auto", "native", "text"]
+
+THOUGHT_SUBSTREAM = "thought"
+CALL_SUBSTREAM = "function_call"
+STATUS_SUBSTREAM = "status"
+AGENT_RESULT = "agent_result"
+"""Metadata key of the `AgentResult` on the last part of a run."""
+
+_STOP = "\nObservation:"
+_LONGEST_SAID = 300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentLimits:
+    """The bounds of a run.
+
+    Args:
+        max_iterations: How often the model is asked.
+        max_calls_per_turn: How many calls of one turn run; those beyond are refused.
+        max_tokens: How many tokens all answers together may take; `None` for any number.
+        max_corrections: How often running the model may write what cannot be read.
+
+    Raises:
+        ValueError: A bound is below 1.
+    """
+
+    max_iterations: int = 10
+    max_calls_per_turn: int = 8
+    max_tokens: int | None = None
+    max_corrections: int = 3
+
+    def __post_init__(self) -> None:
+        bounds = (self.max_iterations, self.max_calls_per_turn, self.max_corrections)
+        if min(*bounds, self.max_tokens or 1) < 1:
+            raise ValueError(f"the bounds of an agent are 1 or more: {self!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What the model thinks in a turn."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallsMade:
+    """The calls that the model makes in a turn, before they run."""
+
+    calls: Sequence[ModelCall]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """A turn with the results of its calls."""
+
+    turn: Turn
+
+
+Step: TypeAlias = Thought | CallsMade | TurnEnded | AgentResult
+"""What happens in a run; the result is the last."""
+
+
+class ReActAgent(Stage):
+    """An agent that works on a task in turns: the model thinks, calls tools, and reads the results.
+
+    It is a processor: the text of the default substream is the task; out come thoughts (substream
+    `thought`), calls and results (substream `function_call`) and the answer (default substream).
+    The last part has the `AgentResult` under `agent_result` in its metadata; without an answer it
+    is a part in the substream `status`. All other parts pass.
+
+    The calls of a turn run as those of any model: under all policies, in a session of the agent's
+    own; reads side by side, and their results in the order of the calls.
+
+    Args:
+        model: The model.
+        tools: A `ToolRuntime`, a processor that has one, or tools and functions.
+        max_iterations: How often the model is asked.
+        max_calls_per_turn: How many calls of one turn run; those beyond are refused.
+        max_tokens: How many tokens all answers together may take; `None` for any number.
+        max_corrections: How often running the model may write what cannot be read.
+        instructions: What the model is told beforehand.
+        parameters: How the model is to answer.
+        enable_tools: Whether there are tools at all; without them the model just answers.
+        react_mode: Whether it may go on after the first calls; otherwise it answers after them.
+        function_calling: How the model calls: `native`, by `text`, or `auto`: as the model says,
+            and by text where its server takes no tools.
+
+    Raises:
+        ValueError: A bound is below 1.
+        ConfigurationError: The settings of new tools are wrong.
+
+    Example:
+        >>> from leonidas_tools.agent.models import ScriptedModel
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})]}, "It is 3."])
+        >>> asyncio.run(ReActAgent(model, [add]).run("What is 1 + 2?")).answer
+        'It is 3.'
+    """
+
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
+        self,
+        model: Model,
+        tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]] = (),
+        *,
+        max_iterations: int = 10,
+        max_calls_per_turn: int = 8,
+        max_tokens: int | None = None,
+        max_corrections: int = 3,
+        instructions: str = "",
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+        enable_tools: bool = True,
+        react_mode: bool = True,
+        function_calling: FunctionCalling = "auto",
+    ) -> None:
+        self.model = model
+        self.runtime = _runtime(tools)
+        self.limits = AgentLimits(
+            max_iterations=max_iterations,
+            max_calls_per_turn=max_calls_per_turn,
+            max_tokens=max_tokens,
+            max_corrections=max_corrections,
+        )
+        self.instructions = instructions
+        self.parameters = parameters
+        self.enable_tools = enable_tools
+        self.react_mode = react_mode
+        self.function_calling: FunctionCalling = function_calling
+
+    async def run(
+        self,
+        task: str,
+        *,
+        session: ToolSession | None = None,
+        history: Sequence[Message] = (),
+        on_step: Callable[[Step], None] | None = None,
+        on_chunk: Callable[[Chunk], None] | None = None,
+    ) -> AgentResult:
+        """Work on a task to its end. Cancelling this cancels the calls.
+
+        Args:
+            task: What is to be done.
+            session: The session of its calls; by default a new one.
+            history: The conversation before, without instructions.
+            on_step: Called with each step.
+            on_chunk: Called with each piece of the model's answers as it comes.
+        """
+        result: AgentResult | None = None
+        async with aclosing(
+            self.steps(task, session=session, history=history, on_chunk=on_chunk)
+        ) as steps:
+            async for step in steps:
+                if on_step is not None:
+                    on_step(step)
+                if isinstance(step, AgentResult):
+                    result = step
+        assert result is not None
+        return result
+
+    async def steps(
+        self,
+        task: str,
+        *,
+        session: ToolSession | None = None,
+        history: Sequence[Message] = (),
+        on_chunk: Callable[[Chunk], None] | None = None,
+    ) -> AsyncGenerator[Step]:
+        """Work on a task, and yield each step; the last is the result.
+
+        Args:
+            task: What is to be done.
+            session: The session of its calls; by default a new one.
+            history: The conversation before, without instructions.
+            on_chunk: Called with each piece of the model's answers as it comes.
+        """
+        run = _Run(self, session, on_chunk)
+        async with self.runtime:
+            run.begin(task, history)
+            try:
+                while run.result is None:
+                    async with aclosing(run.turn()) as steps:
+                        async for step in steps:
+                            yield step
+            finally:
+                run.close()
+            yield run.result
+
+    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+        """Parts in, parts out."""
+        task = list[str]()
+        async for part in content:
+            if part.substream_name == "" and part.part.text and not part.part.thought:
+                task.append(part.part.text)
+            else:
+                yield part
+        async with aclosing(self.steps("".join(task))) as steps:
+            async for step in steps:
+                for part in _parts(step):
+                    yield part
+
+    async def __aenter__(self) -> Self:
+        await self.runtime.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.runtime.__aexit__(*error)
+
+
+class _Run:
+    """A run of an agent.
+
+    Args:
+        agent: The agent.
+        session: The session of its calls; by default a new one.
+        on_chunk: Called with each piece of the model's answers.
+    """
+
+    def __init__(
+        self,
+        agent: ReActAgent,
+        session: ToolSession | None,
+        on_chunk: Callable[[Chunk], None] | None,
+    ) -> None:
+        self._is_own_session = session is None
+        session = session or ToolSession()
+        self.result: AgentResult | None = None
+        self._agent = agent
+        self._session = session
+        self._on_chunk = on_chunk
+        self._limits = agent.limits
+        self._budget = Budget(agent.limits.max_tokens)
+        self._turns: list[Turn] = []
+        self._messages: list[Message] = []
+        self._is_native = agent.function_calling == "native" or (
+            agent.function_calling == "auto" and agent.model.calls_functions
+        )
+        self._corrections = 0
+        self._may_call = True
+        self._begun = time.perf_counter()
+        self._late = _LateResults()
+        self._event_call = ToolCall(
+            name="agent", session=session, number=next(session.numbers), id=None
+        )
+
+    def begin(self, task: str, history: Sequence[Message]) -> None:
+        """Begin the conversation with the model."""
+        self._session.get(Turns).next()
+        self._late.follow(self._session.get(Approvals))
+        self._tools = self._declared()
+        system = self._system()
+        self._messages = [Message.system(system)] if system else []
+        self._messages += [*history, Message.user(task)]
+
+    def close(self) -> None:
+        """End what belongs to the run: open questions, where nobody else can answer them."""
+        self._late.close()
+        if self._is_own_session:
+            self._session.get(Approvals).withdraw_all()
+
+    async def turn(self) -> AsyncGenerator[Step]:
+        """Run one turn, and yield its steps; at the end of the run, `result` is set."""
+        number = len(self._turns) + 1
+        begun = time.perf_counter()
+        self._tell(number, of=self._limits.max_iterations)
+        said = await self._ask(number)
+        if said is None:
+            return
+        thought, calls, problems, final = self._read(said)
+        if thought:
+            self._tell(number, step="thought", message=thought[:_LONGEST_SAID])
+            yield Thought(thought)
+        results: Sequence[ToolResult] = ()
+        if calls:
+            self._tell(number, step="action", tools=[call.name for call in calls])
+            yield CallsMade(calls)
+            results = await self._run(calls)
+            self._tell(number, step="observation", statuses=[r.status.value for r in results])
+        turn = Turn(
+            number=number,
+            thought=thought,
+            text=said.text,
+            calls=calls,
+            results=results,
+            problems=problems,
+            usage=said.usage,
+            end=said.end,
+            seconds=time.perf_counter() - begun,
+        )
+        self._turns.append(turn)
+        yield TurnEnded(turn)
+        self._conclude(turn, said, final)
+
+    # Asking the model
+
+    def _declared(self) -> Sequence[Declaration]:
+        """Return the tools of the model: all but those that report what a user has said."""
+        if not self._agent.enable_tools:
+            return ()
+        declared = self._agent.runtime.declared(self._session)
+        return [each for each in declared if not each.tool.metadata.answers_questions]
+
+    def _system(self) -> str:
+        parts = [self._agent.instructions]
+        if self._tools and not self._is_native:
+            described = "\n\n".join(described_tool(tool) for tool in self._tools)
+            parts.append(self._wording.text("agent_format", tools=described))
+        return "\n\n".join(part for part in parts if part)
+
+    @property
+    def _wording(self) -> Wording:
+        return self._agent.runtime.settings.current.wording or AS_IT_IS
+
+    async def _ask(self, number: int) -> Answer | None:
+        """Ask the model; without an answer, end the run."""
+        if self._budget.is_spent or self._is_too_long():
+            self._end(AgentStatus.LIMIT, "max_tokens")
+            return None
+        is_last = number > 1 and (
+            number == self._limits.max_iterations or not self._agent.react_mode
+        )
+        if is_last:
+            self._say(self._wording.text("agent_last_turn"))
+        self._may_call = self._agent.react_mode or number == 1
+        try:
+            said = await self._answer()
+        except ModelError as error:
+            self._end(AgentStatus.FAILED, error.reason, str(error))
+            return None
+        self._budget.add(said.usage)
+        return said
+
+    async def _answer(self) -> Answer:
+        tools = self._tools if self._is_native and self._may_call else ()
+        try:
+            return await answer(
+                self._agent.model,
+                self._messages,
+                tools,
+                self._parameters(),
+                on_chunk=self._on_chunk,
+            )
+        except ModelError as error:
+            if error.reason != "tools_unsupported" or self._agent.function_calling == "native":
+                raise
+        self._speak_text()
+        return await self._answer()
+
+    def _speak_text(self) -> None:
+        """Describe the tools in words from now on: the server takes no declarations."""
+        self._is_native = False
+        rest = [message for message in self._messages if message.role != "system"]
+        self._messages = [Message.system(self._system()), *rest]
+
+    def _parameters(self) -> ModelParameters:
+        parameters = self._agent.parameters
+        left = self._budget.left
+        if left is not None:
+            most = min(left, parameters.max_output_tokens or left)
+            parameters = replace(parameters, max_output_tokens=most)
+        if self._tools and not self._is_native:
+            parameters = replace(parameters, stop=(*parameters.stop, _STOP))
+        return parameters
+
+    def _is_too_long(self) -> bool:
+        """Return whether the question alone takes more tokens than are left."""
+        left = self._budget.left
+        if left is None:
+            return False
+        return sum(estimated_tokens(message.text) for message in self._messages) > left
+
+    # Reading its answer
+
+    def _read(self, said: Answer) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
+        """Return the thought, the calls, the problems and the final answer."""
+        if self._is_native or not self._tools:
+            return self._read_native(said)
+        parsed = parse(
+            said.text,
+            [tool.name for tool in self._tools],
+            is_cut=said.end is EndReason.LENGTH,
+        )
+        taken = ids_in(self._messages)
+        calls = list[ModelCall]()
+        for call in parsed.calls:
+            identifier = new_id(None, taken)
+            arguments = self._with_name(call.name, call.arguments)
+            calls.append(ModelCall(id=identifier, name=call.name, arguments=arguments))
+        thought = "\n".join(part for part in (said.thought, parsed.thought) if part)
+        return thought, calls, self._worded(parsed.problems), parsed.answer
+
+    def _read_native(
+        self, said: Answer
+    ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
+        thought, text = said.thought, said.text.strip()
+        if said.calls:
+            if text:
+                thought = f"{thought}\n{text}" if thought else text
+            return thought, self._unique(said.calls), (), None
+        if not text and said.end is not EndReason.REFUSED:
+            return thought, (), self._worded([say("agent_nothing_said")]), None
+        return thought, (), (), text
+
+    def _unique(self, calls: Sequence[ModelCall]) -> Sequence[ModelCall]:
+        """Return the calls with ids that no earlier call has."""
+        taken = ids_in(self._messages)
+        unique = list[ModelCall]()
+        for call in calls:
+            identifier = new_id(call.id, taken)
+            taken.add(identifier)
+            unique.append(call if identifier == call.id else replace(call, id=identifier))
+        return unique
+
+    def _worded(self, problems: Sequence[str]) -> Sequence[str]:
+        return [self._wording.reword(problem) or problem for problem in problems]
+
+    def _with_name(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Give a value that was written without a name to the only parameter it can mean."""
+        tool = next((tool for tool in self._tools if tool.name == name), None)
+        if tool is None or arguments.keys() != {INPUT}:
+            return arguments
+        known = tool.parameters.get("properties", {})
+        required = tool.parameters.get("required", ())
+        if INPUT in known or not known:
+            return arguments
+        only = list(required) if len(required) == 1 else list(known)
+        return {only[0]: arguments[INPUT]} if len(only) == 1 else arguments
+
+    # Running its calls
+
+    async def _run(self, calls: Sequence[ModelCall]) -> Sequence[ToolResult]:
+        """Return the results of the calls of a turn, in their order."""
+        results = dict[int, ToolResult]()
+        to_run = list[tuple[int, Mapping[str, Any]]]()
+        for at, call in enumerate(calls):
+            arguments, problem = read_arguments(call.name, call.arguments)
+            if arguments is None:
+                results[at] = self._refused(
+                    ResultStatus.INVALID_ARGUMENT, problem, "unreadable_arguments"
+                )
+            elif not self._may_call:
+                results[at] = self._refused(
+                    ResultStatus.LIMITED, say("agent_last_turn"), "react_mode"
+                )
+            elif len(to_run) >= self._limits.max_calls_per_turn:
+                most = self._limits.max_calls_per_turn
+                text = say("agent_too_many_calls", count=len(calls), most=most)
+                results[at] = self._refused(ResultStatus.LIMITED, text, "max_calls_per_turn")
+            else:
+                asked = {"name": call.name, "arguments": arguments, "id": call.id}
+                to_run.append((at, asked))
+        ran = await self._agent.runtime.execute_turn(
+            [asked for _, asked in to_run], session=self._session
+        )
+        for (at, _), result in zip(to_run, ran, strict=True):
+            results[at] = await self._late.of(calls[at].id, result)
+        return [results[at] for at in range(len(calls))]
+
+    def _refused(self, status: ResultStatus, message: str, reason_code: str) -> ToolResult:
+        return ToolResult(
+            status=status,
+            message=self._wording.reword(message),
+            retryable=True,
+            reason_code=reason_code,
+        )
+
+    # Going on, or not
+
+    def _conclude(self, turn: Turn, said: Answer, final: str | None) -> None:
+        """Write the turn into the conversation, or end the run."""
+        self._write(turn, said)
+        if said.end is EndReason.REFUSED and not turn.calls:
+            self._end(AgentStatus.STOPPED, "refused", answer=final or None)
+        elif final is not None and not turn.calls:
+            self._messages_end(final)
+        elif self._is_unreadable(turn):
+            self._end(AgentStatus.FAILED, "unreadable", "; ".join(turn.problems) or None)
+        elif turn.number >= self._limits.max_iterations:
+            self._end(AgentStatus.LIMIT, "max_iterations")
+        elif not self._agent.react_mode and turn.number > 1:
+            self._end(AgentStatus.LIMIT, "react_mode")
+
+    def _messages_end(self, final: str) -> None:
+        if self._turns[-1].end is EndReason.LENGTH:
+            is_limit = self._budget.is_spent
+            status = AgentStatus.LIMIT if is_limit else AgentStatus.COMPLETE
+            self._end(status, "max_tokens" if is_limit else "cut", answer=final)
+        else:
+            self._end(AgentStatus.COMPLETE, answer=final)
+
+    def _is_unreadable(self, turn: Turn) -> bool:
+        """Return whether the model has written too often what cannot be read."""
+        unread = [r for r in turn.results if r.reason_code == "unreadable_arguments"]
+        is_bad = bool(turn.problems) or (bool(unread) and len(unread) == len(turn.results))
+        self._corrections = self._corrections + 1 if is_bad else 0
+        return self._corrections >= self._limits.max_corrections
+
+    def _write(self, turn: Turn, said: Answer) -> None:
+        """Write a turn into the conversation."""
+        observed = [json.dumps(r.to_response(), ensure_ascii=False) for r in turn.results]
+        if self._is_native:
+            self._messages.append(Message.assistant(said.text, turn.calls))
+            self._messages += [
+                Message.result(call, text) for call, text in zip(turn.calls, observed, strict=True)
+            ]
+            lines = list(turn.problems)
+        else:
+            self._messages.append(Message.assistant(said.text))
+            lines = [f"Observation: {text}" for text in observed] + list(turn.problems)
+        if lines:
+            self._say("\n".join(lines))
+
+    def _say(self, text: str) -> None:
+        """Tell the model; two messages in a row are one, since some models accept no others."""
+        last = self._messages[-1]
+        if last.role == "user":
+            self._messages[-1] = Message.user(f"{last.text}\n\n{text}")
+        else:
+            self._messages.append(Message.user(text))
+
+    def _end(
+        self,
+        status: AgentStatus,
+        reason: str | None = None,
+        message: str | None = None,
+        *,
+        answer: str | None = None,
+    ) -> None:
+        if message is None and reason is not None:
+            message = _MESSAGES.get(reason)
+        self.result = AgentResult(
+            status=status,
+            answer=answer,
+            reason=reason,
+            message=message,
+            turns=tuple(self._turns),
+            usage=self._budget.used,
+            seconds=time.perf_counter() - self._begun,
+            messages=tuple(self._messages),
+        )
+
+    def _tell(self, number: int, **data: Any) -> None:
+        """Emit an `iteration` event."""
+        event = ToolEvent(
+            kind=EventKind.ITERATION, call=self._event_call, data={"number": number, **data}
+        )
+        for sink in self._agent.runtime.executor.sinks:
+            sink(event)
+
+
+_MESSAGES = {
+    "max_iterations": "the iterations are used up: raise max_iterations, or give a smaller task",
+    "max_tokens": "the tokens are used up: raise max_tokens, or give a smaller task",
+    "react_mode": "the model calls tools once more, which it may not: switch react_mode on",
+    "refused": "the model has refused to answer",
+    "cut": "the answer was cut off at max_output_tokens",
+}
+
+
+class _LateResults:
+    """The results of calls that wait for a person's approval: an agent has the time to wait."""
+
+    def __init__(self) -> None:
+        self._results: dict[str | None, ToolResult] = {}
+        self._askers: dict[str, str] = {}
+        self._came = asyncio.Event()
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def follow(self, desk: Approvals) -> None:
+        """Listen to the answers of a session."""
+        self._unsubscribe = desk.on_result(self._hear)
+
+    def _hear(self, call: ToolCall, result: ToolResult) -> None:
+        self._results[call.id] = result
+        self._came.set()
+
+    async def of(self, call_id: str, result: ToolResult) -> ToolResult:
+        """Return the result of a call; wait for that of one that waits for approval."""
+        if result.status is not ResultStatus.PENDING_APPROVAL:
+            return result
+        question = str((result.result or {}).get("approval_id"))
+        asker = self._askers.setdefault(question, call_id)  # equal calls share a question
+        while asker not in self._results:
+            self._came.clear()
+            await self._came.wait()
+        return self._results[asker]
+
+    def close(self) -> None:
+        """Stop to listen."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+
+
+def described_tool(tool: Declaration) -> str:
+    """Return a tool as text for a prompt: its name, its description and its parameters."""
+    schema = json.dumps(tool.parameters, ensure_ascii=False)
+    return f"{tool.name}: {tool.description}\nParameters: {schema}"
+
+
+def _runtime(tools: Any) -> ToolRuntime:
+    runtime = runtime_of(tools)
+    if runtime is not None:
+        return runtime
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools takes a ToolRuntime, a processor with one, or tools, not {tools!r}")
+    return ToolRuntime(tools, builtin_tools=False)
+
+
+def _parts(step: Step) -> Iterable[ProcessorPart]:
+    """Return the parts of a step."""
+    match step:
+        case Thought(text=text):
+            return [ProcessorPart(text, role="model", substream_name=THOUGHT_SUBSTREAM)]
+        case CallsMade(calls=calls):
+            return [_call_part(call) for call in calls]
+        case TurnEnded(turn=turn):
+            pairs = zip(turn.calls, turn.results, strict=True)
+            return [_result_part(call, result) for call, result in pairs]
+    return [_end_part(step)]
+
+
+def _call_part(call: ModelCall) -> ProcessorPart:
+    arguments = call.arguments if not isinstance(call.arguments, str) else {}
+    made = types.FunctionCall(id=call.id, name=call.name, args=dict(arguments))
+    return ProcessorPart(
+        types.Part(function_call=made), role="model", substream_name=CALL_SUBSTREAM
+    )
+
+
+def _result_part(call: ModelCall, result: ToolResult) -> ProcessorPart:
+    response = types.FunctionResponse(id=call.id, name=call.name, response=result.to_response())
+    return ProcessorPart(
+        types.Part(function_response=response), role="user", substream_name=CALL_SUBSTREAM
+    )
+
+
+def _end_part(result: AgentResult) -> ProcessorPart:
+    metadata = {AGENT_RESULT: result}
+    if result.answer is not None:
+        return ProcessorPart(result.answer, role="model", metadata=metadata)
+    body = {"event": "agent_end", "status": result.status.value, "reason": result.reason}
+    return ProcessorPart(
+        json.dumps(body),
+        mimetype="application/json",
+        substream_name=STATUS_SUBSTREAM,
+        metadata=metadata,
+    )
