@@ -35,7 +35,7 @@ def show(step: Step) -> None:
             print(f"… {text}")
         case CallsMade(calls=calls):
             for call in calls:
-                print(f"→ {call.name} {dict(call.arguments)}")
+                print(f"→ {call.name} {call.arguments}")
         case TurnEnded(turn=turn):
             for result in turn.results:
                 print(f"← {result.to_response()}")

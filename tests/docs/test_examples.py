@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SAID = {
+    "agent": "Twelve pears cost 7.20 euros.",
     "approval_by_voice": "sent:     [('Ana', 20)]",
     "first_tool": '"valid_options"',
     "history": "timeout",
