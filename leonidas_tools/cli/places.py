@@ -89,6 +89,10 @@ def find_scenario(name: str) -> Path:
         ConfigurationError: There is no such scenario.
     """
     path = Path(name)
+    if path.suffix == ".py":
+        raise ConfigurationError(
+            f"{name!r} is a program, not a scenario: name a YAML file, or run it with python"
+        )
     if path.is_file():
         return path
     known: dict[str, Path] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
@@ -158,6 +159,17 @@ async def answered(
 
 
 async def _result(request: ToolRequest, answer: Answer) -> ToolResult:
+    known = signature(answer)
+    try:
+        known.bind(**request.arguments)
+    except TypeError as error:
+        return ToolResult(
+            status=ResultStatus.INVALID_ARGUMENT,
+            message=say("request_arguments", request=request.name),
+            reason_code="wrong_arguments",
+            valid_options=list(known.parameters),
+            error=error,
+        )
     try:
         value = answer(**request.arguments)
         value = await value if hasattr(value, "__await__") else value

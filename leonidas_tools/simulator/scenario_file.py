@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _KEYS = ("name", "description", "generation", "needs", "steps", "connections")
+_OF_SETTINGS = frozenset({"toolboxes", "tools", "policies", "defaults", "mcp_servers"})
 _STATUSES = (
     "ok",
     "no_results",
@@ -69,6 +70,10 @@ def load_scenario(file: Path) -> Scenario:
     if not isinstance(data, dict):
         todo = ": write `steps:` above the list" if isinstance(data, list) else ""
         source.refuse(f"A scenario is a mapping with `steps` or `connections`{todo}")
+    if not data.keys() & set(_KEYS) and data.keys() & _OF_SETTINGS:
+        source.refuse(
+            f"These are settings, not a scenario: play one with `--config {source.file.name}`"
+        )
     _refuse_unknown(source, data, _KEYS, ())
     if ("steps" in data) == ("connections" in data):
         source.refuse("A scenario has either `steps` or `connections`")

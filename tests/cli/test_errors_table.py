@@ -36,6 +36,8 @@ CASES = [
     ("run demmo", 2, "There is no scenario 'demmo'", "did you mean 'demo'?"),
     ("run --voice nosuch", 2, "'nosuch' is read as a scenario", "--voice and --no-voice take no"),
     ("run folder", 2, "'folder' is a directory", "name a scenario file in it"),
+    ("run tools.yaml", 2, "These are settings, not a scenario", "`--config tools.yaml`"),
+    ("run agent.py", 2, "'agent.py' is a program, not a scenario", "or run it with python"),
     ("run bad.yaml", 2, "bad.yaml:2: ", "This is not YAML: a bracket is not closed"),
     ("run --config none.yaml", 2, "none.yaml", NO_FILE),
     ("run --config folder", 2, "folder", DIRECTORY),

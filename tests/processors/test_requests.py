@@ -191,3 +191,19 @@ async def test_a_request_mark_on_a_part_without_text_is_answered(reading_json):
     part = ProcessorPart(b"\0", mimetype="audio/pcm", metadata={"tool_request": True})
     (body,) = await asked(reading_json, part)
     assert body["status"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("request_", "options"),
+    [
+        (tool_request("get_tool", nome="add"), ["name"]),
+        (tool_request("get_metrics", tol="add"), ["tool"]),
+    ],
+)
+async def test_a_request_with_wrong_arguments_names_those_there_are(request_, options):
+    tools = AdvancedToolProcessor(tools=[add])
+    (answer,) = [json.loads(part.text) async for part in tools([request_])]
+    assert (answer["status"], answer["valid_options"]) == ("invalid_argument", options)
+    assert answer["message"] == (
+        f"The request {answer['request']!r} cannot be answered with these arguments."
+    )
