@@ -18,18 +18,18 @@ from leonidas_tools import LiveToolSession
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.cli import summary
 from leonidas_tools.cli.happenings import Listener
-from leonidas_tools.cli.user import spoken, together
+from leonidas_tools.cli.voice.interface import MICROPHONE_HERTZ
 from leonidas_tools.live.speech_output import SpeechOutputProcessor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.cli.display import Display
     from leonidas_tools.cli.happenings import Happening
     from leonidas_tools.cli.typed import TypedLines
     from leonidas_tools.cli.voice.choice import Voice
-    from leonidas_tools.cli.voice.interface import Speaker
+    from leonidas_tools.cli.voice.interface import Microphone, Speaker
     from leonidas_tools.live.gemini import GeminiLiveProcessor
 
 INSTRUCTION = (
@@ -40,6 +40,9 @@ _USER = "local"
 _REPLY_SECONDS = 15.0
 LOST = (APIError, OSError, WebSocketException, GoogleAuthError)
 """The errors that end a conversation early."""
+_MOST_WAITING = 64
+_REALTIME = "realtime"
+_MIME_TYPE = f"audio/pcm;rate={MICROPHONE_HERTZ}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,3 +198,63 @@ def _let_hear(speaker: Speaker, part: ProcessorPart) -> None:
         speaker.flush()
     elif blob is not None and blob.data and (blob.mime_type or "").startswith("audio/"):
         speaker.play(blob.data)
+
+
+async def spoken(
+    microphone: Microphone, ended: asyncio.Event | None = None
+) -> AsyncIterator[ProcessorPart]:
+    """Yield the sound of a microphone in real time.
+
+    Args:
+        microphone: The microphone, open.
+        ended: Set when it hears nothing more.
+    """
+    async for frame in microphone.frames():
+        yield ProcessorPart(frame, mimetype=_MIME_TYPE, role="user", substream_name=_REALTIME)
+    yield ProcessorPart(
+        "", role="user", substream_name=_REALTIME, metadata={"audio_stream_end": True}
+    )
+    if ended is not None:
+        ended.set()
+
+
+async def together(
+    sources: list[AsyncIterator[ProcessorPart]], until: Callable[[], Awaitable[object]]
+) -> AsyncGenerator[ProcessorPart]:
+    """Yield the parts of several sources as they come, until something has happened.
+
+    Args:
+        sources: Where the parts come from; that they end means nothing.
+        until: Ends it all when it returns.
+    """
+    parts: asyncio.Queue[ProcessorPart | BaseException | None] = asyncio.Queue(_MOST_WAITING)
+    tasks = [asyncio.create_task(_pump(source, parts)) for source in sources]
+    tasks.append(asyncio.create_task(_end(until, parts)))
+    try:
+        while (part := await parts.get()) is not None:
+            if isinstance(part, BaseException):
+                raise part
+            yield part
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _pump(
+    source: AsyncIterator[ProcessorPart],
+    parts: asyncio.Queue[ProcessorPart | BaseException | None],
+) -> None:
+    try:
+        async for part in source:
+            await parts.put(part)
+    except Exception as error:  # noqa: BLE001 - carried to the reader of the parts
+        await parts.put(error)
+
+
+async def _end(
+    until: Callable[[], Awaitable[object]],
+    parts: asyncio.Queue[ProcessorPart | BaseException | None],
+) -> None:
+    await until()
+    await parts.put(None)

@@ -91,12 +91,7 @@ class PreferenceTable:
             ValueError: The values are not plain JSON or too long, or `mode` or `always` is invalid.
             StoreError: The preferences cannot be written.
         """
-        async with self._database.writing() as connection:
-            before = await _read(connection, user, lock=True)
-            _check(before, version)
-            after = await _write(connection, before, values)
-        self._listeners.notify(after)
-        return after
+        return await self._change(user, lambda _: values, version)
 
     async def patch(
         self, user: str, changes: Mapping[str, Any], *, version: int | None = None
@@ -113,10 +108,18 @@ class PreferenceTable:
             ValueError: The values are not plain JSON or too long, or `mode` or `always` is invalid.
             StoreError: The preferences cannot be written.
         """
+        return await self._change(user, lambda before: _patched(before, changes), version)
+
+    async def _change(
+        self,
+        user: str,
+        changed: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        version: int | None,
+    ) -> Preferences:
         async with self._database.writing() as connection:
             before = await _read(connection, user, lock=True)
             _check(before, version)
-            after = await _write(connection, before, _patched(before.values, changes))
+            after = await _write(connection, before, changed(before.values))
         self._listeners.notify(after)
         return after
 
