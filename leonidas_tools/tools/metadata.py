@@ -382,10 +382,14 @@ def _retry_attempts(value: Any) -> Any:
     return 0 if is_off(value) else value
 
 
-def _names(value: Sequence[str]) -> tuple[str, ...]:
+def _names(option: str, value: Sequence[str]) -> Sequence[str]:
     if isinstance(value, str) or not all(isinstance(name, str) for name in value):
-        raise SchemaError(f"secrets is a list of names, not {value!r}")
-    return tuple(value)
+        raise SchemaError(f"{option} is a list of names, not {value!r}")
+    return value
+
+
+def _secrets(value: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_names("secrets", value))
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -403,7 +407,10 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "stale_if_error_seconds": partial(_limit_or_off, "stale_if_error_seconds", "a time in seconds"),
     "max_result_tokens": partial(_limit_or_off, "max_result_tokens", "a number"),
     "filler_after_seconds": _filler_after,
-    "secrets": _names,
+    "secrets": _secrets,
+    "tags": partial(_names, "tags"),
+    "fallback_tools": partial(_names, "fallback_tools"),
+    "dependencies": partial(_names, "dependencies"),
     "status": partial(as_enum, ToolStatus),
 }
 _OPTIONS = frozenset(f.name for f in fields(ToolMetadata)) - {"parameters"} | {"undo"}

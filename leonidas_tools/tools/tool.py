@@ -363,6 +363,8 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
         >>> get_weather.metadata.parameters["properties"]["city"]["description"]
         'Name of the city.'
     """
+    if isinstance(function, str):
+        raise TypeError(f"the name of a tool is an option: write @tool(name={function!r})")
     if function is not None:
         return Tool(function)
     return lambda decorated: Tool(decorated, **options)

@@ -124,6 +124,9 @@ def test_every_option_is_kept():
         ("on_cancel", "ignore", "no on_cancel 'ignore': choose from 'stop', 'finish'"),
         ("filler_after_seconds", "mean", "a time in seconds, 'median' or 'off', not 'mean'"),
         ("filler_after_seconds", True, "a time in seconds, 'median' or 'off', not True"),
+        ("tags", "weather", "tags is a list of names, not 'weather'"),
+        ("fallback_tools", "other", "fallback_tools is a list of names, not 'other'"),
+        ("dependencies", "other", "dependencies is a list of names, not 'other'"),
         ("filler_after", 2, "'filler_after' is not an option of a tool"),
     ],
 )
@@ -155,6 +158,11 @@ def test_a_misspelt_option_is_suggested_and_internal_ones_are_not():
     with pytest.raises(SchemaError, match=r"did you mean 'effect'\?") as raised:
         tool(efect="read")(add)
     assert "quarantine" not in str(raised.value)
+
+
+def test_a_name_without_its_keyword_says_how_to_write_it():
+    with pytest.raises(TypeError, match=r"write @tool\(name='weather'\)"):
+        tool("weather")
 
 
 def test_the_schema_is_no_option():
