@@ -16,6 +16,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.redaction import MASK
+from leonidas_tools.redaction.visible import is_visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +59,6 @@ _MIXED = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 _LIKE_LATIN = frozenset("абвгеһіјкмнопрсԁѕтухѵԛԝӏьαβγεζηικνορτυχωϲϳ")
 _SCRIPTS = {"ru": "CYRILLIC", "uk": "CYRILLIC", "bg": "CYRILLIC", "sr": "CYRILLIC",
             "el": "GREEK", "hy": "ARMENIAN"}  # fmt: skip
-_BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800\u034f")
-_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _SOFT = frozenset(".,!?:'\"()…“”‘’«»、。，！？：；（）《》「」·¿¡")  # noqa: RUF001 - as they are written
 _SENTENCE = re.compile(r"[?!。？！\n]|\.(?=\s|$)")  # noqa: RUF001 - Chinese punctuation
 _TOKEN = re.compile(
@@ -191,19 +190,9 @@ def _is_plain(text: str, language: str) -> bool:
     """Return whether nothing in a text is invisible, or looks or sounds like something else."""
     if text != text.strip() or "  " in text or unicodedata.normalize("NFC", text) != text:
         return False
-    if not all(map(_is_visible, text)):
+    if not all(map(is_visible, text)):
         return False
     return not any(_looks_like_another(word, language) for word in re.findall(r"[^\W\d_]+", text))
-
-
-def _is_visible(character: str) -> bool:
-    category = unicodedata.category(character)
-    if category in _HIDDEN or character in _BLANK or (category == "Zs" and character != " "):
-        return False
-    if unicodedata.name(character, "").startswith("VARIATION SELECTOR"):
-        return False
-    # Forms such as fullwidth letters or superscripts sound like the plain ones.
-    return category[0] not in "LN" or unicodedata.normalize("NFKC", character) == character
 
 
 def _pretends(text: str, name: str) -> bool:

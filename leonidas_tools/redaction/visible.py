@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+import unicodedata
 
 _SEQUENCES = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours and cursor movements of a terminal
@@ -29,6 +30,9 @@ _NOT_PLAIN = re.compile(
 _HIDES = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
 )
+
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800\u034f")
 
 
 def visible(text: str, *, keep: str = "") -> str:
@@ -96,6 +100,32 @@ def without_unseen(text: str) -> str:
         'Adds and tells two numbers.'
     """
     return _UNSEEN.sub("", _SEQUENCES.sub("", text))
+
+
+def one_line(text: str) -> str:
+    r"""Return the text on one line, with a space for each control or format character.
+
+    Example:
+        >>> one_line("Hello\n  \x1b[31mworld")
+        'Hello world'
+    """
+    spaced = (
+        " " if unicodedata.category(each)[0] in "CZ" else each for each in _SEQUENCES.sub(" ", text)
+    )
+    return " ".join("".join(spaced).split())
+
+
+def is_visible(character: str) -> bool:
+    """Return whether a character is visible, and no other form of a plain one."""
+    category = unicodedata.category(character)
+    if category in _INVISIBLE_CATEGORIES or character in _BLANK:
+        return False
+    if category == "Zs" and character != " ":
+        return False
+    if unicodedata.name(character, "").startswith("VARIATION SELECTOR"):
+        return False
+    # Forms such as fullwidth letters or superscripts sound like the plain ones.
+    return category[0] not in "LN" or unicodedata.normalize("NFKC", character) == character
 
 
 def hides(text: str) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.choices import options_of, properties_of
 from leonidas_tools.redaction import is_secret_name
+from leonidas_tools.redaction.visible import one_line
 from leonidas_tools.results.texts import AS_IT_IS
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 _LONGEST_MESSAGE = 500
 _LONGEST_NAME = 80
 _MOST_OPTIONS = 12
-_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """What moves the cursor of a terminal, or colours its text."""
 
 
@@ -69,11 +67,7 @@ def clean(text: str, longest: int = _LONGEST_MESSAGE) -> str:
         >>> clean("Hello\n  \x1b[31mworld")
         'Hello world'
     """
-    shown = "".join(
-        " " if unicodedata.category(each)[0] in "CZ" else each
-        for each in _ESCAPE.sub(" ", text[: 4 * longest])
-    )
-    line = " ".join(shown.split())
+    line = one_line(text[: 4 * longest])
     return line if len(line) <= longest else line[:longest] + "…"
 
 
