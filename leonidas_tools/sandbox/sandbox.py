@@ -7,7 +7,6 @@ import base64
 import contextlib
 import errno
 import json
-import logging
 import os
 import shutil
 import socket
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from leonidas_tools.errors import ToolError
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.sandbox import launcher
 from leonidas_tools.sandbox.bubblewrap import wrapped
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.sandbox.process import Stream
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 Backend: TypeAlias = Literal["auto", "bubblewrap", "landlock", "none"]
 _GRACE_SECONDS = 10.0
