@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,7 @@ class Monitor:
         self._listeners.subscribe(self.events)
         self._alerts.subscribe(lambda alert: self.events.publish("alert", **alert.to_json()))
         self._waiting: deque[ToolEvent] = deque()
+        self._stop_tracing: Callable[[], None] | None = None
 
     def __call__(self, event: ToolEvent) -> None:
         """Pass the event to every subscriber, and queue it for counting.
@@ -191,6 +192,24 @@ class Monitor:
         self._history.resize(history_size)
         self._alerts.configure(alerts)
         self.events.publish("settings_changed")
+
+    def trace(self, *, wanted: bool) -> None:
+        """Make spans of sessions, connections and approvals, or make no more.
+
+        Args:
+            wanted: Whether OpenTelemetry is to have them.
+        """
+        if wanted and self._stop_tracing is None:
+            from leonidas_tools.monitoring.live_traces import LiveTraces
+
+            traces, stack = LiveTraces(), ExitStack()
+            stack.callback(traces.close)
+            stack.callback(self._listeners.subscribe(traces.on_event))
+            stack.callback(self.events.live_listeners.subscribe(traces.on_live))
+            self._stop_tracing = stack.close
+        elif not wanted and self._stop_tracing is not None:
+            self._stop_tracing()
+            self._stop_tracing = None
 
     def subscribe(self, sink: Sink) -> Callable[[], None]:
         """Pass every event to a sink.

@@ -26,6 +26,7 @@ from leonidas_tools.policies import (
     result_budget,
     retry,
     timeout,
+    tracing,
     validation,
 )
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.effective import EffectiveOptions
 
 ORDER: Final[tuple[Callable[[EffectiveOptions, Shared], Iterator[Policy]], ...]] = (
+    tracing.for_tool,  # outside all: what a call waits for is in its span
     loop_guard.for_tool,
     refusal.for_tool,
     hooks.for_tool,

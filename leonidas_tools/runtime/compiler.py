@@ -97,8 +97,12 @@ class Compiler:
         before = self.shared.settings
         if settings is before:
             return
-        if settings.texts != before.texts or settings.policies != before.policies:
-            self._plans.clear()  # a question is asked in the words of the settings
+        if (
+            settings.texts != before.texts  # a question is asked in the words of the settings
+            or settings.policies != before.policies
+            or settings.monitoring.tracing != before.monitoring.tracing
+        ):
+            self._plans.clear()
         self.shared.apply(settings)
 
     def plan(self, call: ToolCall) -> Plan:

@@ -340,6 +340,7 @@ class ToolRuntime:
             alerts=settings.monitoring.alerts,
             warn_per_minute=settings.policies.calls.warn_per_minute or None,
         )
+        self.monitor.trace(wanted=settings.monitoring.tracing)
         self.mcp_servers.configure(settings.mcp_servers)
         return self._toolboxes.load(settings)
 

@@ -96,11 +96,13 @@ class MonitoringSettings(Model):
         history_size: How many ended calls are remembered.
         alerts: When to raise an alert.
         prometheus_port: Where `/metrics` is served; nowhere when left out, 0 for any free port.
+        tracing: Whether calls, sessions, connections and approvals are spans of OpenTelemetry.
     """
 
     history_size: CountFromZero = 1000
     alerts: tuple[AlertRule, ...] = ()
     prometheus_port: Port = None
+    tracing: bool = False
 
     @model_validator(mode="after")
     def _alerts_have_names_of_their_own(self) -> Self:

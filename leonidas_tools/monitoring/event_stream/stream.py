@@ -11,6 +11,7 @@ from weakref import WeakSet, ref
 
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.events import EventKind
+from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.monitoring.event_stream.schema import VERSION
 from leonidas_tools.monitoring.event_stream.schema import kinds as known_kinds
 from leonidas_tools.results.jsonable import utf8_text
@@ -129,6 +130,8 @@ class EventStream:
         self._sessions: WeakSet[ToolSession] = WeakSet()
         self._latest: Callable[[], ToolSession | None] = _no_session
         self._live: dict[str, dict[str, Any]] = {}
+        self.live_listeners = Listeners[str, "ToolSession", "dict[str, Any]"]("live events")
+        """Receive the kind, the session and the fields of each event of a live session."""
 
     def __call__(self, event: ToolEvent) -> None:
         """Add an event of a call."""
@@ -164,6 +167,7 @@ class EventStream:
             self._live.pop(session.id, None)
         else:
             self._live[session.id] = self._live_state(kind, session.id, data)
+        self.live_listeners.notify(kind, session, data)
         self.publish(kind, session=session.id, **data)
 
     def sessions(self) -> list[ToolSession]:
