@@ -95,7 +95,7 @@ def known_keys(path: KeyPath, root: type[BaseModel] = Settings) -> Collection[st
 
     Example:
         >>> sorted(known_keys(("monitoring",)))
-        ['alerts', 'history_size', 'prometheus_port']
+        ['alerts', 'history_size', 'prometheus_port', 'tracing']
     """
     kind: Any = root
     for step in path:
