@@ -22,7 +22,7 @@ logger = visible_logger(__name__)
 
 _GRACE_SECONDS = 1.0
 _MOST_ATTEMPTS = 3
-"""How many invalid answers a person may give before the question counts as denied."""
+"""Invalid answers after which the question counts as denied."""
 
 
 def channel_of(session: ToolSession, asking: Asking) -> Channel | None:
@@ -64,7 +64,7 @@ async def _by_channel(desk: Approvals, question: Question, channel: Channel) -> 
             if decision is None or _is_done(question) or _fits(desk, question, decision, by):
                 return
         raise ToolValidationError("no answer fits")  # noqa: TRY301 - handled as any failure
-    except EOFError as ended:  # nobody can answer: that is not the user's no
+    except EOFError as ended:  # no one can answer: that is not the user's no
         if not _is_done(question):
             desk.decide(question.request.id, Decision.deny(*ended.args[:1]), by=FAILURE)
     except Exception as error:  # noqa: BLE001 - a channel that raises has not approved

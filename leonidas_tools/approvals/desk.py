@@ -28,7 +28,7 @@ FAILURE = "failure"
 
 _REMEMBERED = 256
 _MOST_SPOKEN = 16
-"""How many spoken questions may be open at once."""
+"""Limit of spoken questions open at once."""
 _CLOSED = {
     "approval_used": "question_used",
     "approval_expired": "question_expired",

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolSession
 
 _HEAR_SECONDS = 4.0
-"""How much later than the model's call a transcription may arrive."""
+"""Time after the model's call within which a transcription may arrive."""
 _QUIET_SECONDS = 1.5
-"""How long the user must be silent before an answer without a marked end counts."""
+"""Silence after which an answer without a marked end counts."""
 _AFTERTHOUGHT_SECONDS = 0.3
-"""How long to wait for more words after an answer whose transcription has finished."""
+"""Wait for more words after an answer whose transcription has finished."""
 
 
 async def confirm(

@@ -26,7 +26,7 @@ class Inquiry:
     title: Callable[[str, Wording], str]
     """Returns the question, as a sentence that can be spoken, in a language such as `en`."""
     details: Mapping[str, Any]
-    """What a person is shown beside the question."""
+    """Details shown beside the question."""
     answered: asyncio.Future[tuple[Decision, str]]
     """Receives the decision, and a reason code for a denial."""
     schema: Mapping[str, Any] | None = None
@@ -34,7 +34,7 @@ class Inquiry:
     validate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     """Validates and coerces the values that a person gives."""
     subject: Subject | None = None
-    """What rules may allow or deny without asking; `None` if they may not."""
+    """Subject that rules may allow or deny without asking; `None` if they may not."""
 
 
 class PausedCall(Protocol):

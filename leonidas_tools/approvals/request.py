@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from leonidas_tools.results.texts import AS_IT_IS, Wording
 
 Scope: TypeAlias = Literal["session", "user", "file"]
-"""Where an "always" is stored: in the session, the user's preferences, or the settings file."""
+"""Place of an "always": the session, the user's preferences, or the settings file."""
 _SCOPES = ("session", "user", "file")
 
 

@@ -29,7 +29,7 @@ _LONGEST_SHORTENED = 20_000
 _MOST_ITEMS_SHORTENED = 200
 _LONGEST_QUESTION = 400
 _ENDS = 3
-"""How many items are spoken at each end of a long list."""
+"""Items spoken at each end of a long list."""
 _PLAIN_FLOAT = re.compile(r"-?\d+\.(?:\d{1,2}|\d{4,15})|-?0\.\d{1,15}")
 _LONGEST_SPEECH = 20_000
 _CURRENCIES = {"€": "euro", "$": "dollar", "£": "pound", "¥": "yuan", "₹": "rupee", "₽": "rouble"}

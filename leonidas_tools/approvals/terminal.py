@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHOW = "show"
 _LONGEST_SHOWN = 1_000
-"""How many characters of a text are shown at once: more would push the question off the screen."""
+"""Characters of a text shown at once: more would push the question off the screen."""
 _DECLINE = "decline"
 _LETTERS = {
     "y": Decision.approve(),

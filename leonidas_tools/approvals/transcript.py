@@ -40,13 +40,13 @@ class Utterance:
     last: int
     """The position of its last piece."""
     over: bool = False
-    """Whether its transcription is known to have finished."""
+    """True if its transcription is known to have finished."""
     broken: bool = False
-    """Whether the connection was lost while the user spoke, so that words may be missing."""
+    """True if the connection was lost while the user spoke, so that words may be missing."""
     goes_on: bool = False
-    """Whether it continues an utterance that began earlier."""
+    """True if it continues an utterance that began earlier."""
     ambiguous: bool = False
-    """Whether it may answer something else that the model has said since the question."""
+    """True if it may answer something else that the model has said since the question."""
 
     def hear(self, text: str, number: int) -> None:
         """Append a piece."""
@@ -60,19 +60,19 @@ class Exchange:
 
     model_spoke: bool = False
     model_words: bool = False
-    """Whether any of the model's speech was transcribed."""
+    """True if any of the model's speech was transcribed."""
     asked: bool = False
-    """Whether the model has asked the question, in a turn that it has finished."""
+    """True if the model has asked the question, in a turn that it has finished."""
     speech: str = field(default="", repr=False)
     """The turn in which the model has last asked the question."""
     meanwhile: list[Utterance] = field(default_factory=list)
-    """What the user said while the model was asking; it cannot answer the question."""
+    """User speech while the model was asking; it cannot answer the question."""
     answers: list[Utterance] = field(default_factory=list)
-    """What the user has said since the question was last asked."""
+    """User speech since the question was last asked."""
     earlier: list[Utterance] = field(default_factory=list)
-    """What the user said before the question was asked."""
+    """User speech before the question was asked."""
     forgotten: bool = False
-    """Whether the beginning has already been dropped from the transcript."""
+    """True if the beginning has already been dropped from the transcript."""
 
 
 class Transcript:
@@ -97,9 +97,9 @@ class Transcript:
         self._numbers = 0
         self._changed = asyncio.Event()
         self.user_is_heard = False
-        """Whether any speech of the user has been transcribed."""
+        """True if any speech of the user has been transcribed."""
         self.tells_end = False
-        """Whether the model marks the end of the user's transcription; some models never do."""
+        """True if the model marks the end of the user's transcription; some models never do."""
 
     def user_said(self, text: str) -> None:
         """Record speech of the user, in pieces of any size."""

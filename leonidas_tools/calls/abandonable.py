@@ -26,7 +26,7 @@ class AbandonableTask(asyncio.Task[None]):
     """
 
     abandoned = False
-    """Whether it reports itself as done regardless of its coroutine."""
+    """True if it reports itself as done regardless of its coroutine."""
 
     _watchers: list[tuple[Callable[..., Any], Context | None]] | None = None
 

@@ -421,9 +421,9 @@ def comparable(value: Any) -> Any:
 
 
 MAX_ARGUMENT_BYTES = 1_048_576
-"""How long the arguments of a call may be, where the settings do not say otherwise."""
+"""Size limit of the arguments of a call, where the settings set none."""
 _BYTES_OF_A_VALUE = 64
-"""How long a value, or a name of one, counts at least: looking at many short ones takes long."""
+"""Least size counted for a value or name: walking many short ones is slow."""
 _MOST_BYTES_OF_A_CHARACTER = 4
 _SHORT = frozenset({bool, float, type(None)})
 _MOST_IN_GIST = 10_000

@@ -42,7 +42,7 @@ _START = EventKind.START
 _LAST_WORDS = ("cancel", "stop")
 """Reasons to stop after which no policy may go on."""
 GRACE_SECONDS = 0.5
-"""How long a tool that is stopped may go on before its call is answered without it."""
+"""Time that a stopped tool gets to end before its call is answered without it."""
 
 
 class Place(Protocol):
@@ -98,36 +98,36 @@ class Invocation:
     ) -> None:
         self.call = call
         self.context: ToolContext | None = None
-        """What the tool was given; there once its function runs."""
+        """The context given to the tool; set once its function runs."""
         self.stoppable = True
-        """Whether stopping now leaves nothing half done; the running attempt knows."""
+        """True if stopping now leaves nothing half done; set by the running attempt."""
         self.begun = False
-        """Whether something may have happened that happens only once."""
+        """True if an effect that must not happen twice may have begun."""
         self.take_back: Callable[[], Awaitable[None]] | None = None
-        """Undoes what was done; there while it is to be undone once nobody wants the answer."""
+        """Undo what was done; set while a call whose answer is no longer wanted can be undone."""
         self.wanted = True
-        """Whether anybody still wants the answer."""
+        """True while the answer is still wanted."""
         self.ended = False
         self.left_over = 0
-        """How many steps of what it has half done could not be taken back."""
+        """Number of steps that could not be rolled back."""
         self.undone = 0
-        """How many steps of the last attempt were taken back."""
+        """Number of steps of the last attempt that were rolled back."""
         self.undo_ends = 0.0
         """When undoing has taken as long as it may, in the time of the loop; 0 if nothing is undone
         now."""
         self.stopped_by: str | None = None
-        """What a person has decided who stops the call: `cancel` or `skip`."""
+        """Decision of the person who stops the call: `cancel` or `skip`."""
         self.limits: Mapping[str, float] = _NO_LIMITS
-        """How long it may take, in the words of its first event."""
+        """Expected duration, as in the first event."""
         self.on_failure: OnEnd | None = None
         """Called once if the call does not do what it was asked."""
         self.wording: Wording | None = None
         """The texts that the settings reword, as they were when the call began."""
         self._answer: asyncio.Future[ToolResult] | None = None
         self.measured: tuple[Any, int] = (None, 0)
-        """What the last attempt has given, and how long its JSON is."""
+        """Result of the last attempt, and the length of its JSON."""
         self.places: list[Place] = []
-        """What it holds, the innermost last; who holds a place leaves it and takes it off."""
+        """Places held by the call, innermost last; their owner removes them."""
         self.outer = _current.get(None)
         """The call that made this one, while this one runs."""
         if self.outer is not None:

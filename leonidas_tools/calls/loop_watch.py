@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 TASK_PREFIX = "tool:"
-"""How the names of the tasks begin in which tools run."""
+"""Prefix of the names of the tasks in which tools run."""
 
 _BEAT_SECONDS = 0.05
 _SLOW_SECONDS = 0.25

@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def record(kind: type[T]) -> type[T]:
-    """Make a keyword-only dataclass that the type checker holds to be frozen.
+    """Make a keyword-only dataclass that only the type checker treats as frozen.
 
-    Enforcing that while running would cost a `setattr` a field, which makes such a value four
-    times as dear; a call makes five of them.
+    Enforcing it at run time costs a `setattr` per field, which makes creation four times slower;
+    each call creates five of these values.
 
     Example:
         >>> @record

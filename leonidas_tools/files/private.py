@@ -101,10 +101,10 @@ class PrivateFile:
 
     @contextlib.asynccontextmanager
     async def turn(self, patience_seconds: float) -> AsyncIterator[None]:
-        """Within it no other process is within it, for what takes long; the loop goes on.
+        """Keep other processes out during slow work, without blocking the event loop.
 
-        It is another lock than that of `locked`, which may be taken within. A process that ends
-        has had its turn; one that takes too long is waited for no more.
+        The lock differs from that of `locked`, which may be taken inside. The lock of a process
+        that ends is free; after `patience_seconds` this one goes on without it.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -148,7 +148,7 @@ def _taken(handle: int) -> bool:
 
 
 def _release(handle: int) -> None:
-    """Said, and not left to the closing: a process that was forked meanwhile has it open too."""
+    """Unlock explicitly: a forked process may still have the file open after it is closed."""
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 

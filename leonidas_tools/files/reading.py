@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES: Final = 4 * 1024 * 1024
-"""How much of a file is read where nothing else is said."""
+"""Default limit of the bytes read from a file."""
 
 _PIECE_BYTES: Final = 256 * 1024
 # Opening a FIFO waits for its writer, and opening a terminal may make it ours.

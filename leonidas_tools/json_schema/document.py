@@ -44,7 +44,7 @@ class Document:
         self.has_integers = False
         self.has_defaults = False
         self.is_recursive = bool(documents)
-        """Whether checking may go down as deep as the arguments do."""
+        """True if checking may go down as deep as the arguments do."""
         branches = False
         count = 0
         for part in self._parts():
@@ -56,7 +56,7 @@ class Document:
             if kind == "integer" or (isinstance(kind, list) and "integer" in kind):
                 self.has_integers = True
         self.may_be_costly = branches and (self.is_recursive or count > MAX_PLAIN_PARTS)
-        """Whether checking may take far more steps than arguments have values."""
+        """True if checking may take far more steps than arguments have values."""
         self._known_checks: dict[int, int] = {}
         self._refuse_explosion()
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 MAX_CHECKS: Final = 1_000
 MAX_WORK: Final = 200_000
-"""How many checks arguments may take, where they may take many."""
+"""Limit of the checks of arguments, where they may take many."""
 MAX_PAIRS: Final = 10_000
-"""How many schemas and values are looked at to find that out."""
+"""Limit of the schemas and values visited to find that out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

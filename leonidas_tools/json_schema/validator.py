@@ -44,7 +44,7 @@ class ArgumentValidator:
     __slots__ = ("_document", "_fill", "_is_bounded", "_is_plain", "is_valid")
 
     is_valid: Callable[[Any], bool]
-    """Whether an instance is valid as it stands, nothing filled in and nothing coerced."""
+    """True if an instance is valid as it stands, nothing filled in and nothing coerced."""
 
     def __init__(
         self,

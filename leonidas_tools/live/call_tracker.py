@@ -377,6 +377,6 @@ class CallTracker:
 
 
 def _together(calls: Iterable[LiveCall]) -> list[LiveCall]:
-    """Return those that go in one message: all, but one that is to go alone."""
+    """Return the calls of the next message: the first that must go alone, else all."""
     ready = list(calls)
     return next(([call] for call in ready if call.alone), ready)

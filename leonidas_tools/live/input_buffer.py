@@ -33,7 +33,7 @@ class _Input:
 class InputBuffer:
     """The user's input on its way to the model.
 
-    What waits while nobody takes it is bounded by how long its sound and video last: of those the
+    What waits to be taken is bounded by how long its sound and video last: of those the
     oldest are dropped first. What was sent is kept until it has surely arrived, for a lost network
     is noticed only after a while, and what was said meanwhile went nowhere. It is kept for three
     seconds where the server is slow to confirm, else for as long as it may wait.

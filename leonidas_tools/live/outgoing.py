@@ -62,7 +62,7 @@ class OutgoingScheduler:
         self._told_tools_at = -math.inf
 
     def take_back_tools(self) -> bool:
-        """Other tools count as not declared, if they were told of just now; says whether so."""
+        """Go back to the last accepted tools if the new ones are on trial; return whether so."""
         if not self._are_tools_on_trial():
             return False
         self._state.setup = replace(self._state.setup, tools=self._accepted_tools)

@@ -73,7 +73,7 @@ class ConversationRunner:
         try:
             while not self._talk.over and not self._ended:
                 await self._hold_connection()
-        except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
+        except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             failure = error
         finally:
             reading.cancel()
@@ -84,7 +84,7 @@ class ConversationRunner:
         try:
             async for part in content:
                 self._talk.put(part)
-        except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
+        except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             self._state.out.close(error)
         finally:
             self._talk.end_input()

@@ -151,7 +151,7 @@ class _Loop:
                 reading.cancel()
         except errors.APIError as error:
             failure = None if error.code == _NORMAL_CLOSURE else error
-        except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
+        except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             failure = error
         finally:
             unsubscribe()

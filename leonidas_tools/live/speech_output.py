@@ -99,7 +99,7 @@ class SpeechOutputProcessor(Stage):
             async for part in content:
                 output.follow(self._state())
                 output.put(part)
-        except Exception as error:  # noqa: BLE001 - carried to whoever reads the stream
+        except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             output.end(error)
         else:
             output.end()

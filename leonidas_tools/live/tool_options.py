@@ -29,10 +29,10 @@ _UNKNOWN_MEDIAN_SECONDS = 2.0
 
 
 def filler_for(tools: ToolRuntime, declared_name: str) -> Filler | None:
-    """Return what is to fill the silence while a tool runs; `None` where nothing is.
+    """Return the latency-masking phrase of a tool and its delay; `None` where it has none.
 
-    The time says whether, the sentence only with what. A median counts as 1 s at least, and as 2 s
-    while there is none.
+    The configured time decides if there is one, the sentence only its words. The median duration
+    counts as at least 1 s, and as 2 s before the first measurement.
     """
     tool = tools.registry.find(declared_name)
     if tool is None:

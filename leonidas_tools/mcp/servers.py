@@ -207,7 +207,7 @@ class MCPServers:
 def _connects_alike(one: MCPServerSettings, other: MCPServerSettings) -> bool:
     """Return whether two settings mean the same server, with any selection of tools.
 
-    Of other directories it is told.
+    Different roots do not matter where both have some: a running server is told of new ones.
     """
     told = {"roots"} if one.roots and other.roots else set[str]()
     kept = {*_USES, *told}

@@ -88,7 +88,7 @@ class Alerts:
         self._calls = 0
         self._due = 0.0
         self.fired: dict[str, int] = {rule.name: 0 for rule in self._rules}
-        """How often each alert fired, by name."""
+        """Number of times that each alert fired, by name."""
 
     def __call__(self, event: ToolEvent) -> None:
         """Evaluate the rules if that is due."""

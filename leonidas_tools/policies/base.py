@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 class Policy(Protocol):
     """Something around a call.
 
-    One that has `leaves_results = True` returns what `run` returned, as it is, or a result that can
-    be sent; what other policies of the user return is looked at again.
+    With `leaves_results = True` it promises to return the result of `run` unchanged, or one that
+    can be sent. The results of a user's other policies are normalised again.
     """
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
-        """Run the call, or decides otherwise: as a rule an async function.
+        """Run the call, or answer it without running it; usually an async function.
 
         One that does nothing after the call returns `run(call)` as it is: that is no coroutine
         more for every call.

@@ -33,7 +33,7 @@ _FAILED: Mapping[ResultStatus, bool] = {
     ResultStatus.UNAVAILABLE: True,
     ResultStatus.UNKNOWN_OUTCOME: True,
 }
-"""Whether the tool failed; the other results do not tell."""
+"""Outcomes that count, with True for a failure of the tool."""
 
 
 class BreakerState(StrEnum):

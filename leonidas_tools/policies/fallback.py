@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.effective import EffectiveOptions
 
 Helps: TypeAlias = Callable[[ToolResult], bool]
-"""Whether another tool may do the work after this result."""
+"""Predicate of a result: true if another tool may do the work after it."""
 Resolve: TypeAlias = Callable[[str, ToolCall], "tuple[ToolCall, Run, Helps] | None"]
 """Name of a tool, a call → the call addressed to that tool, and what runs it with its policies."""
 

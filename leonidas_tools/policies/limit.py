@@ -79,9 +79,9 @@ class Limiter:
                 turn.set_result(None)
 
     def _preempt(self) -> None:
-        """Stop the last call that entered, unless it is being stopped already.
+        """Stop the most recent call that is not being stopped already.
 
-        It would forget what for, and run again: also where its time is up, or it was left behind.
+        A second stop would replace the first reason, its timeout for one, and rerun the call.
         """
         for invocation in reversed(self._preemptible):
             if not invocation.stopping:

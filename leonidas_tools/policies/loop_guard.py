@@ -138,7 +138,7 @@ class LoopHistory:
         return found
 
     def _note_alike(self, step: _Step, found: list[_Step], most: int) -> None:
-        """Note the same calls before this one; that of the longest run is what it may repeat."""
+        """Note the earlier calls equal to this one; the longest run of repeats counts."""
         like: dict[int, ToolResult | None] = {}
         step.like = like
         for back, older in enumerate(self._recent, start=1):
@@ -149,7 +149,7 @@ class LoopHistory:
                     step.repeats, step.repeated = repeats, older.result
 
     def _running(self, back: int, most: int) -> int:
-        """For how many calls, running, each was like the one so far back."""
+        """Return how many calls in a row equalled the call `back` places before them."""
         steps = itertools.islice(itertools.chain(self._recent, self._faded), most)
         return sum(1 for _ in itertools.takewhile(lambda step: back in step.like, steps))
 

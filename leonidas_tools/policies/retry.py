@@ -14,7 +14,7 @@ from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import join, say
 
 USUAL_RETRIES = 2
-"""How often a call is tried again where neither the settings nor the tool say it."""
+"""Retries where neither the settings nor the tool set a number."""
 USUAL_DELAY_SECONDS = 0.1
 
 if TYPE_CHECKING:

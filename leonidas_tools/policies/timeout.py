@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class Timeout:
     """Stops an attempt, or a whole call, that takes too long.
 
-    A tool that ignores being stopped is left behind half a second later, and the call answered
-    all the same. What is undone may take its own time: the answer says what has become of it.
+    A tool that ignores cancellation is abandoned half a second later, and its call is answered.
+    Compensation has a time limit of its own; the answer says what was rolled back.
 
-    What is given the same time runs out of it in the order it began, so one timer for the first
-    serves all; a timer for each call would cost more than the rest of its policies.
+    Calls with the same limit expire in the order in which they began, so one timer serves them
+    all; a timer for each call would cost more than the other policies together.
 
     Args:
         seconds: How long it may take.

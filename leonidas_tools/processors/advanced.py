@@ -108,7 +108,7 @@ class AdvancedToolProcessor(Stage):
             approval=approval,
             asks=asks,
         )
-        """What runs the calls; everything but streams is there."""
+        """The runtime that runs the calls; it has everything but streams."""
         self.registry = self.runtime.registry
         self.settings = self.runtime.settings
         self.session = self.runtime.session

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.executor import Executor
 
 _SLICE = 32
-"""How many parts are handled before the loop gets a turn: a burst must not cost an audio frame."""
+"""Parts handled before the event loop gets a turn: a burst must not cost an audio frame."""
 _MOST_UNDOABLE = 64
-"""How many calls that have ended are kept at hand, to be undone if their answer is dropped."""
+"""Ended calls that are kept, to be undone if their answer is dropped."""
 _PROGRESS = EventKind.PROGRESS
 
 
@@ -108,7 +108,7 @@ class _Calls:
         self._held: dict[Executor, tuple[Sink, ...]] = {}
         self._claimants: dict[AnyTool | tuple[AnyTool, str], Claimant | None] = {}
         self.ready: Mailbox[ProcessorPart | _Made | None] = Mailbox(_with_dropped)
-        """What leaves the stream, and `None` when its input has ended and every call has."""
+        """Output of the stream; `None` once its input and every call have ended."""
         self._under_way: dict[str, Invocation] = {}
         self._undoable: dict[str, Invocation] = {}
         self._reading = True

@@ -100,7 +100,7 @@ class CategoryProcessor(_RunsCalls):
     category: ClassVar[ToolCategory | str | None] = None
     categories: ClassVar[Collection[ToolCategory | str]] = frozenset()
     serves_others: ClassVar[bool] = False
-    """Whether it also runs the tools of categories that no other processor beside it serves."""
+    """True if it also runs the tools of categories that no other processor beside it serves."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_OF_EACH: Final = 16
-"""How many replaceable items of one source wait."""
+"""Limit of waiting replaceable items per source."""
 MOST_REPLACEABLE: Final = 1024
-"""How many wait of all sources, which share that; the newest of each source is always there."""
+"""Limit shared by all sources; the newest item of each source is always kept."""
 _FEW: Final = 64
 
 

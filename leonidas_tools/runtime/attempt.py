@@ -1,4 +1,4 @@
-"""One attempt: the edge where a tool's own code runs, and where what it raises stops."""
+"""Run a tool's own code once, and turn everything that it raises into a result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = visible_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """Runs a tool's function once, and makes a plain result of any outcome.
+    """Run a tool's function once, and make a plain result of any outcome.
 
     Args:
         function: Runs the tool's function.
@@ -65,7 +65,7 @@ class Attempt:
     secret_names: frozenset[str] = frozenset()
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Run the function; only cancellation that is ours leaves here."""
+        """Run the function; raise only a cancellation that this runtime asked for."""
         invocation = current()
         mask = None
         if self.secrets is not None or call.inherited:
@@ -93,13 +93,13 @@ class Attempt:
     async def _stopped(
         self, call: ToolCall, context: ToolContext | None, invocation: Invocation
     ) -> None:
-        """Undo what a stopped attempt has done; what undoes the whole call leaves nothing of it."""
+        """Undo what a stopped attempt has done; a full rollback counts as never begun."""
         await self._take_back(call, context)
         if self.undo is not None and self.stops and _all_undone(invocation):
             invocation.begun = False
 
     def _masking(self, call: ToolCall) -> Masking | None:
-        """Return what is secret here, and nowhere else: each way out has what was masked."""
+        """Return the masking of the secrets of this call; `None` where it has none."""
         known = [each for each in (self.secrets, *call.inherited) if each]
         known += [each] if (each := call.secretive_arguments()) else []
         return Masking(known, self.secret_names) if known or self.secret_names else None
@@ -107,7 +107,7 @@ class Attempt:
     def _begun(
         self, call: ToolCall, invocation: Invocation, mask: Masking | None
     ) -> ToolContext | None:
-        """Prepare the call; return the arguments that the tool is given."""
+        """Prepare the invocation; return the tool's context, or `None` if it takes none."""
         context = None
         if self.takes_context:
             context = invocation.context = ToolContext(call, invocation.tell, mask)

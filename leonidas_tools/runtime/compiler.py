@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leonidas_tools.workers.threads import Workers
 
 _LONGEST_WHOLE = 8 * 1024 * 1024
-"""How long a result may be that a result budget cuts: it needs more than the beginning."""
+"""Size limit of a result before a result budget cuts it: it needs more than the beginning."""
 
 
 @record

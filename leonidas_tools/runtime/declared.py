@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _MOST_CHARACTERS = 600
-"""How much of what the user has said lately the choice of tools goes by."""
+"""Amount of recent user speech that the choice of tools considers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

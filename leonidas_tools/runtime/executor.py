@@ -58,7 +58,7 @@ _DECIDABLE = frozenset(
         ResultStatus.CANCELLED,
     }
 )
-"""How a call ends after which a person may have it tried again, or go on without it."""
+"""Outcomes after which a person may retry the call or go on without it."""
 _MOST_FAILURES = 64
 
 

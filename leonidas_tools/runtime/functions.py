@@ -134,7 +134,7 @@ class LastValue:
 
     __slots__ = ("last",)
     measures = False
-    """Whether it looks into the values, which may take long or run code of their own."""
+    """True if it looks into the values, which may take long or run code of their own."""
 
     def __init__(self) -> None:
         self.last: Any = None

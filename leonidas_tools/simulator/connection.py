@@ -52,7 +52,7 @@ class ServerContext:
     """The state that all connections of one server share."""
 
     strict: bool
-    """Whether a violation closes the connection."""
+    """True if a violation closes the connection."""
     speed: float
     """1 plays pauses as written, 2 twice as fast, `math.inf` without any."""
     quirks: Quirks

@@ -31,7 +31,7 @@ class Step:
     """An action of the simulated model, or a wait."""
 
     mapping_is_value: ClassVar[bool] = False
-    """Whether a mapping in YAML is the value of the first field, not the fields."""
+    """True if a mapping in YAML is the value of the first field, not the fields."""
 
     @classmethod
     def step_name(cls) -> str:

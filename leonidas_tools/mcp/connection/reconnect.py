@@ -1,4 +1,4 @@
-"""Reconnect to a server: when, how often, and how its tasks go on over the new connection."""
+"""Reconnect to a server with backoff, and resume its tasks over the new connection."""
 
 from __future__ import annotations
 

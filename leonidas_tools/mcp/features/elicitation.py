@@ -131,7 +131,7 @@ def _bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _by_title(
     fields: Mapping[str, Any], validate: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Take what is called something by what it is called, too: a person says "Red", not "r"."""
+    """Accept the title of an option in place of its value: a person says "Red", not "r"."""
     chosen = {
         name: {title.casefold(): value for value, title in options_of(schema)}
         for name, schema in fields.items()
