@@ -13,7 +13,7 @@ from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.always import remember
 from leonidas_tools.approvals.outcome import fit_decision, with_question
 from leonidas_tools.approvals.request import Answer, Decision
-from leonidas_tools.calls.call import ToolCall, ToolResult
+from leonidas_tools.calls.call import ToolCall, ToolResult, repeated
 from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import ToolDeniedError
 from leonidas_tools.results.texts import say
@@ -210,6 +210,7 @@ class Approvals:
         if call.tool is None:
             question.abort_resume(call)
             return _unknown_tool(question)
+        self.tell_running(question.call)
         try:
             result = await question.asking.runner.run(call, question.sinks)
         finally:
@@ -220,6 +221,10 @@ class Approvals:
     def deliver_late(self, question: Question, result: ToolResult) -> None:
         """Pass a result to the `on_result` listeners, since no call waits for it."""
         self._deliver(question, result)
+
+    def tell_running(self, call: ToolCall) -> None:
+        """Notify the `on_outcome` listeners that a call runs whose earlier result is outdated."""
+        self._outcomes.notify(call, repeated(call.name))
 
     def tell(self, call: ToolCall, result: ToolResult) -> None:
         """Notify the `on_result` listeners of a new result of a call that was answered before."""
@@ -237,6 +242,7 @@ class Approvals:
             self._revoke(question, call)
             self._deliver(question, with_question(question, decision, result))
 
+        self.tell_running(question.call)
         question.asking.runner.start(call, on_end, question.sinks)
 
     def _resume(self, question: Question, decision: Decision, why_not: str) -> None:

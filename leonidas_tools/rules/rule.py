@@ -156,7 +156,12 @@ class Rule:
         return self.lifts is not None and self.fingerprint != subject.fingerprint
 
     def names(self, subject: Subject) -> bool:
-        """Return whether its criteria match the tool, whatever the tool's definition."""
+        """Return whether its criteria match the tool, whatever the tool's definition.
+
+        A rule never asks about the tools that report an answer: its question would need them too.
+        """
+        if subject.answers_questions and self.decide is Decide.ASK:
+            return False
         names = subject.all_names if self.holds_back else subject.names
         return (
             (not self.tools or any(fnmatchcase(n, p) for p in self.tools for n in names))

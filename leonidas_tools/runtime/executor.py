@@ -331,6 +331,9 @@ class Executor:
         history = call.session.find(LoopHistory)
         if history is not None:
             history.forget()  # the user wants it once more
+        desk = call.session.find(Approvals)
+        if desk is not None:
+            desk.tell_running(failed.call)
         invocation = self.start(call, on_end, failed.sinks)
         was = failed.result.status.value
         invocation.emit(EventKind.RETRY, attempt=1, delay_seconds=0.0, error=was, by="person")

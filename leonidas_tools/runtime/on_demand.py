@@ -25,7 +25,8 @@ logger = visible_logger(__name__)
 class OnDemandTools:
     """Register each of these tools while it is needed, and unregister it afterwards.
 
-    - `confirm_action`: while a rule or an MCP server may ask, if the model asks by voice.
+    - `confirm_action`: while a rule or an MCP server may ask, if the model asks by voice; once a
+      session's own rule has asked, for good.
     - `answer_question`: while an MCP server may ask, likewise. No server announces whether it will
       (`elicitation`), and some models take other tools only with another connection, which may not
       know the question. So both tools are declared from the start, for 1,500 characters.
@@ -40,6 +41,7 @@ class OnDemandTools:
         self._settings = settings
         self._by_voice = by_voice
         self._find_tools = ToolSearch(registry, self._can_be_called).find_tools
+        self._asked_by_voice: set[str] = set()
         self._updated_for: tuple[int, Settings] | None = None
 
     def update(self) -> None:
@@ -59,10 +61,11 @@ class OnDemandTools:
 
     async def ask_by_voice(self, request: ApprovalRequest) -> None:
         """Make sure that the model can report the answer, which comes later, by a tool."""
-        # A rule of the session asks, or a new tool.
-        self._keep_answering(confirm_action, needed=True)
-        if request.schema is not None:
-            self._keep_answering(answer_question, needed=True)
+        # A rule of a session asks, which `update` does not know, or a new tool.
+        answering = (confirm_action,) if request.schema is None else (confirm_action, answer_question)
+        for tool in answering:
+            self._asked_by_voice.add(tool.name)
+            self._keep_answering(tool, needed=True)
 
     def _keep(self, tool: AnyTool, *, needed: bool) -> None:
         if needed and tool.name not in self._registry:
@@ -71,6 +74,7 @@ class OnDemandTools:
             self._registry.unregister(tool.name)
 
     def _keep_answering(self, tool: AnyTool, *, needed: bool) -> None:
+        needed = needed or tool.name in self._asked_by_voice
         taken = self._registry.get(tool.name) if needed else None
         if taken is not None and not taken.metadata.answers_questions:
             logger.warning(

@@ -29,7 +29,8 @@ class StoreSettings(Model):
         durable: Whether a call that happens only once is on disk before it runs.
         unwritable: What becomes of such a call where it cannot be written down within two seconds:
             `run` it unrecorded, or `refuse` it.
-        keep_for: How old a call may become: seconds, or text such as `720h`.
+        keep_for: How old a call may become: seconds, or text such as `720h`. A question that can
+            still be answered is kept for longer.
         keep_calls: How many calls are kept; the oldest go first.
         max_value_bytes: How much of a call's arguments, and of its result, is kept.
         keep_results_for: How long a result is kept that was too long for the model.

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import and_, delete, not_, or_, select
 
 from leonidas_tools.errors import LeonidasError
 from leonidas_tools.redaction.visible import visible_logger
@@ -48,13 +48,14 @@ class Retention:
     async def prune(self) -> int:
         """Delete what is too old or too much, in slices, and return the number of rows.
 
-        Preferences are never deleted. Raise `StoreError` if the database cannot be written to.
+        Preferences are never deleted, nor is a question that can still be answered.
+        Raise `StoreError` if the database cannot be written to.
         """
         oldest = time.time() - self._keep_seconds
         deleted = await self._delete(results, results.c.expires < time.time())
         deleted += await self._delete(executions, executions.c.started < oldest)
         deleted += await self._delete_surplus()
-        deleted += await self._delete(approvals, approvals.c.requested < oldest)
+        deleted += await self._delete(approvals, approvals.c.requested < oldest, not_(_is_open()))
         deleted += await self._delete(tasks, tasks.c.updated < oldest)
         deleted += await self._delete(runs, runs.c.seen < oldest)
         if deleted and self._database.is_file:
@@ -86,14 +87,14 @@ class Retention:
         older = (started < found.started) | ((started == found.started) & (id_ <= found.id))
         return await self._delete(executions, older)
 
-    async def _delete(self, table: Table, which: ColumnElement[Any]) -> int:
+    async def _delete(self, table: Table, *which: ColumnElement[Any]) -> int:
         key = next(iter(table.primary_key.columns))
-        some = select(key).where(which).limit(_SLICE)
+        some = select(key).where(*which).limit(_SLICE)
         deleted = 0
         while True:
             async with self._database.writing() as connection:
                 count = (
-                    await connection.execute(delete(table).where(key.in_(some), which))
+                    await connection.execute(delete(table).where(key.in_(some), *which))
                 ).rowcount
             deleted += count
             if count < _SLICE:
@@ -111,6 +112,12 @@ class Retention:
                 left = await _free_pages(connection)
             if left >= before:
                 return
+
+
+def _is_open() -> ColumnElement[bool]:
+    """Return the condition for questions that wait for an answer and have not expired."""
+    in_time = or_(approvals.c.expires.is_(None), approvals.c.expires > time.time())
+    return and_(approvals.c.decision.is_(None), in_time)
 
 
 async def _free_pages(connection: AsyncConnection) -> int:

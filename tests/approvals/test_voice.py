@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, tool
+from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
 from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.rules.rule import Rule
 from tests.approvals.bench import Bank
 from tests.policies.clock import in_no_time
 
@@ -193,6 +194,37 @@ async def test_the_tool_for_the_answer_is_there_while_anything_may_be_asked():
     assert names(tools) == set()
     tools = AdvancedToolProcessor(config={"policies": {"rules": [{"name": "a", "decide": "ask"}]}})
     assert "confirm_action" in names(tools)
+
+
+async def test_the_tool_for_the_answer_stays_once_the_rule_of_a_session_has_asked():
+    @tool(effect="once")
+    async def send() -> str:
+        return "sent"
+
+    async with AdvancedToolProcessor([send], builtin_tools=False) as tools:
+        session = ToolSession("kitchen")
+        session.get(SessionPolicy).rules.append(Rule(name="mine", decide="ask"))
+        asked = await tools.execute("send", session=session)
+        assert asked.status == "pending_approval"
+        for _ in range(2):
+            tools.declarations()
+            assert "confirm_action" in tools.registry
+        arguments = {"approval_id": asked.result["approval_id"], "decision": "no"}
+        refused = await tools.execute("confirm_action", arguments, session=session)
+        assert refused.reason_code == "refused"
+
+
+@pytest.mark.parametrize("where", ["settings", "session"])
+@in_no_time
+async def test_a_rule_that_asks_about_every_tool_does_not_ask_about_the_answer(where):
+    rules = [{"name": "all", "decide": "ask"}] if where == "settings" else []
+    bank = Bank(policies={"rules": rules})
+    if where == "session":
+        bank.session.get(SessionPolicy).rules.append(Rule(name="all", decide="ask"))
+    asked = await bank.ask()
+    bank.answer("Yes.", asked)
+    assert (await bank.confirm(asked)).status == "ok"
+    assert bank.sent == [("Ana", 20.0)]
 
 
 async def _turn():

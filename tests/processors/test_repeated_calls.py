@@ -185,6 +185,40 @@ async def test_a_repeated_call_that_was_approved_meanwhile_is_answered_with_its_
     assert (body["status"], till.charged) == ("ok", [5])
 
 
+@pytest.mark.parametrize("way", ["tried again", "approved"])
+async def test_a_call_repeated_while_it_runs_again_is_not_answered_with_its_old_result(way):
+    runs, begun, go_on = [], asyncio.Event(), asyncio.Event()
+    session = ToolSession("kitchen")
+
+    @tool(effect="once", requires_approval=way == "approved")
+    async def charge() -> str:
+        runs.append(None)
+        if way == "tried again" and len(runs) == 1:
+            raise ConnectionError
+        begun.set()
+        await go_on.wait()
+        return "charged"
+
+    async with AdvancedToolProcessor([charge]) as tools:
+        ended = asyncio.Event()
+        session.get(Approvals).on_result(lambda *_: ended.set())
+        await in_session(tools, session, [call("charge", id="1")])
+        if way == "approved":
+            (question,) = session.get(Approvals).pending()
+            session.get(Approvals).decide(question.id, Decision.approve())
+        else:
+            tools.retry("1", session=session)
+        await begun.wait()
+        meanwhile = await in_session(tools, session, [call("charge", id="1")])
+        go_on.set()
+        await ended.wait()
+        afterwards = await in_session(tools, session, [call("charge", id="1")])
+    ((_, _, body),) = meanwhile.answers
+    assert (body["status"], body["reason_code"]) == ("unknown_outcome", "repeated_call")
+    ((_, _, body),) = afterwards.answers
+    assert body["status"] == "ok"
+
+
 async def test_a_read_that_the_settings_call_once_does_not_run_again():
     till, session = Till(), ToolSession("kitchen")
     settings = {"tools": {"look": {"effect": "once"}}}

@@ -6,6 +6,7 @@ import pytest
 
 from leonidas_tools.errors import StaleVersionError, StoreError
 from leonidas_tools.redaction import MASK
+from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Decision, Preferences, Store, Task, TaskStatus
 
 
@@ -172,6 +173,21 @@ async def test_a_result_belongs_to_its_session_and_expires(store):
         await store.results.read(expired)
     assert await store.prune() == 1
     assert (await store.results.read(handle, session="kitchen")).content == b"1"
+
+
+async def test_a_question_that_can_still_be_answered_is_not_pruned(where, told):
+    call = told.call()
+    async with Store(StoreSettings(url=str(where), keep_for=0.001)) as store:
+        open_ = await store.approvals.ask(call)
+        in_time = await store.approvals.ask(call, expires_in_seconds=600)
+        await store.approvals.ask(call, expires_in_seconds=-1)
+        answered = await store.approvals.ask(call)
+        await store.approvals.decide(answered.id, Decision.DENIED)
+        assert await store.prune() == 2
+        assert [each.id for each in await store.approvals.pending()] == [open_.id, in_time.id]
+        given = await store.approvals.decide(open_.id, Decision.APPROVED)
+        assert given.decision is Decision.APPROVED
+        assert await store.prune() == 1
 
 
 async def test_the_tools_of_a_task_are_kept(tmp_path):
