@@ -6,9 +6,11 @@ neither the model nor a text that it has read can choose for the user. All else 
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.lexicon import is_firm, is_number, spoken_words
+from leonidas_tools.approvals.spoken import numbers_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -97,6 +99,35 @@ def are_chosen(
         field.is_named(heard, others) or (len(fields) == 1 and field.is_numbered(said, asked))
         for field in fields
     )
+
+
+def are_numbers_said(
+    schema: Mapping[str, Any], given: Mapping[str, Any], said: Sequence[str]
+) -> bool:
+    """Return whether the user has said each number that the model reports.
+
+    A default of the server needs no words, and a number with options is a choice.
+
+    Example:
+        >>> count = {"properties": {"count": {"type": "integer", "default": 1}}}
+        >>> [are_numbers_said(count, {"count": n}, ["Two of them."]) for n in (1, 2, 200)]
+        [True, True, False]
+    """
+    heard: set[Decimal] | None = None
+    for name, each in properties_of(schema).items():
+        value = given.get(name)
+        if any(True for _ in options_of(each)):
+            continue
+        default = each.get("default") if isinstance(each, dict) else None
+        if default is not None and value == default:
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, int | float) or isinstance(one, bool):
+                continue
+            heard = numbers_in(" . ".join(said)) if heard is None else heard
+            if abs(Decimal(str(one))) not in heard:
+                return False
+    return True
 
 
 class _Choice:

@@ -204,4 +204,7 @@ async def _unproven_values(question: Question, decision: Decision) -> ToolResult
         proof = Proof.DOUBTFUL
     if proof is not Proof.YES:
         return _unproven(question, proof)
-    return None if question.is_chosen(decision.arguments or {}) else _again(question, "not_chosen")
+    given = decision.arguments or {}
+    if not question.is_chosen(given):
+        return _again(question, "not_chosen")
+    return None if question.are_numbers_said(given) else _again(question, "not_said")

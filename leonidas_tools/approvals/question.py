@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leonidas_tools.approvals import wording
-from leonidas_tools.approvals.choices import are_chosen
+from leonidas_tools.approvals.choices import are_chosen, are_numbers_said
 from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
 from leonidas_tools.approvals.lexicon import Said, judge
 from leonidas_tools.approvals.log import ApprovalLog, Closing
@@ -174,6 +174,11 @@ class Question:
         exchange = self.exchange()
         said = [each.text for each in exchange.answers if each.text.strip()]
         return are_chosen(self.request.schema or {}, given, said, exchange.speech)
+
+    def are_numbers_said(self, given: Mapping[str, Any]) -> bool:
+        """Return whether the user has since said the numbers among the values."""
+        said = [each.text for each in self.exchange().answers]
+        return are_numbers_said(self.request.schema or {}, given, said)
 
     def _judged(self, text: str) -> Said:
         """Judge an utterance; if an argument is a list, it may not repeat the question's words."""

@@ -463,3 +463,79 @@ def _spelled_zh(tokens: Sequence[str]) -> str:
         else:
             section, digit = section + (digit or 1) * scale, 0
     return _number(Decimal(total + section + digit))
+
+
+_AMOUNTS = {
+    "none": "0", "nothing": "0", "nenhum": "0", "nenhuma": "0", "nada": "0",
+    "a": "1", "an": "1", "single": "1", "once": "1", "me": "1", "mim": "1",
+    "couple": "2", "both": "2", "pair": "2", "twice": "2", "par": "2", "casal": "2",
+    "ambos": "2", "ambas": "2", "double": "2", "双": "2",
+    "dozen": "12", "dúzia": "12", "打": "12",
+    "half": "0.5", "meio": "0.5", "meia": "0.5", "半": "0.5", "quarter": "0.25",
+}  # fmt: skip
+"""Words for amounts that are no numerals."""
+_ORDINAL_WORDS = (
+    "first primeiro primeira|second segundo segunda|third terceiro terceira|fourth quarto quarta|"
+    "fifth quinto quinta|sixth sexto sexta|seventh sétimo sétima|eighth oitavo oitava|"
+    "ninth nono nona|tenth décimo décima"
+)
+_POINTS = frozenset({"point", "comma", "ponto", "vírgula", "点"})
+_PERCENT = frozenset({"%", "percent", "cento"})
+
+
+def numbers_in(text: str) -> set[Decimal]:
+    """Return the numbers that a speaker may have meant, without their signs.
+
+    Digits count in every language, and numerals in English, Portuguese and Chinese: also ordinals,
+    words such as "a dozen", fractions, percentages, and a number dictated digit by digit.
+
+    Example:
+        >>> sorted(map(str, numbers_in("Two and a half, or twenty-five.")))
+        ['0.5', '1', '2', '2.5', '25']
+    """
+    tokens = _words(text)
+    ordinals = {w: str(n) for n, each in enumerate(_ORDINAL_WORDS.split("|"), 1)
+                for w in each.split()}  # fmt: skip
+    found: set[Decimal] = set()
+    run: list[str] = []
+    for place, token in enumerate([*tokens, ""]):
+        digits = _digits_of(token)
+        if digits:
+            run += digits
+            found.update(map(Decimal, digits))
+            found |= _continued(Decimal(digits[-1]), tokens[place + 1 : place + 4])
+            continue
+        joined = "".join(run)
+        if joined.isdecimal():
+            found.add(Decimal(joined))
+        run = []
+        other = _AMOUNTS.get(token) or ordinals.get(token)
+        if other is not None:
+            found.add(Decimal(other))
+    return found
+
+
+def _digits_of(token: str) -> list[str]:
+    """Return the numbers of one token: a number, or numerals that make no whole number."""
+    if _is_number(token):
+        return [token[1:]]
+    if token.startswith("?"):
+        words = _number_words()
+        return [str(words[each]) for each in token[1:].split() if each in words]
+    return [token] if token.isdecimal() else []
+
+
+def _continued(number: Decimal, after: list[str]) -> set[Decimal]:
+    """Return a number with what follows it: a decimal part, a half, or a percent sign."""
+    found: set[Decimal] = set()
+    if (
+        len(after) > 1
+        and after[0] in _POINTS
+        and (part := "".join(_digits_of(after[1]))).isdecimal()
+    ):
+        found.add(Decimal(f"{number}.{part}"))
+    if {"half", "meio", "meia", "半"}.intersection(after):
+        found.add(number + Decimal("0.5"))
+    if _PERCENT.intersection(after[:2]):
+        found.add(number / 100)
+    return found

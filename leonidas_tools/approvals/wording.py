@@ -220,7 +220,7 @@ def _wanting(
 ) -> ToolResult:
     """Return the result of a call that needs values from the user before it continues."""
     why = "needs_answer_again" if again else "needs_answer"
-    if again in ("waits", "doubtful", "not_chosen"):
+    if again in ("waits", "doubtful", "not_chosen", "not_said"):
         why = f"needs_answer_{again}"
     return ToolResult(
         status=ResultStatus.PENDING_APPROVAL,

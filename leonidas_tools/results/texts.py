@@ -516,6 +516,11 @@ TEXTS: Mapping[str, Text] = {
         "the user say one of them in these words or by its number.",
         "A choice is not what the user has said.",
     ),
+    "needs_answer_not_said": Text(
+        "The user has not said that number. Have the user say the number itself, in the unit that "
+        "is asked for.",
+        "A number is not what the user has said.",
+    ),
     "how_to_answer": Text(
         "Ask the user only what is in 'ask', in the user's language, and say nothing else. Wait "
         "for the answer, then call answer_question with this question_id and what the user said, "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leonidas_tools.approvals.choices import are_chosen, options_of
+from leonidas_tools.approvals.choices import are_chosen, are_numbers_said, options_of
 
 DRINK = {"properties": {"drink": {"enum": ["tea", "coffee", "iced coffee", "none"]}}}
 ASKED = "Which drink: tea, coffee, iced coffee or none?"
@@ -157,3 +157,74 @@ def test_an_option_that_negates_another_is_another():
         assert [each for each in ("Delete", "Don't delete") if chosen(each, said, schema=keep)] == [
             value
         ]
+
+
+COUNT = {"properties": {"count": {"type": "number"}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("Two.", 2),
+        ("Two of them, please.", 2),
+        ("2", 2.0),
+        ("Twenty-five euros.", 25),
+        ("1,500", 1500),
+        ("fifteen hundred", 1500),
+        ("two thousand five hundred", 2500),
+        ("Three point five.", 3.5),
+        ("Two and a half.", 2.5),
+        ("Half.", 0.5),
+        ("A couple.", 2),
+        ("A dozen.", 12),
+        ("Just me.", 1),
+        ("None.", 0),
+        ("On the third.", 3),
+        ("The 3rd.", 3),
+        ("20 percent.", 0.2),
+        ("20%", 20),
+        ("one two three four", 1234),
+        ("4 5 6", 456),
+        ("minus five", -5),
+        ("Duas.", 2),
+        ("Vinte e cinco.", 25),
+        ("Três vírgula cinco.", 3.5),
+        ("Duas e meia.", 2.5),
+        ("Uma dúzia.", 12),
+        ("两个", 2),
+        ("二十五", 25),
+        ("Acht, also 8.", 8),
+    ],
+)
+def test_a_number_that_the_user_has_said_counts(said, value):
+    assert are_numbers_said(COUNT, {"count": value}, [said])
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("Yes.", 9999),
+        ("Surprise me.", 3),
+        ("Two.", 200),
+        ("Twenty.", 20_000),
+        ("Twenty-five.", 52),
+        ("2", 22),
+        ("1,500", 15_000),
+        ("two hundred", 300),
+        ("What was that?", 1000),
+        ("", 0),
+        ("二十五", 205),
+        ("Vinte e cinco.", 250),
+    ],
+)
+def test_a_number_that_the_user_has_not_said_does_not_count(said, value):
+    assert not are_numbers_said(COUNT, {"count": value}, [said])
+
+
+def test_numbers_in_lists_count_like_others_and_a_default_needs_no_words():
+    schema = {
+        "properties": {"seats": {"type": "array"}, "count": {"type": "integer", "default": 1}}
+    }
+    assert are_numbers_said(schema, {"seats": [3, 4], "count": 1}, ["Three and four."])
+    assert not are_numbers_said(schema, {"seats": [3, 5], "count": 1}, ["Three and four."])
+    assert not are_numbers_said(schema, {"seats": [3, 4], "count": 7}, ["Three and four."])

@@ -106,6 +106,20 @@ async def test_the_model_cannot_choose_for_the_user(lab, words, size):
     assert said(await bench.call("answer_question", **told))["size"] == "L"
 
 
+async def test_the_model_cannot_make_up_a_number(lab):
+    bench = await lab()
+    question = (await bench.call("order", what="x")).result["question_id"]
+    bench.hear("A large one, two of them.")
+    told = {"question_id": question, "answers": {"size": "L", "count": 200}}
+    result = await bench.call("answer_question", **told)
+    assert (result.status, result.reason_code) == ("pending_approval", "not_said")
+    assert "has not said that number" in result.message
+    assert said(await bench.call("orders")) == []
+    bench.hear("Large, two.")
+    told["answers"]["count"] = 2
+    assert said(await bench.call("answer_question", **told))["count"] == 2
+
+
 async def test_a_no_is_the_answer_to_what_is_asked_for_a_yes_or_a_no(lab):
     bench = await lab()
     question = (await bench.call("agree")).result["question_id"]
