@@ -124,7 +124,9 @@ class PrivateFile:
         """Open a file beside this one; it stays, since others may have it open."""
         self._make_folder()
         lock = self.path.with_name(f"{self.path.name}.{kind}")
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        # A link would have a file made wherever it points to; Windows has no such flag.
+        own = getattr(os, "O_NOFOLLOW", 0)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | own, 0o600)
         try:
             yield handle
         finally:

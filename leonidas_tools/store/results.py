@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from leonidas_tools.store.writer import Writer
 
 _MOST_BYTES = 64 * 1024 * 1024
+_HANDLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class ResultTable:
@@ -154,13 +156,15 @@ class ResultTable:
             StoreError: There is no such result, it has expired, or it cannot be read.
         """
         length = _MOST_BYTES if limit is None else max(limit, 0)
-        start = max(offset, 0)
+        start = min(max(offset, 0), _MOST_BYTES)  # a greater number fits no column
         piece = func.substr(results.c.content, start + 1, length, type_=results.c.content.type)
         query = select(
             results.c.session, results.c.mime_type, results.c.size, results.c.expires, piece
         ).where(results.c.handle == handle, results.c.expires > time.time())
         async with self._database.reading() as connection:
-            found = (await connection.execute(query)).one_or_none()
+            # The handle is what the model says: no database takes every text.
+            is_handle = _HANDLE.fullmatch(handle) is not None
+            found = (await connection.execute(query)).one_or_none() if is_handle else None
         if found is None or found.session not in (None, session):
             raise StoreError(
                 f"There is no result {handle!r}, or it has expired: make the call again"

@@ -184,3 +184,26 @@ def test_a_file_that_becomes_a_fifo_between_the_looks_is_refused(tmp_path, monke
     monkeypatch.setattr(Path, "stat", replacing)
     with pytest.raises(OSError, match="it is a FIFO"):
         open_file(path)
+
+
+@pytest.mark.parametrize("kind", ["lock", "turn"])
+async def test_a_link_in_place_of_a_lock_makes_no_file_elsewhere(tmp_path, kind):
+    file, elsewhere = PrivateFile(tmp_path / "tokens.json"), tmp_path / "elsewhere"
+    (tmp_path / f"tokens.json.{kind}").symlink_to(elsewhere)
+    if kind == "lock":
+        with pytest.raises(OSError, match="symbolic links"), file.locked():
+            pass
+    else:
+        async with file.turn(60):
+            pass
+    assert not elsewhere.exists()
+
+
+def test_a_link_in_place_of_a_private_file_is_replaced_and_not_followed(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("kept")
+    (tmp_path / "tokens.json").symlink_to(other)
+    PrivateFile(tmp_path / "tokens.json").write("{}")
+    assert other.read_text() == "kept"
+    assert not (tmp_path / "tokens.json").is_symlink()
+    assert (tmp_path / "tokens.json").stat().st_mode & 0o777 == 0o600

@@ -175,6 +175,22 @@ async def test_a_result_belongs_to_its_session_and_expires(store):
     assert (await store.results.read(handle, session="kitchen")).content == b"1"
 
 
+NO_HANDLES = ["", "../../etc/passwd", "%", "' OR 1=1 --", "\ud800", "a\0", "x" * 100_000]
+
+
+@pytest.mark.parametrize("made_up", NO_HANDLES, ids=range(len(NO_HANDLES)))
+async def test_a_made_up_handle_or_offset_reads_no_result(store, made_up):
+    handle = await store.results.put(b"secret", session="kitchen")
+    for wrong in (made_up, handle + made_up if made_up else handle[:-1]):
+        with pytest.raises(StoreError, match="There is no result"):
+            await store.results.read(wrong, session="kitchen")
+    with pytest.raises(StoreError, match="There is no result"):
+        await store.results.read(handle, session="hall")
+    for offset in (6, 2**31, 2**63, 2**70):
+        piece = await store.results.read(handle, offset=offset, session="kitchen")
+        assert piece.content == b""
+
+
 async def test_a_question_that_can_still_be_answered_is_not_pruned(where, told):
     call = told.call()
     async with Store(StoreSettings(url=str(where), keep_for=0.001)) as store:
