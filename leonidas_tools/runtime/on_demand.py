@@ -62,7 +62,9 @@ class OnDemandTools:
     async def ask_by_voice(self, request: ApprovalRequest) -> None:
         """Make sure that the model can report the answer, which comes later, by a tool."""
         # A rule of a session asks, which `update` does not know, or a new tool.
-        answering = (confirm_action,) if request.schema is None else (confirm_action, answer_question)
+        answering = (
+            (confirm_action,) if request.schema is None else (confirm_action, answer_question)
+        )
         for tool in answering:
             self._asked_by_voice.add(tool.name)
             self._keep_answering(tool, needed=True)
