@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.errors import ConfigurationError, log_level
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.rules.rule import Decide, Rule, Tier
+from leonidas_tools.rules.rule import RISKS, Decide, Rule, Tier
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
@@ -21,8 +21,11 @@ def remember(question: Question, scope: Scope) -> None:
     """Store the answer in the session, the user's preferences or the settings file.
 
     It covers only the question of the same rule, about the same tool of the same server, with the
-    definition that the tool had when it was asked about.
+    definition that the tool had when it was asked about. A question about the risks of a call is
+    asked again: another call may have others.
     """
+    if question.rule.name == RISKS.name:
+        return
     policy = question.call.session.get(SessionPolicy)
     tool, asks = question.request.tool, question.rule.name
     name, pattern = f"{tool} {asks}", glob.escape(tool)

@@ -110,14 +110,18 @@ async def _explained(
     from leonidas_tools.rules.engine import Circumstances
     from leonidas_tools.rules.explain import explain as explained
     from leonidas_tools.rules.rule import Mode
+    from leonidas_tools.rules.subject import with_facts
     from leonidas_tools.tools.metadata import as_enum
 
     async with started(config, needed=name) as tools:
-        parameters = tool_named(tools, name).metadata.parameters
+        metadata = tool_named(tools, name).metadata
         rules = _rules(tools, name)
         asked = tools.settings.current.policies.mode if mode is None else as_enum(Mode, mode)
         # As the rules see them: arguments that do not fit never reach the rules.
-        arguments = _valid(name, ArgumentValidator(parameters), given) if given else given
+        arguments: Mapping[str, Any] = given
+        if given:
+            valid = _valid(name, ArgumentValidator(metadata.parameters), given)
+            arguments = with_facts(metadata, valid)
         about = Circumstances(arguments=arguments, mode=asked, user=user)
         decide, candidates = explained(rules, about)
     return {

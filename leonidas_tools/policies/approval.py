@@ -21,7 +21,7 @@ from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict
 from leonidas_tools.rules.rule import Decide, Mode
-from leonidas_tools.rules.subject import subject_of
+from leonidas_tools.rules.subject import subject_of, with_facts
 from leonidas_tools.tools.metadata import fingerprint_of, hash_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class Approval:
         policy = session.find(SessionPolicy)
         more: tuple[Rule, ...] = () if policy is None else policy.all_rules
         mode = mode or self._mode_of(policy)
-        about = Circumstances(arguments=call.as_run(), mode=mode, user=user_of(session))
+        arguments = with_facts(self.rules.subject.metadata, call.as_run())
+        about = Circumstances(arguments=arguments, mode=mode, user=user_of(session))
         return self.rules.decide(about, more)
 
     def _mode_of(self, policy: SessionPolicy | None) -> Mode:

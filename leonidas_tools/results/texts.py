@@ -131,6 +131,24 @@ TEXTS: Mapping[str, Text] = {
         "The tool needs something that is not there.",
         more=("tool",),
     ),
+    "outside_roots": Text(
+        "{path!r} is outside the directories that may be used.",
+        "A path leads out of the roots of a toolbox.",
+    ),
+    "no_such_directory": Text(
+        "There is no directory {path!r}.",
+        "A directory does not exist.",
+    ),
+    "command_worked": Text(
+        "The command was successful.", "A command ended with the exit code 0.", more=("code",)
+    ),
+    "command_failed": Text(
+        "The command ended with the exit code {code}.", "A command ended with another exit code."
+    ),
+    "command_stopped": Text(
+        "The command was ended by the limit of {limit}; the result has what it printed before.",
+        "A command reached a limit: timeout, cpu, memory, file_size or output.",
+    ),
     "no_sandbox": Text(
         "Programs cannot be run safely here, so nothing was run: {reason}.",
         "The isolation of a sandbox that the settings ask for cannot be had.",

@@ -10,9 +10,11 @@ from leonidas_tools.calls.records import record
 from leonidas_tools.rules.conditions import steps_of, values_at
 from leonidas_tools.rules.rule import (
     AUTONOMOUS,
+    AUTONOMOUS_RISKS,
     CONFIRMING,
     READ_ONLY,
     REQUIRES_APPROVAL,
+    RISKS,
     Decide,
     Mode,
     Rule,
@@ -73,6 +75,7 @@ class RuleBook:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = in_order([*rules, READ_ONLY])
         self._with_approval = in_order([*self.rules, REQUIRES_APPROVAL, AUTONOMOUS])
+        self._with_risks = in_order([*self.rules, RISKS, AUTONOMOUS_RISKS])
 
     def may_deny(self, mode: Mode) -> bool:
         """Return whether any rule denies calls in a mode."""
@@ -82,7 +85,9 @@ class RuleBook:
 
     def for_tool(self, subject: Subject) -> ToolRules:
         """Return the rules that name a tool."""
-        rules = self._with_approval if subject.requires_approval else self.rules
+        rules = self._with_risks if subject.asks_about_risks else self.rules
+        if subject.requires_approval:
+            rules = self._with_approval
         if subject.answers_questions:
             rules = in_order([*rules, CONFIRMING])
         return ToolRules(subject, [rule for rule in rules if rule.names(subject)])

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.results.texts import say
-from leonidas_tools.rules.conditions import steps_of
+from leonidas_tools.rules.conditions import Condition, steps_of
 from leonidas_tools.tools.metadata import ToolEffect, no_such_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from leonidas_tools.rules.conditions import Condition, Path
+    from leonidas_tools.rules.conditions import Path
     from leonidas_tools.rules.subject import Subject
 
 
@@ -231,5 +231,19 @@ REQUIRES_APPROVAL = Rule(
 AUTONOMOUS = Rule(
     name="autonomous", decide=Decide.AUDIT, modes=(Mode.AUTONOMOUS,), tier=Tier.BUILTIN
 )
-BUILTIN = (READ_ONLY, CONFIRMING, REQUIRES_APPROVAL, AUTONOMOUS)
-"""The built-in rules; the last two apply only to tools with `requires_approval`."""
+RISKS = Rule(
+    name="risks",
+    decide=Decide.ASK,
+    when={"risks": Condition(count_above=0)},
+    modes=(Mode.ASK,),
+    tier=Tier.BUILTIN,
+)
+AUTONOMOUS_RISKS = Rule(
+    name="autonomous_risks",
+    decide=Decide.AUDIT,
+    when=RISKS.when,
+    modes=(Mode.AUTONOMOUS,),
+    tier=Tier.BUILTIN,
+)
+BUILTIN = (READ_ONLY, CONFIRMING, REQUIRES_APPROVAL, AUTONOMOUS, RISKS, AUTONOMOUS_RISKS)
+"""The built-in rules: two for tools with `requires_approval`, two for calls with `risks`."""

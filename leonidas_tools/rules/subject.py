@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.calls.invocation import log_failure
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.conditions import is_described
 from leonidas_tools.tools.metadata import ToolCategory, ToolEffect, fingerprint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from leonidas_tools.settings.models import ToolConfiguration
     from leonidas_tools.tools.metadata import ToolMetadata
+
+logger = visible_logger(__name__)
 
 _SERVER_LANE = "mcp:"
 _SEPARATOR = "__"
@@ -34,6 +38,7 @@ class Subject:
         effect: What a call changes.
         server: The MCP server that the tool belongs to.
         requires_approval: Whether a person is asked first.
+        asks_about_risks: Whether a person is asked first where its facts name risks.
         answers_questions: Whether it is one of the library's own tools that report an answer;
             having the name of one is not enough.
         metadata: The tool's own metadata; `None` if unknown.
@@ -45,6 +50,7 @@ class Subject:
     effect: ToolEffect
     server: str | None = None
     requires_approval: bool = False
+    asks_about_risks: bool = False
     aliases: tuple[str, ...] = ()
     answers_questions: bool = False
     set_category: str | None = None
@@ -52,9 +58,10 @@ class Subject:
 
     def describes(self, steps: Sequence[str]) -> bool:
         """Return whether its schema allows an argument at a path; `True` if that is unclear."""
-        if self.metadata is None or steps[0] in self.metadata.fixed:
+        metadata = self.metadata
+        if metadata is None or metadata.facts is not None or steps[0] in metadata.fixed:
             return True
-        return is_described(self.metadata.parameters, steps)
+        return is_described(metadata.parameters, steps)
 
     @property
     def fingerprint(self) -> str | None:
@@ -81,9 +88,24 @@ def subject_of(metadata: ToolMetadata, settings: ToolConfiguration) -> Subject:
         effect=settings.effect or metadata.effect,
         server=server,
         requires_approval=metadata.requires_approval if asks is None else asks,
+        asks_about_risks=metadata.facts is not None and asks is None,
         answers_questions=metadata.answers_questions,
         metadata=metadata,
     )
+
+
+def with_facts(metadata: ToolMetadata | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments as rules see them: with the facts that the tool derives from them.
+
+    A derivation that fails is a risk itself.
+    """
+    if metadata is None or metadata.facts is None:
+        return arguments
+    try:
+        return {**arguments, **metadata.facts(arguments)}
+    except Exception as error:  # noqa: BLE001 - code of the tool, which may raise anything
+        log_failure(logger, metadata.name, error)
+        return {**arguments, "risks": ["unclear"]}
 
 
 def _server_of(metadata: ToolMetadata) -> str | None:

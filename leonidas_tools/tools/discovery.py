@@ -35,6 +35,7 @@ OWN_PACKAGE = "leonidas_tools.toolboxes"
 OWN_TOOLBOXES: Mapping[str, str | None] = {
     "demo": None,
     "notes": None,
+    "shell": "sandbox",
 }
 """The toolboxes that ship with this package and load by their short name, each with its extra."""
 

@@ -266,6 +266,9 @@ class ToolMetadata:
         fixed: Arguments that it always runs with, whatever a call says; rules and questions are
             about them too.
         quarantine: Why its calls are denied although it is declared; `None` lets them run.
+        facts: Derives from the arguments of a call what rules can match besides them, such as the
+            commands in a script. Where `risks` among them is a list that is not empty, a person is
+            asked first, unless `requires_approval` or a rule says otherwise.
         answers_questions: Whether it is a tool of the library by which the model tells what a
             person has answered: it only waits for another call, which has limits of its own.
     """
@@ -303,6 +306,7 @@ class ToolMetadata:
     origin: ToolOrigin | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
     quarantine: str | None = None
+    facts: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = field(default=None, repr=False)
     answers_questions: bool = False
 
     def __post_init__(self) -> None:

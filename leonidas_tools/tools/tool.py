@@ -337,6 +337,7 @@ def tool(
     collect: bool | None = None,
     status: ToolStatus | str | None = None,
     version: str | None = None,
+    facts: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
     undo: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:

@@ -47,7 +47,9 @@ def test_the_rules_are_listed_the_strongest_first(policy):
         ("confirming", "builtin", "allow"),
         ("read_only", "builtin", "deny"),
         ("requires_approval", "builtin", "ask"),
+        ("risks", "builtin", "ask"),
         ("autonomous", "builtin", "audit"),
+        ("autonomous_risks", "builtin", "audit"),
     ]
     assert listed[1]["when"] == {"amount": {"above": 100.0}}
     told = policy("list").stdout

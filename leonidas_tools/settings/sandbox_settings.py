@@ -1,0 +1,60 @@
+"""Settings of toolboxes that run programs in a sandbox."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
+
+from leonidas_tools.sandbox import Limits, Sandbox
+from leonidas_tools.settings.fields import Count, CountOrOff, Duration, Name, Switch, unset
+from leonidas_tools.settings.model import Model
+
+_MEGABYTE = 1 << 20
+
+
+class SandboxSettings(Model):
+    """Where programs run, and what they may use.
+
+    Args:
+        roots: The directories that programs may read and write; they run in the first.
+        read_only: Directories and files that they may also read.
+        network: Whether they may use the network.
+        backend: How they are isolated: `bubblewrap`, `landlock`, `auto` for the first of these that
+            works, or `none`.
+        timeout: How long a program may run, unless the call says less.
+        cpu_seconds: How much processor time each of its processes may use.
+        memory_megabytes: How much memory it may use.
+        processes: How many processes and threads it may have at a time.
+        file_megabytes: How big a file it writes may become.
+        output_kilobytes: How much is kept of what it prints, from the beginning and the end.
+    """
+
+    roots: tuple[Name, ...] = (".",)
+    read_only: tuple[Name, ...] = ()
+    network: Switch = False
+    backend: Annotated[
+        Literal["auto", "bubblewrap", "landlock", "none"], BeforeValidator(unset)
+    ] = "auto"
+    timeout: Duration = 60.0
+    cpu_seconds: CountOrOff = 60
+    memory_megabytes: CountOrOff = 1024
+    processes: CountOrOff = 64
+    file_megabytes: CountOrOff = 1024
+    output_kilobytes: Count = 64
+
+    def sandbox(self, *, read_only: tuple[str, ...] = ()) -> Sandbox:
+        """Return the sandbox; `read_only` names more that programs may read."""
+        limits = Limits(
+            timeout_seconds=self.timeout,
+            cpu_seconds=self.cpu_seconds or None,
+            memory_bytes=(self.memory_megabytes or 0) * _MEGABYTE or None,
+            processes=self.processes or None,
+            file_bytes=(self.file_megabytes or 0) * _MEGABYTE or None,
+            output_bytes=self.output_kilobytes * 1024,
+        )
+        return Sandbox(
+            roots=self.roots,
+            read_only=(*self.read_only, *read_only),
+            network=self.network,
+            limits=limits,
+            backend=self.backend,
+        )

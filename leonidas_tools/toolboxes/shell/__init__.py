@@ -1,0 +1,153 @@
+"""Run shell commands in a sandbox; what they contain is seen by rules before they run."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from leonidas_tools.calls.call import ResultStatus, ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
+from leonidas_tools.settings.sandbox_settings import SandboxSettings
+from leonidas_tools.toolboxes.shell.commands import parse
+from leonidas_tools.toolboxes.shell.risks import risks_of
+from leonidas_tools.tools.tool import Tool, tool
+from leonidas_tools.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leonidas_tools.sandbox import Finished
+    from leonidas_tools.sandbox.process import OnOutput
+
+__all__ = ["TOOLBOX", "ShellSettings"]
+
+_LONGEST_COMMAND = 100_000
+_BETWEEN_PROGRESS_SECONDS = 0.2
+_SHOWN_CHARACTERS = 2_000
+_SPARE_SECONDS = 15.0
+"""How much longer than the program a call may take: the sandbox ends the program first."""
+
+
+class ShellSettings(SandboxSettings):
+    """Settings of the toolbox `shell`: those of its sandbox."""
+
+
+def commands_and_risks(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what rules can match: all `commands` of a call, and its `risks`."""
+    script = parse(arguments["command"])
+    return {
+        "commands": [command.to_json() for command in script.commands],
+        "risks": risks_of(script),
+    }
+
+
+def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
+    """Make the tools; the first call starts the sandbox."""
+    sandbox = settings.sandbox()
+
+    @tool(
+        effect="once",
+        on_cancel="stop",
+        overflow="both",
+        tags=["shell"],
+        timeout_seconds=settings.timeout + _SPARE_SECONDS,
+        facts=commands_and_risks,
+    )
+    async def run_shell(
+        command: Annotated[str, Field(min_length=1, max_length=_LONGEST_COMMAND)],
+        ctx: ToolContext,
+        working_directory: str = ".",
+        timeout_seconds: Annotated[float | None, Field(gt=0)] = None,
+    ) -> ToolResult:
+        """Run a command in a Bash shell and return its output and exit code.
+
+        It sees only the given directories. Dangerous commands are approved by the user first.
+
+        Args:
+            command: The command, as typed in Bash.
+            working_directory: Where it runs; a relative path starts at the first directory.
+            timeout_seconds: When to end it, if that is sooner than usual.
+        """
+        finished = await sandbox.run(
+            ["/bin/bash", "--noprofile", "--norc", "-c", command],
+            timeout_seconds=min(timeout_seconds or settings.timeout, settings.timeout),
+            working_directory=_inside(working_directory, [Path(each) for each in sandbox.roots]),
+            on_output=_progress(ctx),
+        )
+        return _result(finished)
+
+    return [run_shell]
+
+
+def _inside(directory: str, roots: Sequence[Path]) -> Path:
+    """Return a directory in one of the roots."""
+    found = (roots[0] / directory).resolve()
+    if not any(found.is_relative_to(root) for root in roots):
+        raise ToolError(
+            say("outside_roots", path=directory), status="denied", reason_code="outside_roots"
+        )
+    if not found.is_dir():
+        raise ToolError(
+            say("no_such_directory", path=directory),
+            status="not_found",
+            reason_code="no_such_directory",
+        )
+    return found
+
+
+def _progress(ctx: ToolContext) -> OnOutput:
+    """Return what reports output as progress: the first at once, then a few times a second."""
+    loop = asyncio.get_running_loop()
+    decoders = {
+        name: codecs.getincrementaldecoder("utf-8")(errors="replace")
+        for name in ("stdout", "stderr")
+    }
+    unseen = {"stdout": "", "stderr": ""}
+    told_at = float("-inf")
+
+    def hear(stream: str, data: bytes) -> None:
+        nonlocal told_at
+        unseen[stream] += decoders[stream].decode(data)
+        unseen[stream] = unseen[stream][-_SHOWN_CHARACTERS:]
+        if loop.time() - told_at >= _BETWEEN_PROGRESS_SECONDS:
+            told_at = loop.time()
+            told: dict[str, Any] = {name: text for name, text in unseen.items() if text}
+            ctx.progress(**told)
+            unseen.update(stdout="", stderr="")
+
+    return hear
+
+
+def _result(finished: Finished) -> ToolResult:
+    value = {
+        "exit_code": finished.exit_code,
+        "stdout": finished.stdout,
+        "stderr": finished.stderr,
+        "seconds": round(finished.seconds, 3),
+    }
+    if finished.left_out_bytes:
+        value["left_out_bytes"] = finished.left_out_bytes
+    if finished.stopped_by is None:
+        said = "command_worked" if finished.ok else "command_failed"
+        return ToolResult(result=value, speech=say(said, code=finished.exit_code))
+    timed_out = finished.stopped_by == "timeout"
+    return ToolResult(
+        status=ResultStatus.TIMEOUT if timed_out else ResultStatus.FAILED,
+        result={**value, "stopped_by": finished.stopped_by},
+        message=say("command_stopped", limit=finished.stopped_by),
+        reason_code=f"stopped_by_{finished.stopped_by}",
+    )
+
+
+TOOLBOX = Toolbox(
+    summary="Shell commands in a sandbox.",
+    settings=ShellSettings,
+    make=make_tools,
+    access=frozenset({"files", "programs"}),
+)

@@ -1,0 +1,340 @@
+"""Find every command in a shell script without running it."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.toolboxes.shell.words import Word, named
+from leonidas_tools.toolboxes.shell.wrappers import Reads, inner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tree_sitter import Node
+
+_LONGEST_CHARACTERS = 20_000
+_DEEPEST = 12
+_MOST_COMMANDS = 500
+_ESCAPE = re.compile(r"\\(.|\n)", re.DOTALL)
+_ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
+_BRACES = re.compile(r"\{.*(,|\.\.).*\}", re.DOTALL)
+_GLOB = re.compile(r"[*?\[]")
+_OTHER_ESCAPES = re.compile(r"\\([ceE?]|x[0-9A-Fa-f](?![0-9A-Fa-f])|[uU])")
+_EXPANDED = re.compile(r"\$\(|`|\$\{.*@P")
+_UNKNOWN_NODES = frozenset(
+    {
+        "arithmetic_expansion",
+        "command_substitution",
+        "expansion",
+        "process_substitution",
+        "simple_expansion",
+    }
+)
+_WORDS = frozenset(
+    {"ansi_c_string", "concatenation", "number", "raw_string", "string", "translated_string"}
+    | {"word", *_UNKNOWN_NODES}
+)
+_COMMANDS = frozenset({"command", "declaration_command", "test_command", "unset_command"})
+_WRITES = frozenset({">", ">>", "&>", "&>>", ">|", "<>", ">&"})
+_EVALUATING = frozenset(
+    [
+        "[",
+        "[[",
+        "declare",
+        "export",
+        "let",
+        "local",
+        "printf",
+        "read",
+        "readonly",
+        "test",
+        "typeset",
+        "unset",
+    ]
+)
+"""Built-in commands that run a command substitution inside a quoted argument."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """One command of a script.
+
+    Args:
+        program: The program's name without its directory; empty if it is not known.
+        words: The program and its arguments.
+        reads: For a shell, whether it takes its commands from a `text`, a `file` or its `input`.
+    """
+
+    program: str
+    words: tuple[Word, ...]
+    reads: Reads = None
+
+    @property
+    def arguments(self) -> tuple[Word, ...]:
+        """Return the words behind the program."""
+        return self.words[1:]
+
+    @property
+    def text(self) -> str:
+        """Return the command on one line."""
+        return " ".join(word.text for word in self.words)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the command as rules see it."""
+        arguments = [word.text for word in self.arguments]
+        return {"program": self.program, "arguments": arguments, "text": self.text}
+
+
+@dataclass(kw_only=True, slots=True)
+class Script:
+    """The commands of a script, also those inside other commands.
+
+    Args:
+        commands: The commands, in the order in which they stand.
+        assigned: The variables that are set, and their values.
+        written: The files that output is written to.
+        connected: Whether it opens a connection to the network.
+        unclear: Why not all commands may have been found.
+    """
+
+    commands: list[Command] = field(default_factory=list)
+    assigned: list[tuple[str, Word]] = field(default_factory=list)
+    written: list[Word] = field(default_factory=list)
+    connected: bool = False
+    unclear: list[str] = field(default_factory=list)
+
+
+def parse(text: str) -> Script:
+    """Return the commands of a script.
+
+    Example:
+        >>> [each.text for each in parse("cd x && bash -c 'rm -rf y' | tee z").commands]
+        ['cd x', 'bash -c rm -rf y', 'rm -rf y', 'tee z']
+    """
+    script = Script()
+    try:
+        _Reader(script).read(text, depth=0)
+    except RecursionError:
+        script.unclear.append("is too deep")
+    return script
+
+
+class _Reader:
+    """Reads a script, and the scripts inside it."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._parse = _parser()
+
+    def read(self, text: str, depth: int) -> None:
+        if depth > _DEEPEST or len(text) > _LONGEST_CHARACTERS:
+            self._unclear("is too long or too deep")
+        elif _has_invisible(text):
+            self._unclear("has invisible characters")
+        else:
+            # The grammar ends a word at a continued line, and the shell does not: both are read.
+            for each in dict.fromkeys([text, text.replace("\\\n", "")]):
+                tree = self._parse(each.encode())
+                if tree.has_error:
+                    self._unclear("cannot be parsed")
+                self._walk(tree, depth)
+
+    def _unclear(self, why: str) -> None:
+        if why not in self._script.unclear:
+            self._script.unclear.append(why)
+
+    def _walk(self, node: Node, depth: int, outer: Node | None = None) -> None:
+        """Read a part of the tree; `outer` has its redirections."""
+        if node.type in _COMMANDS:
+            self._command(node, depth, outer)
+        elif node.type == "function_definition":
+            self._function(node)
+        elif node.type == "variable_assignment":
+            self._assignment(node)
+        elif node.type == "file_redirect":
+            self._redirect(node)
+        elif (
+            node.type == "heredoc_redirect" and not _is_quoted(node) and b"`" in (node.text or b"")
+        ):
+            self._unclear("has a command in a heredoc")  # where the grammar sees only `$(…)`
+        elif node.type == "expansion" and "@P" in _text(node):
+            self._unclear("expands a value as a prompt")
+        for child in node.named_children:
+            self._walk(child, depth, node if node.type == "redirected_statement" else None)
+
+    def _function(self, node: Node) -> None:
+        """Refuse a function that calls itself, such as a fork bomb."""
+        name = node.child_by_field_name("name")
+        called = [_text(each) for each in _all(node, "command_name")]
+        if name is not None and _text(name) in called:
+            self._unclear("has a function that calls itself")
+
+    def _assignment(self, node: Node) -> None:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        word = Word("", known=True) if value is None else _word(value)
+        self._script.assigned.append(("" if name is None else _text(name), word))
+
+    def _redirect(self, node: Node) -> None:
+        target = node.child_by_field_name("destination")
+        if target is not None and target.type != "number":
+            word = _word(target)
+            self._script.connected |= word.text.startswith(("/dev/tcp", "/dev/udp"))
+            if any(child.type in _WRITES for child in node.children):
+                self._script.written.append(word)
+
+    def _command(self, node: Node, depth: int, outer: Node | None) -> None:
+        words = [_word(child) for child in _words_of(node)]
+        if not words:
+            return
+        read: Word | None = None
+        for child in (*node.children, *(() if outer is None else outer.children)):
+            if child.type in ("heredoc_redirect", "herestring_redirect"):
+                read = _heredoc(child)
+        self._add(words, depth, read)
+
+    def _add(self, words: Sequence[Word], depth: int, read: Word | None) -> None:
+        """Add a command, and the commands in its arguments; `read` is its heredoc."""
+        if depth > _DEEPEST or len(self._script.commands) >= _MOST_COMMANDS:
+            self._unclear("is too long or too deep")
+            return
+        program = named(words[0])
+        inner = inner_of(program, words[1:])
+        scripts = list(inner.scripts)
+        if inner.reads == "input" and read is not None:
+            scripts.append(read)
+            inner.reads = "text"
+        self._script.commands.append(
+            Command(program=program, words=tuple(words), reads=inner.reads)
+        )
+        self._script.assigned += inner.assigned
+        if not program:
+            self._unclear("runs a program whose name is not known before")
+        if program in _EVALUATING and any(_EXPANDED.search(word.text) for word in words[1:]):
+            self._unclear("evaluates a quoted command")
+        for text in scripts:
+            if text.known:
+                self.read(text.text, depth + 1)
+            else:
+                self._unclear("runs a text that is not known before")
+        for command in inner.commands:
+            self._add(command, depth + 1, read)
+
+
+def _parser() -> Callable[[bytes], Node]:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    parser = Parser(Language(tree_sitter_bash.language()))
+    return lambda text: parser.parse(text).root_node
+
+
+def _has_invisible(text: str) -> bool:
+    return any(not each.isprintable() and each not in "\n\t" for each in text)
+
+
+def _all(node: Node, kind: str) -> Iterator[Node]:
+    for child in node.named_children:
+        if child.type == kind:
+            yield child
+        yield from _all(child, kind)
+
+
+def _words_of(node: Node) -> Iterator[Node]:
+    """Yield the words of a command, the program first."""
+    if node.type == "test_command":
+        yield from (node.children[0], *_leaves(node))
+        return
+    for child in node.children:
+        if child.type == "command_name":
+            yield from child.children
+        elif child.type in _WORDS or (not child.is_named and node.type != "command"):
+            yield child  # the name of `declare` or `unset` is no node of its own kind
+        elif child.type == "variable_name":
+            yield child
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    for child in node.named_children:
+        if child.type in _WORDS:
+            yield child
+        else:
+            yield from _leaves(child)
+
+
+def _heredoc(node: Node) -> Word:
+    """Return the text that a heredoc or a herestring gives to a command."""
+    if node.type == "herestring_redirect":
+        return _word(node.named_children[-1])
+    bodies = [child for child in node.named_children if child.type == "heredoc_body"]
+    known = _is_quoted(node) or not any(_has_unknown(body) for body in bodies)
+    return Word("".join(map(_text, bodies)), known=known)
+
+
+def _is_quoted(heredoc: Node) -> bool:
+    """Return whether a heredoc is taken as it stands."""
+    starts = [child for child in heredoc.named_children if child.type == "heredoc_start"]
+    return any(mark in _text(start) for start in starts for mark in "'\"\\")
+
+
+def _has_unknown(node: Node) -> bool:
+    return node.type in _UNKNOWN_NODES or any(map(_has_unknown, node.named_children))
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode(errors="replace")
+
+
+def _word(node: Node) -> Word:
+    """Return a word as the program gets it, as far as that is known."""
+    text = _text(node)
+    if not node.is_named:
+        return Word(text, known=True)
+    read = _READERS.get(node.type)
+    if read is not None:
+        return read(node, text)
+    return Word(
+        _ESCAPE.sub(lambda found: "" if found[1] == "\n" else found[1], text),
+        known=not _BRACES.search(text) and node.type not in _UNKNOWN_NODES,
+        glob=bool(_GLOB.search(_ESCAPE.sub("", text))),
+    )
+
+
+def _ansi_c(_: Node, quoted: str) -> Word:
+    """Return what `$'…'` stands for, where Python and the shell agree on its escapes."""
+    text = quoted[2:-1]
+    try:
+        plain = codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")
+    except UnicodeDecodeError:
+        return Word(text, known=False)
+    return Word(plain, known=not _OTHER_ESCAPES.search(text))
+
+
+def _in_quotes(node: Node, text: str) -> Word:
+    inner = text.removeprefix("$")[1:-1]
+    plain = _ESCAPE_IN_QUOTES.sub(lambda found: "" if found[1] == "\n" else found[1], inner)
+    if _has_unknown(node):
+        return Word(inner, known=False, whole="$@" not in inner and "[@]" not in inner)
+    return Word(plain, known=True, whole=True)
+
+
+def _joined(node: Node, text: str) -> Word:
+    parts = [_word(child) for child in node.children]
+    braces = _BRACES.search("".join(_text(each) for each in node.children if each.type == "word"))
+    return Word(
+        "".join(part.text for part in parts) if parts else text,
+        known=all(part.known for part in parts) and not braces,
+        glob=any(part.glob for part in parts),
+        whole=all(part.whole or part.known for part in parts) and not braces,
+    )
+
+
+_READERS: Mapping[str, Callable[[Node, str], Word]] = {
+    "ansi_c_string": _ansi_c,
+    "concatenation": _joined,
+    "raw_string": lambda _, text: Word(text[1:-1], known=True),
+    "string": _in_quotes,
+    "translated_string": _in_quotes,
+}

@@ -1,0 +1,366 @@
+"""What a command may do that a person should be asked about first."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from leonidas_tools.toolboxes.shell.words import Word, options_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from leonidas_tools.toolboxes.shell.commands import Command, Script
+
+Risk: TypeAlias = Literal["destroys", "escalates", "publishes", "system", "unclear", "unseen"]
+
+_HARMLESS_DEVICES = re.compile(
+    r"/dev/(null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd/\d+|shm/.*)"
+)
+_EVERYTHING = re.compile(r"(\.{0,2}/)*(\*|\.\*|\.|\.\.|~/?\*?|/|)/*")
+_LEADING = re.compile(
+    r"(PATH|IFS|ENV|SHELL|CDPATH|PS4|PROMPT_COMMAND|BASH_\w+|SHELLOPTS|(LD|DYLD)_\w+|GIT_\w+"
+    r"|PYTHON(PATH|STARTUP|HOME)|PERL5\w*|NODE_OPTIONS|RUBYOPT|EDITOR|VISUAL|PAGER)"
+)
+"""Variables that decide which program runs, or what it runs besides."""
+_SETUID = re.compile(r"[0-7]*[4-7][0-7]{3}|[ugoa]*[+=][rwxX]*s\w*")
+_MODULES_WITH_CODE = frozenset({"cProfile", "code", "pdb", "profile", "runpy", "timeit", "trace"})
+_PLAIN_SETTINGS = ("advice.", "color.", "core.quotepath", "init.", "pull.", "push.", "user.")
+_SQL = re.compile(r"\b(drop|truncate|delete|alter|grant|update)\b", re.IGNORECASE)
+_AWK = re.compile(r"system\s*\(|\|\s*(getline|\")|\"\s*\||getline|@load")
+_SED = re.compile(r"(^|[;{}\n\d$/])\s*[ewW](\s|$)|/[gpiIm\d]*[ew][gpiIm\d]*(\s|;|$)")
+
+
+def risks_of(script: Script) -> list[Risk]:
+    """Return the kinds of risk of a script, each once.
+
+    Example:
+        >>> from leonidas_tools.toolboxes.shell.commands import parse
+        >>> risks_of(parse("cd build && rm -rf *")), risks_of(parse("ls -l | wc -l"))
+        (['destroys'], [])
+    """
+    found: list[Risk] = ["unclear"] if script.unclear else []
+    found += ["unseen" for name, _ in script.assigned if _LEADING.fullmatch(name)]
+    found += ["destroys" for target in script.written if _is_device(target)]
+    found += ["publishes"] if script.connected else []
+    for command in script.commands:
+        found += _risks(command)
+    return list(dict.fromkeys(found))
+
+
+def _risks(command: Command) -> Iterator[Risk]:
+    program = command.program
+    check = _CHECKS.get(program)
+    if check is not None:
+        yield from check(command.arguments)
+    elif program.startswith("mkfs"):
+        yield "destroys"
+    if command.reads in ("file", "input"):
+        yield "unseen"
+
+
+def _is_device(target: Word) -> bool:
+    """Return whether a file is written that is a device, or may be one."""
+    inside = target.text.startswith(("/dev/", "/proc/", "/sys/"))
+    return inside and not _HARMLESS_DEVICES.fullmatch(target.text)
+
+
+def _always(*risks: Risk) -> Callable[[Sequence[Word]], Iterable[Risk]]:
+    return lambda _: risks
+
+
+def _with_options(risk: Risk, *options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
+    """Return a check for options; a word that is not known may be one of them."""
+    return partial(_has_options, risk, options)
+
+
+def _has_options(risk: Risk, wanted: Sequence[str], words: Sequence[Word]) -> Iterator[Risk]:
+    given, others = options_of(words)
+    if any(_is_option(each, wanted) for each in given) or any(w.may_be_option for w in others):
+        yield risk
+
+
+def _is_option(given: str, wanted: Sequence[str]) -> bool:
+    """Return whether an option is one of these; a long one may be shortened."""
+    name = given.partition("=")[0]
+    if len(name) > 2:  # noqa: PLR2004 - `--` and a letter at least
+        return any(each.startswith(name) for each in wanted if each.startswith("--"))
+    return name in wanted
+
+
+def _with_words(risk: Risk, *words: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
+    """Return a check for subcommands and other words; one that is not known may be one of them."""
+
+    def check(given: Sequence[Word]) -> Iterator[Risk]:
+        if any(not word.known or word.text in words for word in given):
+            yield risk
+
+    return check
+
+
+def _except_words(risk: Risk, *words: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
+    """Return a check that lets only these subcommands pass."""
+
+    def check(given: Sequence[Word]) -> Iterator[Risk]:
+        _, others = options_of(given)
+        if others and (not others[0].known or others[0].text not in words):
+            yield risk
+
+    return check
+
+
+def _matching(risk: Risk, pattern: re.Pattern[str]) -> Callable[[Sequence[Word]], Iterable[Risk]]:
+    def check(given: Sequence[Word]) -> Iterator[Risk]:
+        if any(pattern.search(word.text) for word in given):
+            yield risk
+
+    return check
+
+
+def _rm(words: Sequence[Word]) -> Iterator[Risk]:
+    _, targets = options_of(words)
+    if any(_EVERYTHING.fullmatch(each.text) for each in targets):
+        yield "destroys"
+    yield from _has_options("destroys", ("-r", "-R", "--recursive", "--no-preserve-root"), words)
+
+
+def _chmod(words: Sequence[Word]) -> Iterator[Risk]:
+    if any(_SETUID.fullmatch(word.text) for word in words):
+        yield "escalates"
+    yield from _has_options("destroys", ("-R", "--recursive"), words)
+
+
+def _find(words: Sequence[Word]) -> Iterator[Risk]:
+    if any(word.text in ("-delete", "-fprint", "-fprintf", "-fls") for word in words):
+        yield "destroys"
+    if any(word.may_be_option for word in words):
+        yield "unclear"
+
+
+def _kill(words: Sequence[Word]) -> Iterator[Risk]:
+    if words and words[-1].text in ("-1", "0"):
+        yield "system"
+
+
+def _tee(words: Sequence[Word]) -> Iterator[Risk]:
+    if any(map(_is_device, words)):
+        yield "destroys"
+
+
+def _mv(words: Sequence[Word]) -> Iterator[Risk]:
+    if any(word.text.startswith("/dev/") for word in words):
+        yield "destroys"
+
+
+def _interpreter(*options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
+    """Return a check for code in the arguments, or in the input where there is no file."""
+
+    def check(words: Sequence[Word]) -> Iterator[Risk]:
+        named = [index for index, word in enumerate(words) if not word.text.startswith("-")]
+        before = words[: named[0] + 1] if named else words
+        given, others = options_of(before)
+        asks_only = any(each in ("--version", "--help", "-V", "-h") for each in given)
+        has_code = any(_is_option(each, options) for each in given)
+        module = others[0].text if others and "-m" in given else ""
+        if has_code or module in _MODULES_WITH_CODE or any(w.may_be_option for w in before):
+            yield "unseen"
+        elif all(each.text == "-" for each in others) and not asks_only:
+            yield "unseen"  # it reads its input
+
+    return check
+
+
+def _git(words: Sequence[Word]) -> Iterator[Risk]:
+    """Check the subcommand behind the options of `git` itself."""
+    rest = list(words)
+    while rest and rest[0].known and rest[0].text.startswith("-"):
+        option = rest.pop(0).text
+        value = rest[0].text if option == "-c" and rest else option
+        if option.startswith(("-c", "--config-env", "--exec-path")) and not _is_plain(value):
+            yield "unseen"  # a setting may name a program
+        if option in ("-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"):
+            rest = rest[1:]
+    if not rest:
+        return
+    if not rest[0].known:
+        yield "unclear"
+        return
+    subcommand, words = rest[0].text, rest[1:]
+    check = _GIT.get(subcommand)
+    if check is not None:
+        yield from check(words)
+
+
+_PUSH_OPTIONS = (
+    "-f",
+    "-d",
+    "--force",
+    "--force-with-lease",
+    "--force-if-includes",
+    "--delete",
+    "--mirror",
+    "--prune",
+)
+
+
+def _git_push(words: Sequence[Word]) -> Iterator[Risk]:
+    _, others = options_of(words)
+    if any(each.text.startswith(("+", ":")) for each in others):
+        yield "destroys"
+    yield from _has_options("destroys", _PUSH_OPTIONS, words)
+
+
+def _git_config(words: Sequence[Word]) -> Iterator[Risk]:
+    options, others = options_of(words)
+    reads = any(each in ("-l", "--list", "--get", "--get-all", "--get-regexp") for each in options)
+    if len(others) > 1 and not reads and not _is_plain(others[0].text):
+        yield "unseen"
+
+
+def _is_plain(setting: str) -> bool:
+    """Return whether a setting of `git` only changes how it looks."""
+    return setting.lower().startswith(_PLAIN_SETTINGS)
+
+
+def _git_checkout(words: Sequence[Word]) -> Iterator[Risk]:
+    if any(word.text in (".", "--", "./") for word in words):
+        yield "destroys"
+    yield from _has_options("destroys", ("-f", "--force"), words)
+
+
+_Check: TypeAlias = "Callable[[Sequence[Word]], Iterable[Risk]]"
+_GIT: Mapping[str, _Check] = {
+    "bisect": _with_words("unclear"),
+    "branch": _with_options("destroys", "-D", "-d", "-f", "-M", "--delete", "--force"),
+    "checkout": _git_checkout,
+    "clean": _with_options("destroys", "-f", "-d", "-x", "-X", "--force"),
+    "config": _git_config,
+    "filter-branch": _always("destroys"),
+    "filter-repo": _always("destroys"),
+    "gc": _with_options("destroys", "--prune"),
+    "prune": _always("destroys"),
+    "push": _git_push,
+    "rebase": _with_options("unclear"),
+    "reflog": _with_words("destroys", "expire", "delete"),
+    "reset": _with_options("destroys", "--hard", "--merge", "--keep"),
+    "restore": _always("destroys"),
+    "rm": _with_options("destroys", "-r", "-f", "--force"),
+    "stash": _with_words("destroys", "drop", "clear"),
+    "switch": _with_options("destroys", "-f", "--force", "-C", "--discard-changes"),
+    "tag": _with_options("destroys", "-d", "-f", "--delete", "--force"),
+    "update-ref": _always("destroys"),
+    "worktree": _with_words("destroys", "remove", "prune"),
+}
+
+
+def _named(check: _Check, names: str) -> dict[str, _Check]:
+    return dict.fromkeys(names.split(), check)
+
+
+_CHECKS: Mapping[str, _Check] = {
+    **_named(
+        _always("destroys"),
+        "shred wipe srm wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard mke2fs mkswap "
+        "lvremove vgremove pvremove cryptsetup truncate",
+    ),
+    **_named(
+        _always("escalates"),
+        "sudo su doas pkexec runuser gosu chroot unshare nsenter setpriv capsh newgrp sg setcap "
+        "passwd useradd usermod userdel groupadd visudo chsh machinectl proot",
+    ),
+    **_named(
+        _always("system"),
+        "shutdown reboot halt poweroff init telinit mount umount swapon swapoff losetup modprobe "
+        "insmod rmmod sysctl crontab at batch killall pkill killall5 iptables nft ip6tables "
+        "hdparm systemd-run update-alternatives dpkg rpm service",
+    ),
+    **_named(
+        _always("unseen"),
+        ". source csh tcsh fish expect ed ex vim vi nvim emacs screen tmux gdb lldb enable hash "
+        "complete bind ssh rsh sshpass",
+    ),
+    **_named(_always("publishes"), "scp sftp ftp tftp nc ncat netcat socat telnet mail sendmail"),
+    **_named(
+        _with_words(
+            "system", "install", "remove", "purge", "erase", "upgrade", "autoremove", "add"
+        ),
+        "apt apt-get aptitude yum dnf zypper apk snap flatpak brew port",
+    ),
+    **_named(
+        _except_words("system", "ps", "images", "logs", "inspect", "version", "info", "stats"),
+        "docker podman nerdctl",
+    ),
+    **_named(_interpreter("-c"), "python python2 python3 pypy pypy3"),
+    **_named(
+        _interpreter("-e", "-E", "-n", "-p", "-r", "--eval", "--print"), "perl ruby lua luajit"
+    ),
+    **_named(
+        _interpreter("-e", "-p", "-r", "--eval", "--print", "--require", "--import"),
+        "node nodejs deno bun",
+    ),
+    **_named(_interpreter("-r", "-B", "-R", "-E"), "php Rscript R julia tclsh osascript"),
+    **_named(_matching("unseen", _AWK), "awk gawk mawk nawk"),
+    **_named(_matching("unseen", _SED), "sed gsed"),
+    **_named(_matching("destroys", _SQL), "psql mysql mariadb sqlite3 duckdb mongosh redis-cli"),
+    **_named(_with_options("destroys", "-R", "--recursive"), "chown chgrp chattr setfacl"),
+    "aws": _matching("destroys", re.compile(r"^(rm|rb|delete.*|terminate.*|put.*|remove.*)$")),
+    "cargo": _with_words("publishes", "publish", "yank"),
+    "chmod": _chmod,
+    "curl": _with_options(
+        "publishes",
+        "-T",
+        "-F",
+        "-d",
+        "--upload-file",
+        "--form",
+        "--data",
+        "--data-binary",
+        "--data-raw",
+        "--data-urlencode",
+        "--json",
+        "-K",
+        "--config",
+    ),
+    "dd": _matching("destroys", re.compile(r"^of=(?!/dev/null$)")),
+    "find": _find,
+    "git": _git,
+    "helm": _with_words("system", "install", "upgrade", "uninstall", "delete", "rollback"),
+    "kill": _kill,
+    "kubectl": _except_words("system", "get", "describe", "logs", "version", "explain", "top"),
+    "make": _with_options("unseen", "--eval", "-E"),
+    "mv": _mv,
+    "npm": _with_words("publishes", "publish", "unpublish"),
+    "rg": _with_options("unseen", "--pre"),
+    "rm": _rm,
+    "rsync": _with_options(
+        "destroys",
+        "--delete",
+        "--delete-after",
+        "--delete-before",
+        "--delete-during",
+        "-e",
+        "--remove-source-files",
+        "--rsh",
+    ),
+    "sort": _with_options("unseen", "--compress-program"),
+    "systemctl": _except_words("system", "status", "list-units", "show", "is-active", "cat"),
+    "tar": _with_options(
+        "unseen",
+        "-I",
+        "-F",
+        "--checkpoint-action",
+        "--to-command",
+        "--use-compress-program",
+        "--remove-files",
+        "--info-script",
+        "--new-volume-script",
+        "--rsh-command",
+    ),
+    "tee": _tee,
+    "terraform": _with_words("system", "apply", "destroy", "import", "taint"),
+    "tofu": _with_words("system", "apply", "destroy", "import", "taint"),
+    "twine": _with_words("publishes", "upload"),
+    "wget": _with_options("publishes", "--post-data", "--post-file", "--use-askpass", "-i"),
+    "zip": _with_options("unseen", "-T", "-m", "--unzip-command"),
+}

@@ -1,0 +1,67 @@
+"""One word of a command."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CHANGES = re.compile(r"[$`{]")
+
+
+class Word(NamedTuple):
+    """A word as a program gets it.
+
+    `known` says whether that is certain: else it is the text of the script, and variables, results
+    of commands or braces stand in it. `glob` says that it stands for the names of files, `whole`
+    that it stays one word.
+    """
+
+    text: str
+    known: bool
+    glob: bool = False
+    whole: bool = False
+
+    @property
+    def may_be_option(self) -> bool:
+        """Return whether it is not known to be none, although it is not known to be one."""
+        first = _CHANGES.split(self.text)[0]
+        return not self.known and (not self.whole or not first or first.startswith("-"))
+
+
+UNKNOWN = Word("", known=False)
+
+
+def named(word: Word) -> str:
+    """Return the name of the program that a word runs; empty if that is not known.
+
+    Example:
+        >>> named(Word("/bin/rm", known=True)), named(Word("$x", known=False))
+        ('rm', '')
+    """
+    return word.text.rpartition("/")[2] if word.known and not word.glob else ""
+
+
+def options_of(words: Sequence[Word]) -> tuple[list[str], list[Word]]:
+    """Return the options and the other words of a command.
+
+    Example:
+        >>> words = [Word(text, known=True) for text in ("-rf", "--", "-x")]
+        >>> options, others = options_of(words)
+        >>> options, [each.text for each in others]
+        (['-r', '-f'], ['-x'])
+    """
+    options: list[str] = []
+    others: list[Word] = []
+    for index, word in enumerate(words):
+        if word.known and word.text == "--":
+            return options, [*others, *(each._replace(known=True) for each in words[index + 1 :])]
+        if word.known and word.text.startswith("--"):
+            options.append(word.text)
+        elif word.known and word.text.startswith("-") and word.text != "-":
+            options += [f"-{letter}" for letter in word.text[1:]]
+        else:
+            others.append(word)
+    return options, others

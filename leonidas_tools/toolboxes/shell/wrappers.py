@@ -1,0 +1,285 @@
+"""Commands that run other commands: what they run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from leonidas_tools.toolboxes.shell.words import UNKNOWN, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Reads: TypeAlias = Literal["text", "file", "input"] | None
+
+SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "zsh"})
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_SHELL_OPTIONS = ("-o", "-O", "+o", "+O", "--rcfile", "--init-file")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Wrapper:
+    """A command whose arguments end in another command.
+
+    Args:
+        valued: Its options that take the next word.
+        plain: Its options that do not.
+        operands: How many words stand before the command.
+        more: Whether it adds words that are not known.
+    """
+
+    valued: frozenset[str] = frozenset()
+    plain: frozenset[str] = frozenset()
+    operands: int = 0
+    more: bool = False
+
+
+@dataclass(kw_only=True, slots=True)
+class Inner:
+    """What a command runs.
+
+    Args:
+        commands: Commands, as words.
+        scripts: Texts that a shell reads.
+        assigned: Variables that it sets for them.
+        reads: For a shell, where it takes its commands from.
+    """
+
+    commands: list[Sequence[Word]] = field(default_factory=list)
+    scripts: list[Word] = field(default_factory=list)
+    assigned: list[tuple[str, Word]] = field(default_factory=list)
+    reads: Reads = None
+
+
+def _set(options: str) -> frozenset[str]:
+    return frozenset(options.split())
+
+
+_WRAPPERS: Mapping[str, _Wrapper] = {
+    "builtin": _Wrapper(),
+    "busybox": _Wrapper(),
+    "caffeinate": _Wrapper(valued=_set("-t -w")),
+    "chronic": _Wrapper(),
+    "chroot": _Wrapper(operands=1),
+    "chrt": _Wrapper(operands=1, valued=_set("-T -P -D")),
+    "command": _Wrapper(plain=_set("-p -v -V")),
+    "coproc": _Wrapper(),
+    "doas": _Wrapper(valued=_set("-u -C")),
+    "env": _Wrapper(
+        valued=_set("-u --unset -C --chdir -a --argv0"), plain=_set("-i - -0 --ignore-environment")
+    ),
+    "exec": _Wrapper(valued=_set("-a")),
+    "faketime": _Wrapper(operands=1),
+    "firejail": _Wrapper(),
+    "flock": _Wrapper(operands=1, valued=_set("-w --timeout -E")),
+    "gosu": _Wrapper(operands=1),
+    "ionice": _Wrapper(valued=_set("-c -n --class --classdata")),
+    "ltrace": _Wrapper(valued=_set("-o -e -s -u -p")),
+    "nice": _Wrapper(valued=_set("-n --adjustment")),
+    "nohup": _Wrapper(),
+    "nsenter": _Wrapper(valued=_set("-t --target -S -G")),
+    "numactl": _Wrapper(),
+    "parallel": _Wrapper(valued=_set("-j --jobs -N -a"), more=True),
+    "pkexec": _Wrapper(valued=_set("--user")),
+    "prlimit": _Wrapper(),
+    "proot": _Wrapper(valued=_set("-r -b -w")),
+    "rlwrap": _Wrapper(),
+    "setarch": _Wrapper(operands=1),
+    "setpriv": _Wrapper(valued=_set("--reuid --regid --groups")),
+    "setsid": _Wrapper(),
+    "sshpass": _Wrapper(valued=_set("-p -f -P")),
+    "stdbuf": _Wrapper(valued=_set("-i -o -e --input --output --error")),
+    "strace": _Wrapper(valued=_set("-o -e -s -u -p -E -P")),
+    "sudo": _Wrapper(valued=_set("-u -g -C -D -h -p -r -t -U -T")),
+    "systemd-run": _Wrapper(valued=_set("-p --property -u --unit -t")),
+    "taskset": _Wrapper(operands=1),
+    "time": _Wrapper(plain=_set("-p -v -a"), valued=_set("-f -o --format --output")),
+    "timeout": _Wrapper(
+        operands=1,
+        valued=_set("-k --kill-after -s --signal"),
+        plain=_set("-v --verbose --foreground --preserve-status"),
+    ),
+    "toybox": _Wrapper(),
+    "unbuffer": _Wrapper(),
+    "unshare": _Wrapper(valued=_set("-S -G -R -w")),
+    "valgrind": _Wrapper(),
+    "watch": _Wrapper(valued=_set("-n --interval")),
+    "xargs": _Wrapper(
+        valued=_set("-a -d -E -I -L -n -P -s --delimiter --max-args --arg-file --max-procs"),
+        plain=_set("-0 --null -r --no-run-if-empty -t --verbose -x --exit"),
+        more=True,
+    ),
+}
+
+
+def inner_of(program: str, words: Sequence[Word]) -> Inner:
+    """Return what a command runs, given its program and its arguments."""
+    if program in SHELLS:
+        return _of_shell(words)
+    if program in _SPECIAL:
+        return _SPECIAL[program](words)
+    wrapper = _WRAPPERS.get(program)
+    if wrapper is None and program.startswith(("ld-linux", "ld.so", "ld-musl")):
+        wrapper = _Wrapper()
+    return Inner() if wrapper is None else _of_wrapper(wrapper, words)
+
+
+def _of_wrapper(wrapper: _Wrapper, words: Sequence[Word]) -> Inner:
+    """Return the command behind the options; any that may be one where an option is not known."""
+    inner, index, operands, unsure = Inner(), 0, wrapper.operands, False
+    while index < len(words):
+        word = words[index]
+        assignment = _ASSIGNMENT.fullmatch(word.text)
+        index += 1
+        if _is_option(word):
+            unsure = unsure or _may_take_next(wrapper, word.text)
+            index += word.text in wrapper.valued
+        elif assignment is not None and not unsure:
+            inner.assigned.append((assignment[1], Word(assignment[2], known=word.known)))
+        elif operands:
+            operands -= 1
+        else:
+            index -= 1
+            break
+    rest = words[index:]
+    more = [UNKNOWN] if wrapper.more else []
+    starts = [start for start, word in enumerate(rest) if start == 0 or not _is_option(word)]
+    inner.commands += [[*rest[start:], *more] for start in (starts if unsure else starts[:1])]
+    return inner
+
+
+def _is_option(word: Word) -> bool:
+    return word.known and word.text.startswith("-")
+
+
+def _may_take_next(wrapper: _Wrapper, option: str) -> bool:
+    """Return whether an option that is not known may take the next word."""
+    if option in wrapper.valued | wrapper.plain or option == "--" or "=" in option:
+        return False
+    letter = option[:2]
+    return option.startswith("--") or letter not in wrapper.valued
+
+
+def _of_shell(words: Sequence[Word]) -> Inner:
+    """Return the text behind `-c`; without one, a shell reads a file or its input."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if not word.known:
+            return Inner(scripts=[word])
+        if word.text in _SHELL_OPTIONS:
+            index += 1
+        elif re.fullmatch(r"[-+]\w*c\w*", word.text):
+            rest = [each for each in words[index + 1 :] if not each.text.startswith(("-", "+"))]
+            return Inner(scripts=rest[:1], reads="text")
+        elif word.text == "-" or re.fullmatch(r"-\w*s\w*", word.text):
+            return Inner(reads="input")
+        elif not word.text.startswith(("-", "+")):
+            return Inner(reads="file")
+        index += 1
+    return Inner(reads="input")
+
+
+def _of_eval(words: Sequence[Word]) -> Inner:
+    if not words:
+        return Inner()
+    text = " ".join(word.text for word in words)
+    return Inner(scripts=[Word(text, known=all(word.known for word in words))])
+
+
+def _of_trap(words: Sequence[Word]) -> Inner:
+    return Inner(scripts=list(words[:1]) if len(words) > 1 else [])
+
+
+def _of_alias(words: Sequence[Word]) -> Inner:
+    found = [(_ASSIGNMENT.fullmatch(word.text), word.known) for word in words]
+    return Inner(scripts=[Word(match[2], known=known) for match, known in found if match])
+
+
+def _of_env(words: Sequence[Word]) -> Inner:
+    for index, word in enumerate(words):
+        split = re.match(r"-\w*S|--split-string=?", word.text)
+        if split:
+            rest = word.text[split.end() :]
+            texts = [*([Word(rest, known=word.known)] if rest else []), *words[index + 1 :]]
+            return _of_eval(texts)
+    return _of_wrapper(_WRAPPERS["env"], words)
+
+
+def _of_find(words: Sequence[Word]) -> Inner:
+    """Return the commands of `-exec` and its like, each up to `;` or `+`."""
+    inner = Inner()
+    for index, word in enumerate(words):
+        if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
+            ends = [i for i, each in enumerate(words) if i > index and each.text in (";", "+")]
+            command = words[index + 1 : ends[0] if ends else len(words)]
+            inner.commands.append([UNKNOWN if "{}" in each.text else each for each in command])
+    return inner
+
+
+def _of_option(*options: str) -> Callable[[Sequence[Word]], Inner]:
+    """Return what reads the text behind one of these options as a script."""
+
+    def read(words: Sequence[Word]) -> Inner:
+        scripts = [following for word, following in pairwise(words) if word.text in options]
+        scripts += [
+            Word(word.text[len(option) + 1 :], known=word.known)
+            for word in words
+            for option in options
+            if option.startswith("--") and word.text.startswith(f"{option}=")
+        ]
+        return Inner(scripts=scripts)
+
+    return read
+
+
+def _of_flock(words: Sequence[Word]) -> Inner:
+    scripts = _of_option("-c", "--command")(words)
+    return scripts if scripts.scripts else _of_wrapper(_WRAPPERS["flock"], words)
+
+
+def _of_watch(words: Sequence[Word]) -> Inner:
+    """Return the text that `watch` hands to a shell."""
+    inner = _of_wrapper(_WRAPPERS["watch"], words)
+    return Inner(scripts=[script for each in inner.commands for script in _of_eval(each).scripts])
+
+
+def _of_ssh(words: Sequence[Word]) -> Inner:
+    """Return the words behind the host, which a shell there reads."""
+    valued = {"-" + letter for letter in "bcDEeFIiJLlmOopQRSWw"}
+    index = 0
+    while index < len(words) and words[index].text.startswith("-"):
+        index += 2 if words[index].text in valued else 1
+    return _of_eval(words[index + 1 :])
+
+
+def _of_git(words: Sequence[Word]) -> Inner:
+    """Return what `git` hands to a shell: `rebase --exec`, `submodule foreach`, `bisect run`."""
+    texts = [word.text for word in words]
+    inner = _of_option("--exec", "-x", "--extcmd")(words)
+    for first, second in (("submodule", "foreach"), ("bisect", "run")):
+        if first in texts and second in texts:
+            rest = words[texts.index(second) + 1 :]
+            inner.scripts += _of_eval(
+                [each for each in rest if not each.text.startswith("--")]
+            ).scripts
+    return inner
+
+
+_SPECIAL: Mapping[str, Callable[[Sequence[Word]], Inner]] = {
+    "alias": _of_alias,
+    "env": _of_env,
+    "eval": _of_eval,
+    "find": _of_find,
+    "flock": _of_flock,
+    "git": _of_git,
+    "rsh": _of_ssh,
+    "runuser": _of_option("-c", "--command"),
+    "script": _of_option("-c", "--command"),
+    "ssh": _of_ssh,
+    "su": _of_option("-c", "--command"),
+    "trap": _of_trap,
+    "watch": _of_watch,
+}
