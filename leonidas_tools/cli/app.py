@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,18 @@ import typer
 from typer.core import TyperGroup
 
 from leonidas_tools.calls.invocation import DEBUG_VARIABLE
-from leonidas_tools.cli import config, console, events, history, mcp, policy, run, toolboxes, tools
+from leonidas_tools.cli import (
+    agent,
+    config,
+    console,
+    events,
+    history,
+    mcp,
+    policy,
+    run,
+    toolboxes,
+    tools,
+)
 from leonidas_tools.errors import ConfigurationError, LeonidasError
 from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction.visible import indented, visible
@@ -154,6 +166,15 @@ def _parameters(ctx: Any) -> list[str]:
     return [] if ctx is None else [parameter.name for parameter in ctx.command.params]
 
 
+class _LogLevel(StrEnum):
+    """How much goes into the log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 def program() -> typer.Typer:
     """Return the commands."""
     app = typer.Typer(
@@ -165,6 +186,7 @@ def program() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.command("run")(run.run)
+    app.command("agent")(agent.agent)
     app.command("toolboxes")(toolboxes.toolboxes)
     app.command("console")(console.console)
     named = (
@@ -202,6 +224,12 @@ def _configure(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log to standard error what happens inside.")
     ] = False,
+    log_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the log to a file as well.")
+    ] = None,
+    log_level: Annotated[
+        _LogLevel, typer.Option(help="How much goes into the log file.")
+    ] = _LogLevel.INFO,
     debug: Annotated[
         bool,
         typer.Option(
@@ -227,3 +255,25 @@ def _configure(
         logging.getLogger("asyncio").setLevel(logging.ERROR)  # a lost connection is told by `run`
         for shown in _SHOWN_BY_RUN:
             logging.getLogger(shown).setLevel(logging.ERROR)
+    if log_file is not None:
+        handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
+        _log_to(log_file, log_level)
+
+
+def _log_to(file: Path, level: _LogLevel) -> None:
+    """Write the log to a file too, from a level on.
+
+    Raises:
+        ConfigurationError: The file cannot be written.
+    """
+    try:
+        handler = logging.FileHandler(file, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"the log cannot be written: {error.strerror}", file=file
+        ) from None
+    handler.setFormatter(_Visible("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setLevel(level.upper())
+    logging.getLogger().addHandler(handler)
+    ours = logging.getLogger("leonidas_tools")
+    ours.setLevel(min(ours.level, handler.level))

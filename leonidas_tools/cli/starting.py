@@ -20,7 +20,11 @@ _START_SECONDS = 60.0
 
 @asynccontextmanager
 async def started(
-    config: Path, *, needed: str | None = None, approval: "Channel | None" = None
+    config: Path,
+    *,
+    needed: str | None = None,
+    approval: "Channel | None" = None,
+    builtin_tools: bool = True,
 ) -> "AsyncIterator[ToolRuntime]":
     """Yield the tools, ready to be called; a server that cannot start is logged.
 
@@ -28,13 +32,14 @@ async def started(
         config: The settings file.
         needed: The only tool that is needed; servers are not awaited if it is loaded already.
         approval: Asks a person; by default the model does.
+        builtin_tools: Whether the tools of a voice agent are there too.
 
     Raises:
         LeonidasError: The settings are wrong, or a toolbox cannot be loaded.
     """
     from leonidas_tools import ToolRuntime
 
-    async with ToolRuntime(config=config, approval=approval) as tools:
+    async with ToolRuntime(config=config, approval=approval, builtin_tools=builtin_tools) as tools:
         await wait_for_servers(tools, needed=needed)
         yield tools
 

@@ -220,11 +220,12 @@ async def _called(config: Path, name: str, arguments: dict[str, Any]) -> "ToolRe
     from leonidas_tools.cli.starting import started
 
     async with started(config, needed=name, approval=TerminalChannel()) as tools:
-        tools.monitor.subscribe(_show_progress)
+        tools.monitor.subscribe(show_progress)
         return await tools.execute(name, arguments)
 
 
-def _show_progress(event: "ToolEvent") -> None:
+def show_progress(event: "ToolEvent") -> None:
+    """Show on standard error how a call goes on."""
     from leonidas_tools.calls.events import EventKind
     from leonidas_tools.cli import terminal
     from leonidas_tools.cli.display import progress_text

@@ -19,8 +19,11 @@ KEYS = (
     "GOOGLE_GENAI_USE_ENTERPRISE",
     "GOOGLE_GENAI_USE_VERTEXAI",
     "LEONIDAS_CONFIG",
+    "LEONIDAS_AGENT_MODEL",
     "LEONIDAS_MODEL",
     "LEONIDAS_PROFILE",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
 )
 PROGRAM = Path(leonidas_tools.__file__).with_name("__main__.py")
 SETTINGS = "version: 1\ntoolboxes: [leonidas_tools.toolboxes.demo]\n"

@@ -218,3 +218,21 @@ def test_ctrl_c_ends_a_run_whose_server_never_answers(interrupt, settings, silen
     variables = {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": address}
     finished = interrupt("run", "--config", settings, wait_until=silent.reached, **variables)
     assert_interrupted(finished)
+
+
+def test_ctrl_c_ends_an_agent_in_a_call(interrupt, slow_tools, silent, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"calls": [["wait", {}]]}]))
+    finished = interrupt(
+        "agent", "Wait.", "--model", f"scripted:{script}", "--config", slow_tools,
+        wait_until=silent.reached,
+    )  # fmt: skip
+    assert_interrupted(finished)
+
+
+def test_ctrl_c_ends_an_agent_whose_model_never_answers(interrupt, settings, silent):
+    address = f"http://127.0.0.1:{silent.port}/v1"
+    finished = interrupt(
+        "agent", "Wait.", "--base-url", address, "--config", settings, wait_until=silent.reached
+    )
+    assert_interrupted(finished)

@@ -1,0 +1,311 @@
+"""`leonidas agent`: an agent that works on tasks in the terminal."""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from leonidas_tools.cli.places import Config, default_config
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from leonidas_tools import ToolRuntime, ToolSession
+    from leonidas_tools.agent.models import Message, Model
+    from leonidas_tools.agent.react import Step
+    from leonidas_tools.agent.record import AgentResult
+    from leonidas_tools.approvals.request import Channel
+    from leonidas_tools.calls.events import EventKind
+    from leonidas_tools.tools.registry import ToolRegistry
+
+_GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+_GEMINI_MODEL = "gemini-flash-latest"
+_SCRIPTED = "scripted:"
+_LONGEST_SHOWN = 120
+_MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑", "failed": "☒"}
+
+
+def agent(  # noqa: PLR0913, PLR0917 - the options of a command
+    task: Annotated[
+        str | None, typer.Argument(help="The task; without one, tasks are typed, a line each.")
+    ] = None,
+    config: Config = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            envvar="LEONIDAS_AGENT_MODEL",
+            help="A model of the endpoint, gemini-…, or scripted:FILE.json.",
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="OPENAI_BASE_URL",
+            help="An OpenAI-compatible endpoint, such as http://127.0.0.1:8080/v1.",
+        ),
+    ] = None,
+    max_iterations: Annotated[int, typer.Option(min=1, help="How often the model is asked.")] = 10,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="How many tokens a task may take.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for one answer of the model.")
+    ] = 120.0,
+    text_calls: Annotated[
+        bool, typer.Option("--text-calls", help="The model calls by text, not by functions.")
+    ] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Work on a task with a model and the tools of the settings.
+
+    The answer goes to standard output, progress to standard error. What needs approval is asked in
+    the terminal. Keys come from the environment or .env: OPENAI_API_KEY, GEMINI_API_KEY.
+
+    The exit code is 1 if a task has no answer, 2 for wrong usage or settings, and 130 after Ctrl-C.
+
+    Example: leonidas agent "What time is it in Tokyo?" --base-url http://127.0.0.1:8080/v1
+    """
+    chosen = _model(model, base_url, timeout, calls_functions=not text_calls)
+    bounds = {"max_iterations": max_iterations, "max_tokens": max_tokens}
+    shown: _Display = _JsonLines() if json_lines else _Lines()
+    if not asyncio.run(_work(task, config or default_config(), chosen, bounds, shown)):
+        raise typer.Exit(1)
+
+
+def _model(
+    name: str | None, base_url: str | None, timeout: float, *, calls_functions: bool
+) -> "Model":
+    """Return the model that the options and the environment name.
+
+    Raises:
+        ConfigurationError: They name none.
+    """
+    from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
+
+    if name is not None and name.startswith(_SCRIPTED):
+        return _scripted(Path(name.removeprefix(_SCRIPTED)), ScriptedModel)
+    if base_url is None and name is None and any(map(os.environ.get, _GEMINI_KEYS)):
+        name = _GEMINI_MODEL
+    if base_url is None and name is not None and name.startswith("gemini"):
+        return GeminiModel(name, timeout_seconds=timeout)
+    if base_url is None and name is None:
+        raise ConfigurationError(
+            "there is no model: give --base-url, or --model, or set GEMINI_API_KEY"
+        )
+    # An address of the environment belongs to the key of the environment.
+    given = None if base_url == os.environ.get("OPENAI_BASE_URL") else base_url
+    return OpenAIModel(
+        name or "default",
+        base_url=given,
+        calls_functions=calls_functions,
+        timeout_seconds=timeout,
+    )
+
+
+def _scripted(file: Path, kind: Any) -> "Model":
+    from leonidas_tools.files.reading import read_file, why_unreadable
+
+    try:
+        text = read_file(file).decode()
+    except OSError as error:
+        raise ConfigurationError(why_unreadable(error), file=file) from None
+    except UnicodeDecodeError:
+        raise ConfigurationError("is not UTF-8 text", file=file) from None
+    made: Model = kind.from_json(text)
+    return made
+
+
+async def _work(
+    task: str | None,
+    config: Path,
+    model: "Model",
+    bounds: "Mapping[str, Any]",
+    shown: "_Display",
+) -> bool:
+    """Work on the task, or on those that are typed; return whether all have an answer."""
+    from leonidas_tools import ToolSession
+    from leonidas_tools.agent import ReActAgent
+    from leonidas_tools.cli.starting import started
+
+    typed = None if task is not None else _Typed()
+    all_ok = True
+    async with AsyncExitStack() as stack:
+        approval = _channel(typed)
+        tools = await stack.enter_async_context(
+            started(config, approval=approval, builtin_tools=False)
+        )
+        if hasattr(model, "aclose"):
+            stack.push_async_callback(model.aclose)
+        session = ToolSession()
+        _follow(tools, session, shown)
+        shown.registry = tools.registry
+        agent = ReActAgent(model, tools, **bounds)
+        history: list[Message] = []
+        async for each in _tasks(task, typed):
+            result = await agent.run(each, session=session, history=history, on_step=shown.step)
+            shown.end(result)
+            history = [message for message in result.messages if message.role != "system"]
+            all_ok = all_ok and result.ok
+    return all_ok
+
+
+async def _tasks(task: str | None, typed: "_Typed | None") -> "AsyncIterator[str]":
+    if task is not None:
+        yield task
+        return
+    assert typed is not None
+    while (line := await typed.ask("> ")) is not None:
+        yield line
+
+
+def _follow(tools: "ToolRuntime", session: "ToolSession", shown: "_Display") -> None:
+    from leonidas_tools.cli.tools import show_progress
+    from leonidas_tools.session.tasks import TaskList
+
+    tools.monitor.subscribe(show_progress)
+    session.get(TaskList).on_change(shown.plan)
+
+
+class _Typed:
+    """The typed lines: tasks, and the answers to questions while an agent works."""
+
+    def __init__(self) -> None:
+        from leonidas_tools.cli.typed import TypedLines
+
+        self._typed = TypedLines()
+        self._lines = self._typed.lines()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def ask(self, prompt: str) -> str | None:
+        """Return the next line; `None` at the end."""
+        self.loop = asyncio.get_running_loop()
+        if self._typed.interactive:
+            typer.echo(prompt, err=True, nl=False)
+        return await anext(self._lines, None)
+
+    def read(self) -> str:
+        """Return the next line, from a thread that asks a question; empty at the end."""
+        assert self.loop is not None
+        line = asyncio.run_coroutine_threadsafe(self.ask(""), self.loop).result()
+        return "" if line is None else f"{line}\n"
+
+
+def _channel(typed: _Typed | None) -> "Channel":
+    from leonidas_tools.approvals.terminal import TerminalChannel
+
+    return TerminalChannel() if typed is None else TerminalChannel(read=typed.read)
+
+
+class _Display(Protocol):
+    """Shows what an agent does.
+
+    Attributes:
+        registry: The tools, which know what is secret in their arguments.
+    """
+
+    registry: "ToolRegistry | None"
+
+    def step(self, step: "Step") -> None:
+        """Show a step."""
+
+    def plan(self, kind: "EventKind", data: "Mapping[str, Any]", /) -> None:
+        """Show a change of the plan."""
+
+    def end(self, result: "AgentResult") -> None:
+        """Show how a task has ended."""
+
+
+class _Lines:
+    """Progress on standard error, a line each, and the answer on standard output."""
+
+    def __init__(self) -> None:
+        from leonidas_tools.cli import terminal
+
+        self.registry: ToolRegistry | None = None
+        self._console = terminal.messages()
+
+    def step(self, step: "Step") -> None:
+        """Show a step."""
+        from leonidas_tools.agent.react import CallsMade, Thought, TurnEnded
+
+        if isinstance(step, Thought):
+            self._line("thinks", step.text)
+        elif isinstance(step, CallsMade):
+            for call in step.calls:
+                self._line("calls", call.name)
+        elif isinstance(step, TurnEnded):
+            turn = step.turn
+            for call, result in zip(turn.calls, turn.results, strict=True):
+                said = f" {result.message}" if result.message else ""
+                self._line("reads", f"{call.name}: {result.status.value}{said}")
+            for problem in turn.problems:
+                self._line("unclear", problem)
+
+    def plan(self, _kind: "EventKind", data: "Mapping[str, Any]") -> None:
+        """Show a change of the plan."""
+        for task in data.get("tasks", [data.get("task")]):
+            self._line("plan", f"{_MARKS[task['status']]} {task['title']}")
+
+    def end(self, result: "AgentResult") -> None:
+        """Show how a task has ended."""
+        if result.answer is not None:
+            typer.echo(_shown(result.answer))
+        if not result.ok:
+            self._line(result.status.value, result.message or "there is no answer")
+
+    def _line(self, who: str, text: str) -> None:
+        from leonidas_tools.cli import terminal
+
+        shown = terminal.one_line(text, _LONGEST_SHOWN)
+        self._console.print(f"{who:<8} {shown}", soft_wrap=True)
+
+
+class _JsonLines:
+    """One JSON object a line, on standard output; secret arguments are masked."""
+
+    def __init__(self) -> None:
+        self.registry: ToolRegistry | None = None
+
+    def step(self, step: "Step") -> None:
+        """Show a step."""
+        from leonidas_tools.agent.react import TurnEnded
+
+        if isinstance(step, TurnEnded):
+            body = step.turn.to_json()
+            for call in body["calls"]:
+                call["arguments"] = self._masked(call["name"], call["arguments"])
+            self._write("turn", body)
+
+    def plan(self, kind: "EventKind", data: "Mapping[str, Any]") -> None:
+        """Show a change of the plan."""
+        self._write(kind.value, data)
+
+    def end(self, result: "AgentResult") -> None:
+        """Show how a task has ended."""
+        body = result.to_json()
+        with suppress(KeyError):
+            del body["turns"]  # which were shown
+        self._write("result", body)
+
+    def _masked(self, name: str, arguments: Any) -> Any:
+        from leonidas_tools.redaction import PLAIN_REDACTION
+        from leonidas_tools.tools.exports import find
+
+        tool = None if self.registry is None else find(self.registry, name)
+        return (PLAIN_REDACTION if tool is None else tool.redaction)(arguments)
+
+    def _write(self, event: str, body: "Mapping[str, Any]") -> None:
+        from leonidas_tools.cli import terminal
+
+        terminal.write_json({"event": event, **body})
+
+
+def _shown(text: str) -> str:
+    from leonidas_tools.redaction.visible import visible
+
+    return visible(text, keep="\n")

@@ -1,0 +1,149 @@
+import asyncio
+import json
+
+import pytest
+
+from tests.agent.model_server import calls, model_server, says
+
+TOOLBOX = '''
+from typing import Annotated
+from leonidas_tools import Secret, tool
+
+@tool(effect="read")
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+@tool(requires_approval=True)
+def pay(amount: int) -> str:
+    """Pays."""
+    return f"paid {amount}"
+
+@tool
+def log_in(pin: Annotated[str, Secret()]) -> str:
+    """Logs in."""
+    return "in"
+'''
+SUM = {"thought": "I add.", "calls": [["add", {"a": 1, "b": 2}]]}
+PLAN = {
+    "calls": [["write_tasks", {"tasks": ["Add the numbers"], "tools": [["add"]]}]],
+}
+
+
+@pytest.fixture
+def agent(leonidas, tmp_path):
+    """Runs `leonidas agent` with a script: `agent([…], "TASK", "--json", stdin=…)`."""
+    (tmp_path / "ours.py").write_text(TOOLBOX)
+    config = tmp_path / "tools.yaml"
+    config.write_text("version: 1\ntoolboxes: [ours, leonidas_tools.toolboxes.tasks]\n")
+
+    def run(script, *arguments, stdin="", **variables):
+        options = ["agent", "--config", str(config)]
+        if script is not None:
+            file = tmp_path / "script.json"
+            file.write_text(json.dumps(script))
+            options += ["--model", f"scripted:{file}"]
+        return leonidas(*options, *arguments, stdin=stdin, **variables)
+
+    return run
+
+
+def lines(ran):
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_the_answer_is_the_output_and_progress_is_beside_it(agent):
+    ran = agent([SUM, "It is 3."], "What is 1 + 2?")
+    assert (ran.returncode, ran.stdout) == (0, "It is 3.\n")
+    assert [line.split()[0] for line in ran.stderr.splitlines()] == ["thinks", "calls", "reads"]
+
+
+def test_the_plan_is_shown_while_its_tasks_are_done(agent):
+    ran = agent([PLAN, SUM, "It is 3."], "What is 1 + 2?")
+    plan = [line.split()[1] for line in ran.stderr.splitlines() if line.startswith("plan")]
+    assert plan == ["☐", "▶", "☑"]
+
+
+def test_with_json_each_turn_is_a_line_and_secrets_are_masked(agent):
+    script = [SUM, {"calls": [["log_in", {"pin": "4711-zebra"}]]}, "It is 3."]
+    ran = agent(script, "What is 1 + 2?", "--json")
+    assert [each["event"] for each in lines(ran)] == ["turn", "turn", "turn", "result"]
+    assert lines(ran)[0]["results"][0]["result"] == 3
+    assert (lines(ran)[-1]["status"], lines(ran)[-1]["answer"]) == ("complete", "It is 3.")
+    assert "zebra" not in ran.stdout + ran.stderr
+
+
+def test_tasks_are_typed_and_the_conversation_goes_on(agent):
+    ran = agent([SUM, "It is 3.", "Bye."], stdin="What is 1 + 2?\n\nThank you.\n")
+    assert (ran.returncode, ran.stdout) == (0, "It is 3.\nBye.\n")
+
+
+@pytest.mark.parametrize(("typed", "status"), [("y", "ok"), ("n", "denied")])
+@pytest.mark.parametrize("interactive", [True, False])
+def test_what_needs_approval_is_asked_in_the_terminal(agent, typed, status, interactive):
+    script = [{"calls": [["pay", {"amount": 5}]]}, "Done."]
+    task = [] if interactive else ["Pay."]
+    stdin = f"Pay.\n{typed}\n" if interactive else f"{typed}\n"
+    ran = agent(script, *task, "--json", stdin=stdin)
+    assert lines(ran)[0]["results"][0]["status"] == status
+    assert "pay" in ran.stderr
+
+
+def test_a_task_without_an_answer_ends_with_1(agent):
+    ran = agent([SUM] * 2, "What is 1 + 2?", "--max-iterations", "2")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "iterations are used up" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["Hello"], "there is no model"),
+        (["Hello", "--model", "gpt-7"], "OPENAI_API_KEY"),
+        (["Hello", "--model", "gemini-9"], "GEMINI_API_KEY"),
+        (["Hello", "--model", "scripted:none.json"], "none.json"),
+        (["Hello", "--max-iterations", "0"], "--max-iterations"),
+    ],
+)
+def test_wrong_usage_ends_with_2(agent, arguments, said, tmp_path):
+    ran = agent(None, *arguments)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_script_that_is_none_is_refused(agent):
+    assert "not a JSON array" in agent({"a": 1}, "Hello").stderr
+
+
+async def test_an_endpoint_is_asked_by_its_address(agent):
+    replies = [calls(("a", "add", '{"a": 1, "b": 2}')), says("It is 3.")]
+    async with model_server(*replies) as server:
+        ran = await asyncio.to_thread(
+            agent,
+            None,
+            "What is 1 + 2?",
+            "--base-url",
+            f"{server.url}/v1",
+            OPENAI_API_KEY="never-sent-here",
+        )
+    assert (ran.returncode, ran.stdout) == (0, "It is 3.\n")
+    assert "never-sent-here" not in str(server.requests)
+
+
+async def test_an_endpoint_of_the_environment_gets_the_key_of_the_environment(agent):
+    async with model_server(says("Hello.")) as server:
+        variables = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "its-key"}
+        ran = await asyncio.to_thread(agent, None, "Hello", **variables)
+    assert ran.stdout == "Hello.\n"
+    assert server.requests[0].headers["authorization"] == "Bearer its-key"
+
+
+def test_the_log_goes_to_a_file(leonidas, settings, tmp_path):
+    file = tmp_path / "leonidas.log"
+    ran = leonidas("--log-file", str(file), "--log-level", "debug", "tools", "list", "--json")
+    assert ran.returncode == 0
+    assert file.exists()
+    ran = leonidas("--log-file", str(tmp_path), "tools", "list")
+    assert ran.returncode == 2
+    assert "log cannot be written" in ran.stderr
