@@ -382,8 +382,24 @@ def _timeout(value: Any) -> Any:
     return value
 
 
-def _retry_attempts(value: Any) -> Any:
-    return 0 if is_off(value) else value
+def _retry_attempts(value: Any) -> int:
+    if is_off(value):
+        return 0
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise SchemaError(f"retry_attempts is a number from 0 on, or 'off', not {value!r}")
+
+
+def _flag(option: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise SchemaError(f"{option} is True or False, not {value!r}")
+
+
+def _text(option: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise SchemaError(f"{option} is a text, not {value!r}")
 
 
 def _names(option: str, value: Sequence[str]) -> Sequence[str]:
@@ -416,6 +432,17 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "fallback_tools": partial(_names, "fallback_tools"),
     "dependencies": partial(_names, "dependencies"),
     "status": partial(as_enum, ToolStatus),
+    **{
+        option: partial(_flag, option)
+        for option in (
+            "collect",
+            "cpu_bound",
+            "polling",
+            "repeat_after_resume",
+            "requires_approval",
+        )
+    },
+    **{option: partial(_text, option) for option in ("description", "filler", "name", "version")},
 }
 _OPTIONS = frozenset(f.name for f in fields(ToolMetadata)) - {"parameters"} | {"undo"}
 _INTERNAL = frozenset({"answers_questions", "fixed", "origin", "quarantine"})
