@@ -1,34 +1,14 @@
 """The order of all policies, outermost first.
 
 To add a policy, write a file with a function `for_tool(options, shared)` that yields it where it
-applies, and add its import and its line here; `refusal` is the shortest example. It also needs a
-page in `leonidas_tools/reference`. A plain tool gets only the policies that it uses.
+applies, and add its line here; `refusal` is the shortest example. A plain tool gets only the
+policies that it uses.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from leonidas_tools.policies import (
-    approval,
-    breaker,
-    cache,
-    call_limits,
-    dependencies,
-    fallback,
-    hooks,
-    in_process,
-    inquiries,
-    lane,
-    limit,
-    loop_guard,
-    refusal,
-    result_budget,
-    retry,
-    timeout,
-    tracing,
-    validation,
-)
+import importlib
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,29 +17,36 @@ if TYPE_CHECKING:
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.settings.effective import EffectiveOptions
 
-ORDER: Final[tuple[Callable[[EffectiveOptions, Shared], Iterator[Policy]], ...]] = (
-    tracing.for_tool,  # outside all: what a call waits for is in its span
-    loop_guard.for_tool,
-    refusal.for_tool,
-    hooks.for_tool,
-    validation.for_tool,
-    dependencies.for_tool,
-    approval.for_tool,
-    inquiries.for_tool,
-    cache.for_tool,  # inside approval: one session must not see what only another may see
-    call_limits.for_tool,
-    timeout.deadline_for_tool,
-    fallback.for_tool,  # outside the lane: two tools of one lane would wait for each other
-    lane.for_tool,
-    limit.for_tool,
-    breaker.for_tool,
-    retry.for_tool,
-    in_process.for_tool,  # outside the timeout: waiting for a process is not the tool's time
-    timeout.for_tool,
-    result_budget.for_tool,
+    ForTool: TypeAlias = Callable[[EffectiveOptions, Shared], Iterator[Policy]]
+
+ORDER: Final = (
+    "tracing.for_tool",  # outside all: what a call waits for is in its span
+    "loop_guard.for_tool",
+    "refusal.for_tool",
+    "hooks.for_tool",
+    "validation.for_tool",
+    "dependencies.for_tool",
+    "approval.for_tool",
+    "inquiries.for_tool",
+    "cache.for_tool",  # inside approval: one session must not see what only another may see
+    "call_limits.for_tool",
+    "timeout.deadline_for_tool",
+    "fallback.for_tool",  # outside the lane: two tools of one lane would wait for each other
+    "lane.for_tool",
+    "limit.for_tool",
+    "breaker.for_tool",
+    "retry.for_tool",
+    "in_process.for_tool",  # outside the timeout: waiting for a process is not the tool's time
+    "timeout.for_tool",
+    "result_budget.for_tool",
 )
+"""The file in this directory and the function of each policy."""
 
 
-def policies_for(options: EffectiveOptions, shared: Shared) -> list[Policy]:
-    """Return the policies around a tool's calls, outermost first."""
-    return [policy for for_tool in ORDER for policy in for_tool(options, shared)]
+def policy_functions() -> tuple[ForTool, ...]:
+    """Return the functions that yield the policies of a tool, outermost first."""
+    named = [entry.split(".") for entry in ORDER]
+    return tuple(
+        getattr(importlib.import_module(f"leonidas_tools.policies.{module}"), function)
+        for module, function in named
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.records import record
 from leonidas_tools.policies.base import compose
-from leonidas_tools.policies.order import policies_for
+from leonidas_tools.policies.order import policy_functions
 from leonidas_tools.policies.shared import Shared
 from leonidas_tools.runtime.attempt import Attempt
 from leonidas_tools.runtime.functions import caller, runs_in_thread, takes_context, undoing
@@ -85,6 +85,7 @@ class Compiler:
         )
         # What sessions may do may only be known once a call of theirs has begun.
         self._learns_policies = any(getattr(p, "sets_session_policy", False) for p in policies)
+        self._policies = policy_functions()  # imported before the first call
         self._plans: dict[tuple[str, bool], Plan] = {}
 
     @property
@@ -126,7 +127,8 @@ class Compiler:
         return plan
 
     def _compile(self, options: EffectiveOptions) -> Run:
-        return compose(policies_for(options, self.shared), self._attempt(options))
+        policies = [each for for_tool in self._policies for each in for_tool(options, self.shared)]
+        return compose(policies, self._attempt(options))
 
     def _attempt(self, options: EffectiveOptions) -> Attempt:
         tool, settings, on_cancel = options.tool, options.settings, options.on_cancel

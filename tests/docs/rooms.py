@@ -7,12 +7,16 @@ others is left out: where `cli` imports `live` and `live` imports `runtime`, no 
 """
 
 import ast
+import importlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import grimp
+
+from leonidas_tools.policies.order import ORDER
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "architecture" / "rooms.svg"
@@ -200,6 +204,18 @@ def _ordered(rows: list[list[Node]], graph: Graph) -> list[list[Node]]:
     return best
 
 
+def with_policies(page: str) -> str:
+    """Return the page with the policies of the table in the code, outermost first."""
+    lines = []
+    for number, name in enumerate(ORDER, start=1):
+        file = name.partition(".")[0]
+        module = importlib.import_module(f"{PACKAGE}.policies.{file}")
+        summary = (module.__doc__ or "").partition("\n")[0]
+        lines.append(f"{number}. `{name}`: {summary}")
+    listed = "\n".join(lines)
+    return re.sub(r"^1\. `.*?(?=\n\n)", lambda _: listed, page, flags=re.DOTALL | re.MULTILINE)
+
+
 def _crossings(rows: list[list[Node]], joined: Mapping[Node, tuple[list[Node], list[Node]]]) -> int:
     place = {node: i for row in rows for i, node in enumerate(row)}
     count = 0
@@ -246,4 +262,4 @@ def _apart(left: Node, right: Node) -> float:
 
 if __name__ == "__main__":
     PICTURE.write_text(drawn())
-    PAGE.write_text(with_table(PAGE.read_text()))
+    PAGE.write_text(with_policies(with_table(PAGE.read_text())))

@@ -14,12 +14,11 @@ MODULES = {file.stem for file in Path(policies.__file__).parent.glob("[!_]*.py")
 
 
 def test_every_policy_is_in_the_table_once():
-    made = [each for name in MODULES for each in makers(name)]
-    assert sorted(map(named, ORDER)) == sorted(map(named, made))
+    assert sorted(ORDER) == sorted(each for name in MODULES for each in makers(name))
 
 
 def test_a_policy_stands_outside_what_it_must_see_or_hold_back():
-    position = {named(maker): place for place, maker in enumerate(ORDER)}
+    position = {name: place for place, name in enumerate(ORDER)}
     outside = [
         "loop_guard.for_tool",
         "refusal.for_tool",
@@ -47,8 +46,4 @@ def test_a_policy_stands_outside_what_it_must_see_or_hold_back():
 
 def makers(name):
     module = importlib.import_module(f"leonidas_tools.policies.{name}")
-    return [value for key, value in vars(module).items() if key.endswith("for_tool")]
-
-
-def named(maker):
-    return f"{maker.__module__.rpartition('.')[2]}.{maker.__name__}"
+    return [f"{name}.{key}" for key in vars(module) if key.endswith("for_tool")]
