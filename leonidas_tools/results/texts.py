@@ -149,6 +149,18 @@ TEXTS: Mapping[str, Text] = {
         "The command was ended by the limit of {limit}; the result has what it printed before.",
         "A command reached a limit: timeout, cpu, memory, file_size or output.",
     ),
+    "code_raised": Text(
+        "The code raised {error}; correct it and run it again.",
+        "Code that the model has written raised an exception.",
+    ),
+    "code_stopped": Text(
+        "The code was ended by the limit of {limit}; the result has what it printed before.",
+        "Code reached a limit: timeout, cpu, memory, file_size or output.",
+    ),
+    "code_died": Text(
+        "The code ended the interpreter, with the exit code {code}.",
+        "Code ended its interpreter, such as by a crash.",
+    ),
     "no_sandbox": Text(
         "Programs cannot be run safely here, so nothing was run: {reason}.",
         "The isolation of a sandbox that the settings ask for cannot be had.",

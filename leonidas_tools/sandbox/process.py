@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
 from leonidas_tools.sandbox.output import BoundedOutput
 
 if TYPE_CHECKING:
@@ -25,6 +28,20 @@ _CHUNK_BYTES = 65_536
 _FLOOD = 64
 """How many times the output that is kept a program may print before it is ended."""
 _MOST_REPORT_BYTES = 65_536
+
+
+class NoSandboxError(ToolError):
+    """Raised when the isolation that was asked for cannot be had: nothing has run.
+
+    Args:
+        reason: What is missing.
+    """
+
+    status = "unavailable"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(say("no_sandbox", reason=reason), reason_code="no_sandbox")
+        self.reason = reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,21 +78,26 @@ class Running:
     Args:
         control: The connection to its supervisor, which ends the program when it closes.
         outputs: The reading ends of its output.
+        program: What it is called.
+        is_wrapped: Whether bubblewrap runs it.
         output_bytes: How much is kept of each.
         on_output: Called with each piece of output.
         channel: A connection to the program itself, its descriptor 3.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its connections, and what it is
         self,
         control: socket.socket,
         outputs: Mapping[Stream, int],
         *,
+        program: str,
+        is_wrapped: bool,
         output_bytes: int,
         on_output: OnOutput | None = None,
         channel: socket.socket | None = None,
     ) -> None:
         self.channel = channel
+        self._program, self._is_wrapped = program, is_wrapped
         self._control = control
         self._kept = {stream: BoundedOutput(output_bytes) for stream in outputs}
         self._open = dict(outputs)
@@ -91,7 +113,7 @@ class Running:
             os.set_blocking(fd, False)
             self._loop.add_reader(fd, self._read, stream, fd)
 
-    async def wait(self) -> dict[str, Any]:
+    async def ended(self) -> dict[str, Any]:
         """Wait until the program and all that it has started are gone; return the report."""
         return await asyncio.shield(self._ended)
 
@@ -102,10 +124,17 @@ class Running:
             with contextlib.suppress(OSError):
                 self._control.shutdown(1)  # for writing: the report still arrives
 
-    def finished(self, report: Mapping[str, Any]) -> Finished:
-        """Return how the program ended, given the report."""
+    async def finished(self) -> Finished:
+        """Wait until the program and all that it has started are gone; return how it ended.
+
+        Raises:
+            NoSandboxError: It could not be run in isolation.
+            FileNotFoundError: There is no such program or directory.
+        """
+        report = await self.ended()
+        self._check(report)
         by = self._stopped_by or report.get("stopped_by")
-        return Finished(
+        finished = Finished(
             exit_code=report["exit_code"],
             stdout=self._kept["stdout"].text(),
             stderr=self._kept["stderr"].text(),
@@ -114,6 +143,29 @@ class Running:
             seconds=report["seconds"],
             cpu_seconds=report["cpu_seconds"],
         )
+        if self._is_wrapped and by is None and '"exit-code"' not in report["status"]:
+            raise self._not_set_up(finished.stderr.strip())
+        return finished
+
+    def _check(self, report: Mapping[str, Any]) -> None:
+        """Raise the reason why the program was not started, where it was not."""
+        if not report:
+            raise NoSandboxError("the launcher has ended")
+        if "unavailable" in report:
+            raise NoSandboxError(report["unavailable"])
+        number, _, text = report["problem"].partition(" ")
+        if number == "cannot":
+            raise NoSandboxError(f"cannot {text}")
+        if number in (str(errno.ENOENT), str(errno.ENOTDIR)):
+            raise FileNotFoundError(int(number), text, self._program)
+        if number:
+            raise NoSandboxError(text)
+
+    def _not_set_up(self, said: str) -> Exception:
+        """Return why bubblewrap has not run the program."""
+        if said.startswith(("bwrap: execvp", "bwrap: Can't chdir")):
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._program)
+        return NoSandboxError(said or "bubblewrap has ended")
 
     def close(self) -> None:
         """Close all connections, which ends the program if it still runs."""

@@ -19,12 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
-from leonidas_tools.errors import ToolError
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.texts import say
 from leonidas_tools.sandbox import launcher
 from leonidas_tools.sandbox.bubblewrap import wrapped
-from leonidas_tools.sandbox.process import Finished, OnOutput, Running
+from leonidas_tools.sandbox.process import Finished, NoSandboxError, OnOutput, Running
 from leonidas_tools.sandbox.seccomp import filter_code
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ _GRACE_SECONDS = 10.0
 _OWN_PROCESSES = 2
 """The processes of bubblewrap itself that count among those of a group."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SYSTEM_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+_SYSTEM_FILES = ("/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/localtime")
 _NETWORK_FILES = (
     "/etc/ca-certificates",
     "/etc/hosts",
@@ -50,20 +48,6 @@ _NETWORK_FILES = (
 )
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp"}  # noqa: S108
-
-
-class NoSandboxError(ToolError):
-    """Raised when the isolation that was asked for cannot be had: nothing has run.
-
-    Args:
-        reason: What is missing.
-    """
-
-    status = "unavailable"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(say("no_sandbox", reason=reason), reason_code="no_sandbox")
-        self.reason = reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +84,7 @@ class _Job:
     timeout_seconds: float | None = None
     working_directory: str | Path | None = None
     on_output: OnOutput | None = None
-    channel: tuple[socket.socket, socket.socket] | None = None
+    has_channel: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -225,11 +209,7 @@ class Sandbox:
 
     async def _run(self, job: _Job, backend: str) -> Finished:
         async with self._started(job, backend) as running:
-            report = await running.wait()
-            finished = running.finished(_checked(report, job.argv[0]))
-            if backend == "bubblewrap":
-                _check_set_up(report["status"], finished, job.argv[0])
-            return finished
+            return await running.finished()
 
     @asynccontextmanager
     async def start(
@@ -247,7 +227,7 @@ class Sandbox:
             argv=argv,
             timeout_seconds=timeout_seconds,
             on_output=on_output,
-            channel=socket.socketpair(),
+            has_channel=True,
         )
         async with self._started(job, backend) as running:
             yield running
@@ -259,7 +239,8 @@ class Sandbox:
             if backend != "bubblewrap":
                 directory = tempfile.TemporaryDirectory(prefix="leonidas-sandbox-")
                 private = own.enter_context(directory)
-            running = self._launch(self._request(job, backend, private), job)
+            request = self._request(job, backend, private)
+            running = self._launch(request, job, is_wrapped=backend == "bubblewrap")
             try:
                 yield running
             finally:
@@ -360,7 +341,7 @@ class Sandbox:
 
     # --- the launcher ------------------------------------------------------------------------
 
-    def _launch(self, request: Mapping[str, Any], job: _Job) -> Running:
+    def _launch(self, request: Mapping[str, Any], job: _Job, *, is_wrapped: bool) -> Running:
         """Send a request; what the program gets is closed here."""
         with contextlib.ExitStack() as sent:
             control, theirs = socket.socketpair()
@@ -372,15 +353,19 @@ class Sandbox:
                 outputs[stream], writing = os.pipe()
                 sent.callback(os.close, writing)
                 fds.append(writing)
-            if job.channel is not None:
-                sent.callback(job.channel[1].close)
-                fds.append(job.channel[1].fileno())
+            channel: socket.socket | None = None
+            if job.has_channel:
+                channel, programs = socket.socketpair()
+                sent.callback(programs.close)
+                fds.append(programs.fileno())
             running = Running(
                 control,
                 outputs,
+                program=job.argv[0],
+                is_wrapped=is_wrapped,
                 output_bytes=self.limits.output_bytes,
                 on_output=job.on_output,
-                channel=None if job.channel is None else job.channel[0],
+                channel=channel,
             )
             try:
                 self._send(fds)
@@ -440,7 +425,7 @@ async def _to_the_end(running: Running) -> None:
     """Wait until the program is gone, whoever cancels this task meanwhile."""
     loop = asyncio.get_running_loop()
     ends, cancelled = loop.time() + _GRACE_SECONDS, None
-    waiting = asyncio.ensure_future(running.wait())
+    waiting = asyncio.ensure_future(running.ended())
     while not waiting.done() and loop.time() < ends:
         try:
             await asyncio.wait([waiting], timeout=ends - loop.time())
@@ -451,32 +436,6 @@ async def _to_the_end(running: Running) -> None:
         logger.warning("A program in the sandbox does not end")
     if cancelled is not None:
         raise cancelled
-
-
-def _checked(report: Mapping[str, Any], program: str) -> Mapping[str, Any]:
-    """Return a report of a program that was started; raise the reason if it was not."""
-    if not report:
-        raise NoSandboxError("the launcher has ended")
-    if "unavailable" in report:
-        raise NoSandboxError(report["unavailable"])
-    number, _, text = report["problem"].partition(" ")
-    if number == "cannot":
-        raise NoSandboxError(f"cannot {text}")
-    if number in (str(errno.ENOENT), str(errno.ENOTDIR)):
-        raise FileNotFoundError(int(number), text, program)
-    if number:
-        raise NoSandboxError(text)
-    return report
-
-
-def _check_set_up(status: str, finished: Finished, program: str) -> None:
-    """Raise the reason why bubblewrap has not run the program, where it has not."""
-    if '"exit-code"' in status or finished.stopped_by is not None:
-        return
-    said = finished.stderr.strip()
-    if said.startswith(("bwrap: execvp", "bwrap: Can't chdir")):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
-    raise NoSandboxError(said or "bubblewrap has ended")
 
 
 def _program(name: str, path: str) -> str:

@@ -33,6 +33,7 @@ logger = visible_logger(__name__)
 ENTRY_POINT_GROUP = "leonidas_tools.toolboxes"
 OWN_PACKAGE = "leonidas_tools.toolboxes"
 OWN_TOOLBOXES: Mapping[str, str | None] = {
+    "code": "sandbox",
     "demo": None,
     "notes": None,
     "shell": "sandbox",

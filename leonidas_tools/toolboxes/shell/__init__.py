@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import codecs
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +11,7 @@ from leonidas_tools.calls.call import ResultStatus, ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.texts import say
+from leonidas_tools.sandbox.progress import output_as_progress
 from leonidas_tools.settings.sandbox_settings import SandboxSettings
 from leonidas_tools.toolboxes.shell.commands import parse
 from leonidas_tools.toolboxes.shell.risks import risks_of
@@ -23,13 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from leonidas_tools.sandbox import Finished
-    from leonidas_tools.sandbox.process import OnOutput
 
 __all__ = ["TOOLBOX", "ShellSettings"]
 
 _LONGEST_COMMAND = 100_000
-_BETWEEN_PROGRESS_SECONDS = 0.2
-_SHOWN_CHARACTERS = 2_000
 _SPARE_SECONDS = 15.0
 """How much longer than the program a call may take: the sandbox ends the program first."""
 
@@ -78,7 +74,7 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
             ["/bin/bash", "--noprofile", "--norc", "-c", command],
             timeout_seconds=min(timeout_seconds or settings.timeout, settings.timeout),
             working_directory=_inside(working_directory, [Path(each) for each in sandbox.roots]),
-            on_output=_progress(ctx),
+            on_output=output_as_progress(ctx),
         )
         return _result(finished)
 
@@ -99,29 +95,6 @@ def _inside(directory: str, roots: Sequence[Path]) -> Path:
             reason_code="no_such_directory",
         )
     return found
-
-
-def _progress(ctx: ToolContext) -> OnOutput:
-    """Return what reports output as progress: the first at once, then a few times a second."""
-    loop = asyncio.get_running_loop()
-    decoders = {
-        name: codecs.getincrementaldecoder("utf-8")(errors="replace")
-        for name in ("stdout", "stderr")
-    }
-    unseen = {"stdout": "", "stderr": ""}
-    told_at = float("-inf")
-
-    def hear(stream: str, data: bytes) -> None:
-        nonlocal told_at
-        unseen[stream] += decoders[stream].decode(data)
-        unseen[stream] = unseen[stream][-_SHOWN_CHARACTERS:]
-        if loop.time() - told_at >= _BETWEEN_PROGRESS_SECONDS:
-            told_at = loop.time()
-            told: dict[str, Any] = {name: text for name, text in unseen.items() if text}
-            ctx.progress(**told)
-            unseen.update(stdout="", stderr="")
-
-    return hear
 
 
 def _result(finished: Finished) -> ToolResult:

@@ -1,0 +1,37 @@
+"""Report the output of a program as progress of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls.context import ToolContext
+    from leonidas_tools.sandbox.process import OnOutput
+
+_BETWEEN_SECONDS = 0.2
+_SHOWN_CHARACTERS = 2_000
+
+
+def output_as_progress(ctx: ToolContext) -> OnOutput:
+    """Return what reports output: the first at once, then a few times a second what is new."""
+    loop = asyncio.get_running_loop()
+    decoders = {
+        name: codecs.getincrementaldecoder("utf-8")(errors="replace")
+        for name in ("stdout", "stderr")
+    }
+    unseen = {"stdout": "", "stderr": ""}
+    told_at = float("-inf")
+
+    def hear(stream: str, data: bytes) -> None:
+        nonlocal told_at
+        unseen[stream] += decoders[stream].decode(data)
+        unseen[stream] = unseen[stream][-_SHOWN_CHARACTERS:]
+        if loop.time() - told_at >= _BETWEEN_SECONDS:
+            told_at = loop.time()
+            told: dict[str, Any] = {name: text for name, text in unseen.items() if text}
+            ctx.progress(**told)
+            unseen.update(stdout="", stderr="")
+
+    return hear

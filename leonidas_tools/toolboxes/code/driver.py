@@ -1,0 +1,198 @@
+"""Run one piece of Python inside the sandbox: a program of its own, with the standard library only.
+
+It reads a request from descriptor 3 and answers there: the value of the last expression, the error,
+the figures, the files that are new, and the variables for the next piece. Imports, functions and
+classes are kept as their source, all else as a pickle, which only this program ever reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import builtins
+import contextlib
+import io
+import json
+import linecache
+import os
+import pickle
+import socket
+import sys
+import traceback
+from typing import Any
+
+NAME = "<code>"
+_LONGEST_VALUE = 20_000
+_MOST_FIGURES = 8
+_MOST_FILES = 10_000
+_MOST_FILES_TOLD = 100
+_MOST_NOT_KEPT = 20
+_DEFINITIONS = (
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.FunctionDef,
+    ast.Import,
+    ast.ImportFrom,
+)
+
+
+def main() -> None:
+    """Read the request, run it, and answer."""
+    channel = socket.socket(fileno=3)
+    os.set_inheritable(3, False)
+    request = json.loads(_read_all(channel))
+    answer = _answer(request)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    channel.sendall(json.dumps(answer).encode())
+    channel.close()
+    os._exit(0)  # threads and exit handlers of the code are not waited for
+
+
+def _read_all(channel: socket.socket) -> bytes:
+    data = bytearray()
+    while chunk := channel.recv(1 << 20):
+        data += chunk
+    return bytes(data)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    before = _files()
+    names: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+    definitions = _load(names, request["state"])
+    answer: dict[str, Any] = {}
+    try:
+        tree = ast.parse(request["code"], NAME)
+        linecache.cache[NAME] = (len(request["code"]), None, _lines(request["code"]), NAME)
+        answer.update(_run(tree, names))
+        definitions += [ast.unparse(each) for each in tree.body if isinstance(each, _DEFINITIONS)]
+    except BaseException as error:  # noqa: BLE001 - the code may raise anything
+        answer["error"] = _error(error)
+    with contextlib.suppress(Exception):
+        answer["figures"] = _figures()
+    answer["files"] = _new_files(before)
+    if request["keep"]:
+        answer["state"], answer["not_kept"] = _save(names, definitions)
+    return answer
+
+
+def _lines(code: str) -> list[str]:
+    return [f"{line}\n" for line in code.splitlines()]
+
+
+def _run(tree: ast.Module, names: dict[str, Any]) -> dict[str, Any]:
+    """Run the statements; return the value of the last, if it is an expression."""
+    last = tree.body[-1] if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    statements = ast.Module(body=tree.body[: -1 if last else None], type_ignores=[])
+    exec(compile(statements, NAME, "exec"), names)  # noqa: S102 - that is what it is for
+    if not isinstance(last, ast.Expr):
+        return {}
+    value = eval(compile(ast.Expression(last.value), NAME, "eval"), names)  # noqa: S307 - as above
+    return {} if value is None else {"value": _shown(value)}
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as JSON, or as text where it is none or too long."""
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        text = json.dumps(value, allow_nan=False)
+        if len(text) <= _LONGEST_VALUE:
+            return json.loads(text)
+    text = repr(value)
+    half = _LONGEST_VALUE // 2
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:half]} […] {text[-half:]}"
+
+
+def _error(error: BaseException) -> dict[str, str]:
+    report = traceback.TracebackException.from_exception(error, limit=-20)
+    ours = [index for index, frame in enumerate(report.stack) if frame.filename == NAME]
+    report.stack = traceback.StackSummary.from_list(list(report.stack)[ours[0] :] if ours else [])
+    said = "".join(report.format())[-_LONGEST_VALUE:]
+    return {"type": type(error).__name__, "message": str(error)[:1000], "traceback": said}
+
+
+# --- figures and files -----------------------------------------------------------------------
+
+
+def _figures() -> list[str]:
+    """Return the open figures of matplotlib as PNG."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return []
+    figures = []
+    for number in pyplot.get_fignums()[:_MOST_FIGURES]:
+        file = io.BytesIO()
+        pyplot.figure(number).savefig(file, format="png", bbox_inches="tight")
+        figures.append(base64.b64encode(file.getvalue()).decode())
+    pyplot.close("all")
+    return figures
+
+
+def _files() -> dict[str, tuple[int, int]]:
+    """Return the files below the working directory, with size and time; links are not followed."""
+    found: dict[str, tuple[int, int]] = {}
+    for directory, _, names in os.walk("."):
+        for name in names:
+            path = os.path.relpath(os.path.join(directory, name))  # noqa: PTH118 - quick
+            with contextlib.suppress(OSError):
+                status = os.lstat(path)
+                found[path] = (status.st_size, status.st_mtime_ns)
+            if len(found) >= _MOST_FILES:
+                return found
+    return found
+
+
+def _new_files(before: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
+    new = [
+        {"path": path, "bytes": about[0]}
+        for path, about in sorted(_files().items())
+        if before.get(path) != about and "__pycache__" not in path
+    ]
+    return new[:_MOST_FILES_TOLD]
+
+
+# --- variables -------------------------------------------------------------------------------
+
+
+def _load(names: dict[str, Any], state: str | None) -> list[str]:
+    """Restore what an earlier piece has left; return its definitions."""
+    if state is None:
+        return []
+    kept = json.loads(state)
+    for each in kept["definitions"]:
+        with contextlib.suppress(Exception):  # a module may be gone by now
+            exec(compile(each, NAME, "exec"), names)  # noqa: S102 - as above
+    sys.modules["__main__"].__dict__.update(names)
+    for name, pickled in kept["values"].items():
+        with contextlib.suppress(Exception):
+            names[name] = pickle.loads(base64.b64decode(pickled))  # noqa: S301 - in the sandbox
+    return list(kept["definitions"])
+
+
+def _save(names: dict[str, Any], definitions: list[str]) -> tuple[str, list[str]]:
+    """Return what the next piece starts with, and the names of what cannot be kept."""
+    sys.modules["__main__"].__dict__.update(names)
+    values, not_kept = {}, []
+    defined = {name for each in definitions for name in _defined(each)}
+    for name, value in names.items():
+        if name.startswith("__") or name in defined:
+            continue
+        try:
+            values[name] = base64.b64encode(pickle.dumps(value)).decode()
+        except Exception:  # noqa: BLE001 - a type of the code may raise anything
+            not_kept.append(name)
+    last = list(dict.fromkeys(reversed(definitions)))[::-1]
+    return json.dumps({"definitions": last, "values": values}), not_kept[:_MOST_NOT_KEPT]
+
+
+def _defined(definition: str) -> list[str]:
+    names = []
+    for each in ast.parse(definition).body:
+        if isinstance(each, ast.Import | ast.ImportFrom):
+            names += [alias.asname or alias.name.partition(".")[0] for alias in each.names]
+        elif isinstance(each, ast.AsyncFunctionDef | ast.ClassDef | ast.FunctionDef):
+            names.append(each.name)
+    return names
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Whole Python in the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import site
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
+from leonidas_tools.results.texts import say
+from leonidas_tools.sandbox.progress import output_as_progress
+from leonidas_tools.toolboxes.code import driver
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from leonidas_tools.calls.context import ToolContext
+    from leonidas_tools.sandbox import Finished, Running
+    from leonidas_tools.toolboxes.code import CodeSettings
+
+_CHUNK_BYTES = 1 << 18
+_MOST_FIGURE_BYTES = 4 << 20
+_ENGINE = "python"
+
+
+def runner(
+    settings: CodeSettings,
+) -> Callable[[str, dict[str, Any], ToolContext], Awaitable[ToolResult]]:
+    """Return what runs code; the sandbox starts with the first call."""
+    libraries = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    libraries += [path for path in [site.getusersitepackages()] if path in sys.path]
+    sandbox = settings.sandbox(read_only=(sys.base_prefix, sys.prefix, *libraries))
+    sandbox.environment = {
+        "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": "/tmp",  # noqa: S108 - of the sandbox
+        "PYTHONPATH": ":".join(libraries),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    argv = [sys.executable, "-X", "utf8", "-c", Path(driver.__file__).read_text(encoding="utf-8")]
+    most = settings.max_kept_kilobytes * 1024
+
+    async def run(code: str, states: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        state = states.get(_ENGINE) if settings.keep_variables else None
+        request = {"code": code, "state": state, "keep": settings.keep_variables}
+        async with sandbox.start(
+            argv,
+            timeout_seconds=settings.timeout,
+            on_output=output_as_progress(ctx),
+        ) as running:
+            said = await _exchange(running, json.dumps(request).encode(), 4 * most)
+            finished = await running.finished()
+        answer = _read(said)
+        kept = answer.pop("state", None)
+        if isinstance(kept, str) and len(kept) <= most:
+            states[_ENGINE] = kept
+        elif kept is not None:
+            answer["not_kept"] = ["*"]
+        return _result(answer, finished)
+
+    return run
+
+
+async def _exchange(running: Running, request: bytes, most_bytes: int) -> bytes:
+    """Send the request, and return the answer: all that comes until the program ends."""
+    channel = running.channel
+    assert channel is not None
+    channel.setblocking(False)
+    loop, said = asyncio.get_running_loop(), bytearray()
+    try:
+        await loop.sock_sendall(channel, request)
+        _end_of_request(channel)
+        while chunk := await loop.sock_recv(channel, _CHUNK_BYTES):
+            said += chunk
+            if len(said) > most_bytes + 10 * _MOST_FIGURE_BYTES:
+                running.stop("output")
+                break
+    except OSError:  # the program has ended before
+        pass
+    return bytes(said)
+
+
+def _end_of_request(channel: socket.socket) -> None:
+    channel.shutdown(1)  # for writing
+
+
+def _read(said: bytes) -> dict[str, Any]:
+    """Return the answer; the code can write there too, so that it may be anything."""
+    try:
+        answer = json.loads(said)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _result(answer: Mapping[str, Any], finished: Finished) -> ToolResult:
+    value: dict[str, Any] = {key: answer[key] for key in ("value",) if key in answer}
+    value["output"] = finished.stdout
+    if finished.stderr:
+        value["errors"] = finished.stderr
+    for key in ("files", "not_kept"):
+        if answer.get(key):
+            value[key] = answer[key]
+    media = _media(answer.get("figures"))
+    if media:
+        value["figures"] = len(media)
+    value["seconds"] = round(finished.seconds, 3)
+    if finished.stopped_by is not None:
+        timed_out = finished.stopped_by == "timeout"
+        return ToolResult(
+            status=ResultStatus.TIMEOUT if timed_out else ResultStatus.FAILED,
+            result=value,
+            message=say("code_stopped", limit=finished.stopped_by),
+            reason_code=f"stopped_by_{finished.stopped_by}",
+        )
+    error = answer.get("error")
+    if isinstance(error, dict):
+        return raised(value, error, media)
+    if not answer:
+        return ToolResult.failed(
+            say("code_died", code=finished.exit_code), result=value, reason_code="code_died"
+        )
+    return ToolResult(result=value, media=media)
+
+
+def raised(
+    value: Mapping[str, Any], error: Mapping[str, Any], media: tuple[Media, ...] = ()
+) -> ToolResult:
+    """Return the result of code that has raised an exception."""
+    kind, message = str(error.get("type")), str(error.get("message"))
+    return ToolResult.failed(
+        say("code_raised", error=f"{kind}: {message}" if message else kind),
+        result={**value, "traceback": str(error.get("traceback"))},
+        reason_code="code_raised",
+        media=media,
+    )
+
+
+def _media(figures: object) -> tuple[Media, ...]:
+    found = []
+    for figure in figures if isinstance(figures, list) else ():
+        try:
+            data = base64.b64decode(str(figure), validate=True)
+        except (binascii.Error, ValueError):
+            continue
+        if data.startswith(b"\x89PNG") and len(data) <= _MOST_FIGURE_BYTES:
+            found.append(Media(mime_type="image/png", data=data))
+    return tuple(found)
