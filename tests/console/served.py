@@ -1,0 +1,107 @@
+"""A console that is served on a free port of this machine, and tools to watch on it."""
+
+import asyncio
+import contextlib
+import json
+
+import httpx
+
+from leonidas_tools import ToolContext, ToolError, tool
+from leonidas_tools.console import serve_console
+
+TOKEN = "s3cret-token"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Desk:
+    """Tools that wait until the test lets them go, fail, or ask first."""
+
+    def __init__(self):
+        self.goes_on = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.tries = 0
+        self.paid = []
+
+    def tools(self):
+        @tool(effect="read")
+        async def wait(ctx: ToolContext) -> str:
+            """Wait until the desk opens."""
+            ctx.progress("halfway", fraction=0.5)
+            try:
+                await self.goes_on.wait()
+            except asyncio.CancelledError:
+                self.stopped.set()
+                raise
+            return "gone on"
+
+        @tool(effect="once")
+        async def flaky() -> str:
+            """Fail at first."""
+            self.tries += 1
+            if self.tries == 1:
+                raise ToolError("The line is busy")
+            return "through"
+
+        @tool(effect="once", requires_approval=True, secrets=["card"])
+        async def pay(to: str, amount: int, card: str) -> str:
+            """Pay someone."""
+            self.paid.append((to, amount))
+            return f"{amount} to {to}, by {card[-4:]}"
+
+        return [wait, flaky, pay]
+
+
+class Served:
+    """The console of some tools, on a free port."""
+
+    def __init__(self, tools, *, port=0, **options):
+        self.tools = tools
+        self._options = {"port": port, **options}
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self):
+        listens = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(
+            serve_console(self.tools, token=TOKEN, on_listening=listens.set_result, **self._options)
+        )
+
+        async def stop():
+            serving.cancel()
+            await asyncio.wait({serving})
+
+        self._stack.push_async_callback(stop)
+        await asyncio.wait({serving, listens}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        self.url = listens.result()
+        self.client = await self._stack.enter_async_context(
+            httpx.AsyncClient(base_url=self.url, headers=BEARER, timeout=30)
+        )
+        return self
+
+    async def __aexit__(self, *error):
+        await self._stack.aclose()
+
+    async def get(self, path, **more):
+        answer = await self.client.get(path, **more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    @contextlib.asynccontextmanager
+    async def events(self, path="/api/events", **headers):
+        async with self.client.stream("GET", path, headers=headers) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            yield events_in(answer)
+
+
+async def events_in(answer):
+    async for line in answer.aiter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+async def until(events, kind):
+    async for event in events:
+        if event["event"] == kind:
+            return event
+    raise AssertionError(f"the stream ended without {kind!r}")
