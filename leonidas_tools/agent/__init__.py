@@ -1,17 +1,25 @@
 """The agent: language models, and what thinks, acts and observes with them."""
 
 from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
+from leonidas_tools.agent.parameters import adjust_llm_parameters
 from leonidas_tools.agent.parser import parse
+from leonidas_tools.agent.planner import Planner
 from leonidas_tools.agent.react import ReActAgent
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
+from leonidas_tools.agent.reflector import Reflection, Reflector, ReflectorDecision
 
 __all__ = [
     "AgentResult",
     "AgentStatus",
     "GeminiModel",
     "OpenAIModel",
+    "Planner",
     "ReActAgent",
+    "Reflection",
+    "Reflector",
+    "ReflectorDecision",
     "ScriptedModel",
     "Turn",
+    "adjust_llm_parameters",
     "parse",
 ]

@@ -117,6 +117,39 @@ def _decoded(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
+def json_values(text: str) -> list[Any]:
+    """Return the objects and arrays in a text, repaired where they are broken.
+
+    Example:
+        >>> json_values("Here: ```json [1, 2,]``` and {'a': 1}")
+        [[1, 2], {'a': 1}]
+    """
+    text = text[:_LONGEST_TEXT]
+    found = list[Any]()
+    at = 0
+    while len(found) < _MOST_CALLS and (begin := _BRACKET.search(text, at)) is not None:
+        value = _value_at(text, begin.start())
+        if isinstance(value.value, dict | list):
+            found.append(value.value)
+        at = max(value.end, begin.end())
+    return found
+
+
+def code_in(text: str) -> str:
+    r"""Return the first fenced block of a text, or all of it if it has none.
+
+    Example:
+        >>> code_in("Try this: ```python\nprint(1)\n``` It prints 1.")
+        'print(1)'
+    """
+    block = _BLOCK.search(text[:_LONGEST_TEXT])
+    return (block[1] if block is not None else text).strip()
+
+
+_BRACKET = re.compile(r"[\[{]")
+_BLOCK = re.compile(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+
+
 # What the model is not to write itself ------------------------------------------------------------
 
 _ENDS = re.compile(

@@ -25,16 +25,21 @@ from leonidas_tools.agent.models.model import (
     ids_in,
     new_id,
 )
+from leonidas_tools.agent.parameters import AdjustedParameters
 from leonidas_tools.agent.parser import INPUT, parse, read_arguments
+from leonidas_tools.agent.planner import planned_text
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
+from leonidas_tools.agent.reflector import ReflectorDecision
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.errors import ModelError
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.results.texts import AS_IT_IS, say
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import AS_IT_IS, join, say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
+from leonidas_tools.session.tasks import TaskList, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -42,9 +47,14 @@ if TYPE_CHECKING:
     from genai_processors import processor
 
     from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
+    from leonidas_tools.agent.planner import Planner
+    from leonidas_tools.agent.reflector import Correction, Reflection, Reflector
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.declared import Declaration
+    from leonidas_tools.session.tasks import Task
     from leonidas_tools.tools.registry import AnyTool
+
+_logger = visible_logger(__name__)
 
 FunctionCalling: TypeAlias = Literal["auto", "native", "text"]
 
@@ -54,6 +64,7 @@ STATUS_SUBSTREAM = "status"
 AGENT_RESULT = "agent_result"
 """Metadata key of the `AgentResult` on the last part of a run."""
 
+_OPEN = (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
 _STOP = "\nObservation:"
 _LONGEST_SAID = 300
 
@@ -132,6 +143,8 @@ class ReActAgent(Stage):
         react_mode: Whether it may go on after the first calls; otherwise it answers after them.
         function_calling: How the model calls: `native`, by `text`, or `auto`: as the model says,
             and by text where its server takes no tools.
+        planner: Writes the task list of the session first, and again where a task fails.
+        reflector: Decides after each turn how to go on.
 
     Raises:
         ValueError: A bound is below 1.
@@ -160,6 +173,8 @@ class ReActAgent(Stage):
         enable_tools: bool = True,
         react_mode: bool = True,
         function_calling: FunctionCalling = "auto",
+        planner: Planner | None = None,
+        reflector: Reflector | None = None,
     ) -> None:
         self.model = model
         self.runtime = _runtime(tools)
@@ -174,6 +189,8 @@ class ReActAgent(Stage):
         self.enable_tools = enable_tools
         self.react_mode = react_mode
         self.function_calling: FunctionCalling = function_calling
+        self.planner = planner
+        self.reflector = reflector
 
     async def run(
         self,
@@ -223,8 +240,8 @@ class ReActAgent(Stage):
         """
         run = _Run(self, session, on_chunk)
         async with self.runtime:
-            run.begin(task, history)
             try:
+                await run.begin(task, history)
                 while run.result is None:
                     async with aclosing(run.turn()) as steps:
                         async for step in steps:
@@ -284,20 +301,26 @@ class _Run:
         )
         self._corrections = 0
         self._may_call = True
+        self._task = ""
+        self._plans = 0
+        self._corrections_of_turn: list[Correction] = []
         self._begun = time.perf_counter()
         self._late = _LateResults()
         self._event_call = ToolCall(
             name="agent", session=session, number=next(session.numbers), id=None
         )
 
-    def begin(self, task: str, history: Sequence[Message]) -> None:
-        """Begin the conversation with the model."""
+    async def begin(self, task: str, history: Sequence[Message]) -> None:
+        """Begin the conversation with the model, with a plan if there is a planner."""
+        self._task = task
         self._session.get(Turns).next()
         self._late.follow(self._session.get(Approvals))
         self._tools = self._declared()
         system = self._system()
         self._messages = [Message.system(system)] if system else []
         self._messages += [*history, Message.user(task)]
+        if self._agent.planner is not None:
+            await self._plan(self._agent.planner)
 
     def close(self) -> None:
         """End what belongs to the run: open questions, where nobody else can answer them."""
@@ -309,6 +332,7 @@ class _Run:
         """Run one turn, and yield its steps; at the end of the run, `result` is set."""
         number = len(self._turns) + 1
         begun = time.perf_counter()
+        self._corrections_of_turn = []
         self._tell(number, of=self._limits.max_iterations)
         said = await self._ask(number)
         if said is None:
@@ -330,13 +354,105 @@ class _Run:
             calls=calls,
             results=results,
             problems=problems,
+            corrections=tuple(self._corrections_of_turn),
             usage=said.usage,
             end=said.end,
             seconds=time.perf_counter() - begun,
         )
+        reflection = self._reflection(turn) if final is None or calls else None
+        if reflection is not None:
+            turn = replace(turn, decision=reflection.decision.value)
         self._turns.append(turn)
         yield TurnEnded(turn)
         self._conclude(turn, said, final)
+        if self.result is None:
+            await self._go_on(turn, reflection)
+
+    # Planning and reflecting
+
+    async def _plan(self, planner: Planner, so_far: Sequence[Task] = ()) -> None:
+        """Write the task list of the session, and tell the model."""
+        self._plans += 1
+        try:
+            plan = await planner.plan(self._task, self._tools, so_far=so_far, wording=self._wording)
+        except ModelError as error:
+            self._end(AgentStatus.FAILED, error.reason, str(error))
+            return
+        self._budget.add(plan.usage)
+        if not plan.tasks:
+            return
+        list_ = self._session.get(TaskList)
+        done = [task for task in so_far if task.status is TaskStatus.COMPLETED]
+        list_.put(done)
+        own = {tool.name: tool.tool.name for tool in self._tools}
+        tasks = list_.write(
+            [*(task.title for task in done), *(task.title for task in plan.tasks)],
+            [*((),) * len(done), *([own[name] for name in t.tools] for t in plan.tasks)],
+        )
+        self._emit(EventKind.TASK_LIST, {"tasks": [task.to_json() for task in tasks]})
+        self._say(self._wording.text("agent_plan", tasks=planned_text(tasks)))
+
+    def _tasks(self) -> Sequence[Task]:
+        list_ = self._session.find(TaskList)
+        return () if list_ is None else list_.tasks
+
+    def _reflection(self, turn: Turn) -> Reflection | None:
+        reflector = self._agent.reflector
+        if reflector is None:
+            return None
+        return reflector.reflect([*self._turns, turn], self._parameters(), self._tasks())
+
+    async def _go_on(self, turn: Turn, reflection: Reflection | None) -> None:
+        """Do what the reflector has decided, and plan again where a task has failed."""
+        if reflection is not None:
+            self._session.get(AdjustedParameters).change(**reflection.parameters)
+            if reflection.decision is ReflectorDecision.STOP:
+                self._end(AgentStatus.STOPPED, reflection.reason)
+                return
+            if reflection.advice is not None:
+                self._say(self._wording.reword(reflection.advice) or reflection.advice)
+        planner, tasks = self._agent.planner, self._tasks()
+        if planner is None or self._plans > planner.max_replans:
+            return
+        has_failed = any(task.status is TaskStatus.FAILED for task in tasks)
+        if has_failed and not any(result.retryable for result in turn.results):
+            await self._plan(planner, tasks)
+
+    def _complete_tasks(self) -> None:
+        """Complete the tasks that no call moves, since the work is done."""
+        list_ = self._session.find(TaskList)
+        for task in self._tasks() if self._agent.planner is not None else ():
+            if list_ is not None and not task.tools and task.status in _OPEN:
+                moved = list_.update(task.id, TaskStatus.COMPLETED)
+                self._emit(EventKind.TASK_UPDATE, {"task": moved.to_json()})
+
+    async def _corrected(self, call: ModelCall, result: ToolResult) -> ToolResult:
+        """Return the result of a call, or of its code once that is corrected."""
+        reflector = self._agent.reflector
+        if reflector is None or isinstance(call.arguments, str):
+            return result
+
+        async def run(arguments: Mapping[str, Any]) -> ToolResult:
+            identifier = new_id(None, ())
+            again = await self._agent.runtime.execute(
+                call.name, arguments, session=self._session, call_id=identifier
+            )
+            return await self._late.of(identifier, again)
+
+        try:
+            made = await reflector.correct(call, call.arguments, result, run, wording=self._wording)
+        except ModelError as error:
+            _logger.warning("The code of %r was not corrected: %s", call.name, error)
+            return result
+        self._corrections_of_turn += made
+        for correction in made:
+            self._budget.add(correction.usage)
+        if not made:
+            return result
+        last = made[-1]
+        text = say("agent_code_corrected", error=result.message or "-", code=last.code)
+        said = join(self._wording.reword(text), last.result.message)
+        return replace(last.result, message=said)
 
     # Asking the model
 
@@ -401,6 +517,9 @@ class _Run:
 
     def _parameters(self) -> ModelParameters:
         parameters = self._agent.parameters
+        adjusted = self._session.find(AdjustedParameters)
+        if adjusted is not None:
+            parameters = adjusted.applied_to(parameters)
         left = self._budget.left
         if left is not None:
             most = min(left, parameters.max_output_tokens or left)
@@ -500,7 +619,8 @@ class _Run:
             [asked for _, asked in to_run], session=self._session
         )
         for (at, _), result in zip(to_run, ran, strict=True):
-            results[at] = await self._late.of(calls[at].id, result)
+            ended = await self._late.of(calls[at].id, result)
+            results[at] = ended if ended.ok else await self._corrected(calls[at], ended)
         return [results[at] for at in range(len(calls))]
 
     def _refused(self, status: ResultStatus, message: str, reason_code: str) -> ToolResult:
@@ -528,6 +648,7 @@ class _Run:
             self._end(AgentStatus.LIMIT, "react_mode")
 
     def _messages_end(self, final: str) -> None:
+        self._complete_tasks()
         if self._turns[-1].end is EndReason.LENGTH:
             is_limit = self._budget.is_spent
             status = AgentStatus.LIMIT if is_limit else AgentStatus.COMPLETE
@@ -588,9 +709,10 @@ class _Run:
 
     def _tell(self, number: int, **data: Any) -> None:
         """Emit an `iteration` event."""
-        event = ToolEvent(
-            kind=EventKind.ITERATION, call=self._event_call, data={"number": number, **data}
-        )
+        self._emit(EventKind.ITERATION, {"number": number, **data})
+
+    def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
+        event = ToolEvent(kind=kind, call=self._event_call, data=data)
         for sink in self._agent.runtime.executor.sinks:
             sink(event)
 
@@ -599,6 +721,9 @@ _MESSAGES = {
     "max_iterations": "the iterations are used up: raise max_iterations, or give a smaller task",
     "max_tokens": "the tokens are used up: raise max_tokens, or give a smaller task",
     "react_mode": "the model calls tools once more, which it may not: switch react_mode on",
+    "denied": "a person has denied the calls of two turns",
+    "failing": "no call of the last turns has succeeded",
+    "loop": "the calls go in circles",
     "refused": "the model has refused to answer",
     "cut": "the answer was cut off at max_output_tokens",
 }

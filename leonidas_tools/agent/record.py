@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leonidas_tools.agent.models.model import Message, ModelCall
+    from leonidas_tools.agent.reflector import Correction
     from leonidas_tools.calls.call import ToolResult
 
 
@@ -40,6 +41,8 @@ class Turn:
         calls: The calls it makes.
         results: Their results, in the order of the calls.
         problems: What could not be read, in words for the model.
+        corrections: Code that failed, as the reflector has corrected it.
+        decision: What the reflector has decided, where there is one.
         usage: The tokens it has taken.
         end: Why the model's answer has ended.
         seconds: How long it took, with its calls.
@@ -51,6 +54,8 @@ class Turn:
     calls: Sequence[ModelCall] = ()
     results: Sequence[ToolResult] = ()
     problems: Sequence[str] = ()
+    corrections: Sequence[Correction] = ()
+    decision: str | None = None
     usage: Usage = field(default_factory=Usage)
     end: EndReason = EndReason.STOP
     seconds: float = 0.0
@@ -67,6 +72,11 @@ class Turn:
             ],
             "results": [result.to_response() for result in self.results],
             "problems": list(self.problems),
+            "corrections": [
+                {"id": each.call_id, "code": each.code, "result": each.result.to_response()}
+                for each in self.corrections
+            ],
+            "decision": self.decision,
             "usage": usage_json(self.usage),
             "end": self.end.value,
             "seconds": round(self.seconds, 6),

@@ -59,6 +59,9 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
     text_calls: Annotated[
         bool, typer.Option("--text-calls", help="The model calls by text, not by functions.")
     ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Plan first, and reflect after each turn.")
+    ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Work on a task with a model and the tools of the settings.
@@ -71,9 +74,11 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
     Example: leonidas agent "What time is it in Tokyo?" --base-url http://127.0.0.1:8080/v1
     """
     chosen = _model(model, base_url, timeout, calls_functions=not text_calls)
-    bounds = {"max_iterations": max_iterations, "max_tokens": max_tokens}
+    options: dict[str, Any] = {"max_iterations": max_iterations, "max_tokens": max_tokens}
+    if plan:
+        options |= _planning(chosen)
     shown: _Display = _JsonLines() if json_lines else _Lines()
-    if not asyncio.run(_work(task, config or default_config(), chosen, bounds, shown)):
+    if not asyncio.run(_work(task, config or default_config(), chosen, options, shown)):
         raise typer.Exit(1)
 
 
@@ -107,6 +112,12 @@ def _model(
     )
 
 
+def _planning(model: "Model") -> dict[str, Any]:
+    from leonidas_tools.agent import Planner, Reflector
+
+    return {"planner": Planner(model), "reflector": Reflector(model)}
+
+
 def _scripted(file: Path, kind: Any) -> "Model":
     from leonidas_tools.files.reading import read_file, why_unreadable
 
@@ -124,7 +135,7 @@ async def _work(
     task: str | None,
     config: Path,
     model: "Model",
-    bounds: "Mapping[str, Any]",
+    options: "Mapping[str, Any]",
     shown: "_Display",
 ) -> bool:
     """Work on the task, or on those that are typed; return whether all have an answer."""
@@ -144,7 +155,7 @@ async def _work(
         session = ToolSession()
         _follow(tools, session, shown)
         shown.registry = tools.registry
-        agent = ReActAgent(model, tools, **bounds)
+        agent = ReActAgent(model, tools, **options)
         history: list[Message] = []
         async for each in _tasks(task, typed):
             result = await agent.run(each, session=session, history=history, on_step=shown.step)

@@ -719,6 +719,43 @@ TEXTS: Mapping[str, Text] = {
         "An agent's model calls tools by text: how it is to write.",
         required=("tools",),
     ),
+    "agent_plan_ask": Text(
+        "Plan this task: {task}\n\nThere are these tools:\n{tools}\n\nWrite at most {most} steps "
+        'as a JSON array of objects, such as [{{"title": "a few words", "tools": ["a name"]}}]. '
+        "Name a tool once for each call that the step takes. Write nothing else.",
+        "A planner asks its model for a plan.",
+        required=("task",),
+    ),
+    "agent_plan_again": Text(
+        "The plan before has come so far:\n{tasks}\n\nPlan what is left to do in another way; "
+        "repeat nothing that is completed. Write JSON as above.",
+        "A planner asks its model for another plan, since a task has failed.",
+    ),
+    "agent_plan": Text(
+        "The plan:\n{tasks}\n\nFollow it step by step, then write your final answer.",
+        "An agent's model is told the plan.",
+        required=("tasks",),
+    ),
+    "agent_tasks_done": Text(
+        "All tasks of the plan are completed. Write your final answer, unless something is "
+        "missing.",
+        "The tasks of an agent's plan are completed.",
+    ),
+    "agent_other_way": Text(
+        "The same call gives the same result. Try another way, or write your final answer.",
+        "An agent goes in circles.",
+    ),
+    "agent_code_ask": Text(
+        "This code has failed:\n```python\n{code}\n```\nThe error: {error}\n\nWrite the whole "
+        "code, corrected, in one fenced block, and nothing else.",
+        "A reflector asks its model to correct code.",
+        required=("code",),
+    ),
+    "agent_code_corrected": Text(
+        "The code has failed ({error}) and was corrected and run again; this is the result of:"
+        "\n{code}",
+        "The code of a call was corrected by the reflector.",
+    ),
     "no_coin": Text(
         "No coin can be offered here. Continue without one.",
         "offer_coin runs in a session without a registry.",

@@ -64,6 +64,17 @@ def test_the_plan_is_shown_while_its_tasks_are_done(agent):
     assert plan == ["☐", "▶", "☑"]
 
 
+def test_the_plan_is_made_first_where_that_is_asked_for(agent):
+    plan = '[{"title": "Add the numbers", "tools": ["add"]}]'
+    ran = agent([plan, SUM, "It is 3."], "What is 1 + 2?", "--plan")
+    assert ran.stdout == "It is 3.\n"
+    shown = [line.split()[:2] for line in ran.stderr.splitlines()]
+    assert shown == [
+        *(["plan", "☐"], ["thinks", "I"], ["calls", "add"]),
+        *(["plan", "▶"], ["plan", "☑"], ["reads", "add:"]),
+    ]
+
+
 def test_with_json_each_turn_is_a_line_and_secrets_are_masked(agent):
     script = [SUM, {"calls": [["log_in", {"pin": "4711-zebra"}]]}, "It is 3."]
     ran = agent(script, "What is 1 + 2?", "--json")

@@ -1,0 +1,149 @@
+"""Plan work of several steps as the task list that the user sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.agent.models.model import (
+    DEFAULT_PARAMETERS,
+    Message,
+    Usage,
+    answer,
+)
+from leonidas_tools.agent.parser import json_values
+from leonidas_tools.results.texts import AS_IT_IS
+from leonidas_tools.session.tasks import TaskStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leonidas_tools.agent.models.model import Declared, Model, ModelParameters
+    from leonidas_tools.results.texts import Wording
+    from leonidas_tools.session.tasks import Task
+
+_LONGEST_TITLE = 200
+_MOST_TOOLS = 20
+_TITLES = ("title", "task", "step", "description", "name", "content")
+_LISTS = ("tasks", "plan", "steps")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedTask:
+    """A task of a plan.
+
+    Args:
+        title: What is to be done.
+        tools: The tools it takes, one for each call.
+    """
+
+    title: str
+    tools: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A plan.
+
+    Args:
+        tasks: What is to be done, in order; empty where the model has made none.
+        usage: The tokens it has taken.
+    """
+
+    tasks: Sequence[PlannedTask] = ()
+    usage: Usage = field(default_factory=Usage)
+
+
+class Planner:
+    """Ask a model for the tasks of a piece of work, and for others when one has failed.
+
+    `ReActAgent(model, tools, planner=…)` writes them into the task list of its session: the user
+    sees them, and the calls move them by themselves.
+
+    Args:
+        model: The model that plans.
+        max_tasks: The longest plan; what is beyond is dropped.
+        max_replans: How often a run may plan again.
+        parameters: How the model is to answer.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        max_tasks: int = 10,
+        max_replans: int = 2,
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+    ) -> None:
+        if max_tasks < 1 or max_replans < 0:
+            raise ValueError(
+                f"max_tasks is 1 or more and max_replans 0 or more: {max_tasks}, {max_replans}"
+            )
+        self.model = model
+        self.max_tasks = max_tasks
+        self.max_replans = max_replans
+        self.parameters = parameters
+
+    async def plan(
+        self,
+        task: str,
+        tools: Sequence[Declared] = (),
+        *,
+        so_far: Sequence[Task] = (),
+        wording: Wording = AS_IT_IS,
+    ) -> Plan:
+        """Return a plan.
+
+        Args:
+            task: What is to be done.
+            tools: The tools there are.
+            so_far: The tasks of the plan before, of which some have failed.
+            wording: The words of the settings.
+
+        Raises:
+            ModelError: The model does not answer.
+        """
+        listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
+        asked = wording.text("agent_plan_ask", task=task, tools=listed or "-", most=self.max_tasks)
+        if so_far:
+            done = "\n".join(f"- {each.status.value}: {each.title}" for each in so_far)
+            asked = f"{asked}\n\n{wording.text('agent_plan_again', tasks=done)}"
+        said = await answer(self.model, [Message.user(asked)], (), self.parameters)
+        known = {tool.name for tool in tools}
+        tasks = [each for found in _items(said.text) if (each := _planned(found, known))]
+        return Plan(tasks=tasks[: self.max_tasks], usage=said.usage)
+
+
+def planned_text(tasks: Sequence[Task]) -> str:
+    """Return what is left of a plan as text for the model."""
+    left = [task for task in tasks if task.status is not TaskStatus.COMPLETED]
+    return "\n".join(
+        f"{number}. {task.title}" + (f" ({', '.join(task.tools)})" if task.tools else "")
+        for number, task in enumerate(left, start=1)
+    )
+
+
+def _items(text: str) -> Sequence[Any]:
+    """Return the tasks in what the model has written: JSON, or a line for each."""
+    for value in json_values(text):
+        found = value
+        if isinstance(value, dict):
+            found = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
+        if isinstance(found, list) and found:
+            return found
+    lines = (line.strip() for line in text.splitlines())
+    return [line.lstrip("-*0123456789.) ").strip() for line in lines if line[:1] in "-*0123456789"]
+
+
+def _planned(value: Any, known: set[str]) -> PlannedTask | None:
+    if isinstance(value, str):
+        value = {"title": value}
+    if not isinstance(value, dict):
+        return None
+    title = next((t for key in _TITLES if isinstance(t := value.get(key), str) and t.strip()), None)
+    if title is None:
+        return None
+    tools = value.get("tools", value.get("tool", ()))
+    named = [tools] if isinstance(tools, str) else tools if isinstance(tools, list) else []
+    used = [name for name in named if isinstance(name, str) and name in known]
+    return PlannedTask(title=title.strip()[:_LONGEST_TITLE], tools=tuple(used[:_MOST_TOOLS]))

@@ -1,0 +1,191 @@
+"""Decide after each turn of an agent whether to go on, try again, stop, or finish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.agent.models.model import EndReason, Message, Usage, answer
+from leonidas_tools.agent.parser import code_in
+from leonidas_tools.calls.call import ResultStatus
+from leonidas_tools.results.texts import AS_IT_IS, say
+from leonidas_tools.session.tasks import TaskStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from leonidas_tools.agent.models.model import Model, ModelCall, ModelParameters
+    from leonidas_tools.agent.record import Turn
+    from leonidas_tools.calls.call import ToolResult
+    from leonidas_tools.results.texts import Wording
+    from leonidas_tools.session.tasks import Task
+
+_EXACT = 0.2
+_OTHER_IDEAS = 0.9
+_MOST_OUTPUT_TOKENS = 8_192
+
+
+class ReflectorDecision(StrEnum):
+    """What is to happen after a turn."""
+
+    CONTINUE = "continue"
+    RETRY = "retry"
+    STOP = "stop"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reflection:
+    """What the reflector makes of a turn.
+
+    Args:
+        decision: What is to happen.
+        reason: Why, a word for programs.
+        advice: What the model is told; `None` for nothing.
+        parameters: What changes of the model's parameters, by name.
+    """
+
+    decision: ReflectorDecision = ReflectorDecision.CONTINUE
+    reason: str = ""
+    advice: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """Code that failed, as it was corrected and run again.
+
+    Args:
+        call_id: The call whose code failed.
+        code: The corrected code.
+        result: Its result.
+        usage: The tokens that the correction has taken.
+    """
+
+    call_id: str
+    code: str
+    result: ToolResult
+    usage: Usage = field(default_factory=Usage)
+
+
+class Reflector:
+    """Decide by rules: it costs no tokens, except where it corrects code.
+
+    A subclass may override `reflect`.
+
+    Args:
+        model: Corrects code that failed; without one, that is left to the agent's model.
+        code_tools: The tools that run code, whose argument is `code`.
+        max_corrections: How often the code of one call is corrected.
+        max_failures: After how many turns in a row without any success the run is stopped.
+    """
+
+    def __init__(
+        self,
+        model: Model | None = None,
+        *,
+        code_tools: Sequence[str] = ("execute_code",),
+        max_corrections: int = 2,
+        max_failures: int = 3,
+    ) -> None:
+        self.model = model
+        self.code_tools = frozenset(code_tools)
+        self.max_corrections = max_corrections
+        self.max_failures = max_failures
+
+    def reflect(
+        self, turns: Sequence[Turn], parameters: ModelParameters, tasks: Sequence[Task] = ()
+    ) -> Reflection:
+        """Return what is to happen after the last turn, which has no final answer.
+
+        Args:
+            turns: The turns so far.
+            parameters: How the model answers now.
+            tasks: The plan.
+        """
+        last = turns[-1]
+        if last.problems:
+            return _unreadable(last, parameters)
+        if _every(last, ResultStatus.LOOP):
+            return self._looping(turns)
+        if len(turns) > 1 and all(_every(turn, ResultStatus.DENIED) for turn in turns[-2:]):
+            return Reflection(decision=ReflectorDecision.STOP, reason="denied")
+        return self._by_success(turns, tasks)
+
+    def _looping(self, turns: Sequence[Turn]) -> Reflection:
+        if len(turns) > 1 and _every(turns[-2], ResultStatus.LOOP):
+            return Reflection(decision=ReflectorDecision.STOP, reason="loop")
+        return Reflection(
+            decision=ReflectorDecision.RETRY,
+            reason="loop",
+            advice=say("agent_other_way"),
+            parameters={"temperature": _OTHER_IDEAS},
+        )
+
+    def _by_success(self, turns: Sequence[Turn], tasks: Sequence[Task]) -> Reflection:
+        recent = turns[-self.max_failures :]
+        failing = [turn for turn in recent if not any(result.ok for result in turn.results)]
+        if len(failing) == self.max_failures:
+            return Reflection(decision=ReflectorDecision.STOP, reason="failing")
+        if any(not result.ok and result.retryable for result in turns[-1].results):
+            return Reflection(decision=ReflectorDecision.RETRY, reason="retryable")
+        if tasks and all(task.status is TaskStatus.COMPLETED for task in tasks):
+            advice = say("agent_tasks_done")
+            return Reflection(
+                decision=ReflectorDecision.COMPLETE, reason="tasks_done", advice=advice
+            )
+        return Reflection()
+
+    async def correct(
+        self,
+        call: ModelCall,
+        arguments: Mapping[str, Any],
+        result: ToolResult,
+        run: Callable[[Mapping[str, Any]], Awaitable[ToolResult]],
+        *,
+        wording: Wording = AS_IT_IS,
+    ) -> Sequence[Correction]:
+        """Correct code that failed, and run it again; return the attempts.
+
+        Args:
+            call: The call.
+            arguments: Its arguments.
+            result: How it failed.
+            run: Runs it with other arguments, as the call was run.
+            wording: The words of the settings.
+
+        Raises:
+            ModelError: The model does not answer.
+        """
+        made = list[Correction]()
+        if self.model is None or call.name not in self.code_tools:
+            return made
+        code = arguments.get("code")
+        while (
+            isinstance(code, str)
+            and result.status is ResultStatus.FAILED
+            and len(made) < self.max_corrections
+        ):
+            asked = wording.text("agent_code_ask", code=code, error=result.message or "it failed")
+            said = await answer(self.model, [Message.user(asked)])
+            corrected = code_in(said.text)
+            if not corrected or corrected == code:
+                break
+            code = corrected
+            result = await run({**arguments, "code": code})
+            made.append(Correction(call_id=call.id, code=code, result=result, usage=said.usage))
+        return made
+
+
+def _every(turn: Turn, status: ResultStatus) -> bool:
+    return bool(turn.results) and all(result.status is status for result in turn.results)
+
+
+def _unreadable(turn: Turn, parameters: ModelParameters) -> Reflection:
+    """Try again: shorter words would be cut off again, so there is more room; else more exactly."""
+    changes: dict[str, Any] = {"temperature": _EXACT}
+    most = parameters.max_output_tokens
+    if turn.end is EndReason.LENGTH and most is not None:
+        changes = {"max_output_tokens": min(2 * most, _MOST_OUTPUT_TOKENS)}
+    return Reflection(decision=ReflectorDecision.RETRY, reason="unreadable", parameters=changes)
