@@ -118,6 +118,7 @@ def test_arguments_of_a_native_call_are_mended_or_refused(text, read):
     assert read_arguments("f", text)[0] == read
 
 
-def test_every_problem_says_what_to_do():
-    ours = [text.default for key, text in TEXTS.items() if key.startswith("agent_")]
-    assert all("write" in text.lower() for text in ours)
+def test_every_problem_says_what_to_write():
+    keys = {case["problem"] for case in CASES if "problem" in case}
+    assert len(keys) == 6
+    assert all("Write" in TEXTS[key].default for key in keys)
