@@ -18,6 +18,7 @@ class AdjustedParameters:
     """What has been changed of the parameters in a session.
 
     Example:
+        >>> from leonidas_tools.agent.models import ModelParameters
         >>> adjusted = AdjustedParameters()
         >>> adjusted.change(temperature=0.2)
         >>> adjusted.applied_to(ModelParameters(top_p=0.9)).temperature

@@ -746,7 +746,7 @@ TEXTS: Mapping[str, Text] = {
         "An agent goes in circles.",
     ),
     "agent_code_ask": Text(
-        "This code has failed:\n```python\n{code}\n```\nThe error: {error}\n\nWrite the whole "
+        "This code has failed:\n\n{code}\n\nThe error: {error}\n\nWrite the whole "
         "code, corrected, in one fenced block, and nothing else.",
         "A reflector asks its model to correct code.",
         required=("code",),
