@@ -133,14 +133,19 @@ class _Loop:
         self.out = ListenerQueue()
         self._words = Words(session)
         self._events = LiveEvents(runtime, session)
+        self._notices = None if runtime is None else runtime.notices
         self._silence = SilenceFiller(runtime, show=self.out.put, say=self._interim)
 
     async def drive(self, content: AsyncIterable[ProcessorPart]) -> None:
         """Run the session to its end; errors are raised to the reader of the stream."""
         approvals = self._session.get(Approvals)
-        unsubscribe = self._session.get(AgentState).on_change(self._on_state)
-        no_more_results = approvals.on_result(self._tell_late)
-        no_more_outcomes = approvals.on_outcome(self._renew)
+        ends = [
+            self._session.get(AgentState).on_change(self._on_state),
+            approvals.on_result(self._tell_late),
+            approvals.on_outcome(self._renew),
+        ]
+        if self._notices is not None:
+            ends.append(self._notices.join(self._session, self._tell_late))
         failure: BaseException | None = None
         self._events.tell("session_started")
         try:
@@ -154,9 +159,8 @@ class _Loop:
         except Exception as error:  # noqa: BLE001 - raised to the reader of the stream
             failure = error
         finally:
-            unsubscribe()
-            no_more_results()
-            no_more_outcomes()
+            for end in ends:
+                end()
             approvals.withdraw_all()  # who was asked has gone
             self._silence.close()
             self._events.tell("session_ended")

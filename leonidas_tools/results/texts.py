@@ -795,6 +795,76 @@ TEXTS: Mapping[str, Text] = {
     "many_notes": Text(
         "There are {count} notes. The first are {titles}.", "Many notes are found; spoken."
     ),
+    # The toolbox of reminders.
+    "reminders_need_store": Text(
+        "Reminders cannot be kept here: no store is switched on. Tell the user.",
+        "A tool for reminders runs without a store.",
+    ),
+    "reminders_unavailable": Text(
+        "The reminders cannot be reached at the moment. Tell the user, and try again later.",
+        "The store of the reminders cannot be used.",
+    ),
+    "unknown_reminder": Text(
+        "There is no reminder {reminder!r}.", "A reminder is named that does not exist."
+    ),
+    "unknown_reminder_hint": Text(
+        "Find its id with list_reminders.", "The hint for unknown_reminder."
+    ),
+    "blank_reminder": Text(
+        "A reminder needs a title. Ask the user what to remind of.", "A reminder has no title."
+    ),
+    "too_many_reminders": Text(
+        "There are {most} reminders, and no more are kept: cancel some first.",
+        "A user has too many reminders.",
+    ),
+    "unreadable_time": Text(
+        "The time is not clear: {rest!r} is not understood.", "A time cannot be read."
+    ),
+    "unreadable_time_hint": Text(
+        "Pass the date and time as in 2026-12-30T08:00, or ask the user for them.",
+        "The hint for unreadable_time.",
+    ),
+    "past_time": Text(
+        "That time is over. Ask the user for a later one.", "A reminder is set for the past."
+    ),
+    "unreadable_repeat": Text(
+        "The repetition is not clear: {rest!r} is not understood.", "A rule cannot be read."
+    ),
+    "unreadable_repeat_hint": Text(
+        "Pass once, daily, weekly, or a rule such as FREQ=MONTHLY;BYMONTHDAY=1.",
+        "The hint for unreadable_repeat.",
+    ),
+    "when_today": Text("today at {clock}", "A time of today; spoken."),
+    "when_tomorrow": Text("tomorrow at {clock}", "A time of tomorrow; spoken."),
+    "when_on": Text("on {day} at {clock}", "A time of another day; spoken."),
+    "reminder_set": Text("I will remind you {when}: {title}.", "A reminder is set; spoken."),
+    "reminder_repeats": Text(
+        "I will remind you again and again, first {when}: {title}.",
+        "A reminder that repeats is set; spoken.",
+    ),
+    "reminder_cancelled": Text(
+        "I will not remind you of this any more: {title}.", "A reminder is cancelled; spoken."
+    ),
+    "reminder_snoozed": Text(
+        "I will remind you again {when}: {title}.", "A reminder is snoozed; spoken."
+    ),
+    "no_reminders": Text("There are no reminders.", "There are no reminders to list; spoken."),
+    "one_reminder": Text("There is one reminder: {listed}.", "One reminder is listed; spoken."),
+    "some_reminders": Text(
+        "There are {count} reminders: {listed}.", "Some reminders are listed; spoken."
+    ),
+    "many_reminders": Text(
+        "There are {count} reminders. The next are {listed}.", "Many reminders are listed; spoken."
+    ),
+    "listed_reminder": Text("{title}, {when}", "A reminder in a list; spoken."),
+    "reminder_due": Text("A reminder for you: {title}.", "A reminder fires; spoken."),
+    "reminder_missed": Text(
+        "You have missed a reminder {when}: {title}.", "A reminder was missed; spoken."
+    ),
+    "tell_reminder": Text(
+        "A reminder that was set earlier is due. Tell the user now; call no tool for it.",
+        "The model is told of a reminder that fires.",
+    ),
     # Calls by their id, and requests of an application.
     "unknown_failed_call": Text(
         "No call {call!r} has failed and waits for a decision.",

@@ -23,6 +23,7 @@ from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.runtime.on_demand import OnDemandTools
 from leonidas_tools.runtime.store_binding import StoreBinding
 from leonidas_tools.runtime.toolboxes import Toolboxes
+from leonidas_tools.session.notices import Notices
 from leonidas_tools.settings.check import check_against
 from leonidas_tools.settings.finding import Finding
 from leonidas_tools.settings.watch import WatchedSettings
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.runtime.declared import Declaration
+    from leonidas_tools.session.reminders import ReminderKeeper
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.store import Store
 
@@ -126,6 +128,8 @@ class ToolRuntime:
         servers, tell = self.settings.current.mcp_servers, self.monitor.events.publish
         self.mcp_servers = MCPServers(self.registry, servers, asks, tell)
         self._opened = RefCountedResource(self._open)
+        self.notices = Notices()
+        """The conversations that run now, to be told what happens beside their calls."""
         self._toolboxes = Toolboxes(self.registry, self.settings)
         for problem in self._apply(self.settings.current):
             raise problem
@@ -296,6 +300,11 @@ class ToolRuntime:
         """Return the store of what has happened, if the settings have one."""
         return self._stored.store
 
+    @property
+    def reminders(self) -> ReminderKeeper | None:
+        """Return the reminders of all users, if the settings have a store."""
+        return None if self.store is None else self.store.reminders
+
     def begin(self, session: ToolSession | None) -> None:
         """Start to read what is stored of a session, ahead of its first call."""
         self._stored.begin(session)
@@ -321,6 +330,7 @@ class ToolRuntime:
             await stack.enter_async_context(self._stored.opened(self.monitor))
             await stack.enter_async_context(self.executor)
             await stack.enter_async_context(self.mcp_servers)
+            await stack.enter_async_context(self._toolboxes.serving(self))
             page = self.monitor.serving(self.settings.current.monitoring.prometheus_port)
             await stack.enter_async_context(page)
             return stack.pop_all()

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
 from leonidas_tools.errors import RegistryError, ToolboxError
+from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain
 from leonidas_tools.settings.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Container,
+        Coroutine,
+        Mapping,
+        Sequence,
+    )
 
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.toolbox_settings import ToolboxSettings
     from leonidas_tools.settings.watch import WatchedSettings
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
+    from leonidas_tools.tools.toolbox import ToolboxHost
+
+
+logger = visible_logger(__name__)
+
+Serve: TypeAlias = "Callable[[ToolboxHost], Coroutine[Any, Any, None]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +45,15 @@ class _Loaded:
 
     toolbox: ToolboxSettings
     tools: Sequence[str]
+    serve: Serve | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The tools of a toolbox, and what runs beside them."""
+
+    tools: Sequence[AnyTool]
+    serve: Serve | None
 
 
 class Toolboxes:
@@ -52,7 +79,44 @@ class Toolboxes:
         self._registry = registry
         self._settings = settings
         self._loaded: dict[str, _Loaded] = {}
-        self._made: dict[str, tuple[ToolboxSettings, list[AnyTool]]] = {}
+        self._made: dict[str, tuple[ToolboxSettings, _Made]] = {}
+        self._host: ToolboxHost | None = None
+        self._serving: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def serving(self, host: ToolboxHost) -> AsyncIterator[None]:
+        """Run beside the calls what the loaded toolboxes run there."""
+        self._host = host
+        for name, loaded in self._loaded.items():
+            self._serve(name, loaded.serve)
+        try:
+            yield
+        finally:
+            self._host = None
+            for name in list(self._serving):
+                self._stop(name)
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+
+    def _serve(self, name: str, serve: Serve | None) -> None:
+        if self._host is None or serve is None:
+            return
+        task = asyncio.get_running_loop().create_task(serve(self._host), name=f"toolbox {name}")
+        self._serving[name] = task
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _stop(self, name: str) -> None:
+        task = self._serving.pop(name, None)
+        if task is not None:
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.error("The %s has stopped working: %s", task.get_name(), described(error))
 
     def load(self, settings: Settings) -> list[ToolboxError]:
         """Load the toolboxes of these settings, unload all others, and return what went wrong.
@@ -61,16 +125,18 @@ class Toolboxes:
         no tools and keeps no other from being loaded.
         """
         for name in self._outdated(settings):
+            self._stop(name)
             self._drop(self._loaded.pop(name).tools)
         problems: list[ToolboxError] = []
         for index, toolbox in enumerate(settings.toolboxes):
             if toolbox.name not in self._loaded:
                 try:
-                    tools = self._register(index, settings)
+                    loaded = self._register(index, settings)
                 except ToolboxError as error:
                     problems.append(error)
                 else:
-                    self._loaded[toolbox.name] = _Loaded(toolbox, tools)
+                    self._loaded[toolbox.name] = loaded
+                    self._serve(toolbox.name, loaded.serve)
         self._made.clear()
         return problems
 
@@ -91,7 +157,7 @@ class Toolboxes:
                 continue
             brought = self._make(index, settings)
             self._made[name] = toolbox, brought
-            for tool in brought:
+            for tool in brought.tools:
                 if tool.name in tools and not self._registry.is_builtin(tool.name):
                     why = f"There is a tool {tool.name!r} already: rename one"
                     raise self._error(name, why, f"toolboxes.{index}")
@@ -103,22 +169,22 @@ class Toolboxes:
         named = {toolbox.name: toolbox for toolbox in settings.toolboxes}
         return [name for name, each in self._loaded.items() if named.get(name) != each.toolbox]
 
-    def _register(self, index: int, settings: Settings) -> list[str]:
+    def _register(self, index: int, settings: Settings) -> _Loaded:
         toolbox = settings.toolboxes[index]
-        made, tools = self._made.get(toolbox.name, (None, []))
-        if made != toolbox:
-            tools = self._make(index, settings)
+        made_of, made = self._made.get(toolbox.name, (None, None))
+        if made is None or made_of != toolbox:
+            made = self._make(index, settings)
         names: list[str] = []
         try:
-            for tool in tools:
+            for tool in made.tools:
                 names.append(self._registry.register(tool).name)  # noqa: PERF401 - kept if it fails
         except RegistryError as error:
             self._drop(names)
             raise self._error(toolbox.name, str(error), f"toolboxes.{index}") from error
-        return names
+        return _Loaded(toolbox, names, made.serve)
 
-    def _make(self, index: int, settings: Settings) -> list[AnyTool]:
-        """Import a toolbox, check its settings and return its tools."""
+    def _make(self, index: int, settings: Settings) -> _Made:
+        """Import a toolbox, check its settings and make its tools."""
         from leonidas_tools.tools.discovery import find_toolbox, made_tools
 
         named, key = settings.toolboxes[index], f"toolboxes.{index}"
@@ -126,7 +192,8 @@ class Toolboxes:
             toolbox = find_toolbox(named.name, self._folders())
             own, problems = read_toolbox_settings(toolbox.settings, named, settings.written)
             if own is not None:
-                return made_tools(named.name, toolbox, own)
+                serve = None if toolbox.serve is None else partial(toolbox.serve, own)
+                return _Made(made_tools(named.name, toolbox, own), serve)
         except RegistryError as error:
             raise self._error(named.name, str(error), key) from error
         found = [

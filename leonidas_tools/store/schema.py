@@ -176,6 +176,24 @@ _made = DDL(  # type: ignore[no-untyped-call]
 event.listen(notes, "after_create", _made.execute_if(dialect="postgresql"))
 
 
+reminders = Table(
+    "reminders",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("start", Double, nullable=False),
+    Column("rrule", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("due", Double),
+    Column("untold", Double),
+    Column("updated", Double, nullable=False),
+)
+Index("reminders_by_due", reminders.c.due)
+Index("reminders_by_user", reminders.c.user)
+
 Upgrade: TypeAlias = Callable[["Connection"], None]
 """Upgrades a database by one version, in a transaction."""
 
@@ -203,7 +221,18 @@ def _add_notes(connection: Connection) -> None:
     TABLES.create_all(connection, [notes, note_tags])
 
 
-UPGRADES: Sequence[Upgrade] = (_add_approval_details, _index_call_ids, _add_run_locks, _add_notes)
+def _add_reminders(connection: Connection) -> None:
+    """Upgrade to version 6: reminders of users."""
+    TABLES.create_all(connection, [reminders])
+
+
+UPGRADES: Sequence[Upgrade] = (
+    _add_approval_details,
+    _index_call_ids,
+    _add_run_locks,
+    _add_notes,
+    _add_reminders,
+)
 """The upgrades to version 2, 3 and so on."""
 
 _POSTGRES_LOCK = 4_776_320_109

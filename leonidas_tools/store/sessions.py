@@ -15,6 +15,7 @@ from leonidas_tools.errors import LeonidasError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.spill import ResultMemory, Results
 from leonidas_tools.session.notes import Notes
+from leonidas_tools.session.reminders import Reminders
 from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
 from leonidas_tools.store.recorder import owner_of
@@ -182,10 +183,13 @@ class SessionBinding:
             memory = results.store
             results.store = SessionResults(self._store.results, self._writer, memory)
             ends.append(partial(setattr, results, "store", memory))
-        notes = session.get(Notes)
+        notes, reminders = session.get(Notes), session.get(Reminders)
         if notes.store is None:  # else the application stores them elsewhere
             notes.store = self._store.notes
             ends.append(partial(setattr, notes, "store", None))
+        if reminders.store is None:
+            reminders.store = self._store.reminders
+            ends.append(partial(setattr, reminders, "store", None))
         return _SessionState(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
     async def _load(self, session: ToolSession, state: _SessionState) -> None:

@@ -17,6 +17,7 @@ from leonidas_tools.store.durable import CallStarts, DurableStart
 from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.preferences import PreferenceTable
 from leonidas_tools.store.recorder import Recorder
+from leonidas_tools.store.reminders import ReminderTable
 from leonidas_tools.store.replay import replayed
 from leonidas_tools.store.results import ResultTable
 from leonidas_tools.store.retention import Retention
@@ -94,6 +95,8 @@ class Store:
         """The agent's task lists."""
         self.notes = NoteTable(self._database)
         """Notes of users."""
+        self.reminders = ReminderTable(self._database)
+        """Reminders of users."""
         self.results = ResultTable(
             self._database,
             max_bytes=settings.max_results_bytes,

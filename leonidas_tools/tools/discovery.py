@@ -36,6 +36,7 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
     "code": "sandbox",
     "demo": None,
     "notes": None,
+    "reminders": "reminders",
     "shell": "sandbox",
 }
 """The toolboxes that ship with this package and load by their short name, each with its extra."""

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from leonidas_tools.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
+    from leonidas_tools.session.notices import Notices
+    from leonidas_tools.session.reminders import ReminderKeeper
     from leonidas_tools.tools.tool import Tool
 
 Access: TypeAlias = Literal["files", "network", "programs", "store"]
 """What tools may reach outside of this process."""
+
+
+class ToolboxHost(Protocol):
+    """What runs beside the calls of a toolbox may use."""
+
+    @property
+    def notices(self) -> Notices:
+        """Return the conversations that can be told something."""
+
+    @property
+    def reminders(self) -> ReminderKeeper | None:
+        """Return the reminders of all users; `None` where there is no store."""
 
 
 class NoSettings(BaseModel):
@@ -34,6 +48,8 @@ class Toolbox:
             when they change, and by commands that only list tools: it opens and starts nothing.
         settings: The model of its settings, a subclass of `pydantic.BaseModel`. A key that it does
             not have is refused.
+        serve: What runs beside the calls while a runtime is open, made of the same settings. It is
+            cancelled when the runtime closes, or the settings change.
         access: What the tools may reach: `files`, `network`, `programs`, `store`.
 
     Raises:
@@ -57,6 +73,7 @@ class Toolbox:
     summary: str
     make: Callable[[Any], Sequence[Tool[..., Any] | Callable[..., Any]]]
     settings: type[BaseModel] = NoSettings
+    serve: Callable[[Any, ToolboxHost], Coroutine[Any, Any, None]] | None = None
     access: frozenset[Access] = frozenset()
 
     def __post_init__(self) -> None:

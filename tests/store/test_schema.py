@@ -19,7 +19,7 @@ NEW_SINCE_1 = {
     "tasks": ("user",),
     "runs": ("lock",),
 }
-NEW_TABLES_SINCE_1 = ("note_words", "note_tags", "notes")
+NEW_TABLES_SINCE_1 = ("note_words", "note_tags", "notes", "reminders")
 
 
 def add_mood(connection):

@@ -1,0 +1,243 @@
+"""Reminders of users."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, func, insert, select, update
+
+from leonidas_tools.calls.listeners import Listeners
+from leonidas_tools.session.reminders import MOST_REMINDERS, Reminder, TooManyRemindersError
+from leonidas_tools.store.recorder import owner_of
+from leonidas_tools.store.schema import reminders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import ColumnElement, Select
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from leonidas_tools.store.database import Database
+
+_MOST_AT_ONCE = 100
+
+
+class ReminderTable:
+    """Keeps reminders; `None` for a user stands for sessions without one.
+
+    Args:
+        database: Where they are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._changed: Listeners[[]] = Listeners("reminders")
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call back when a reminder is created or snoozed here; return a function that ends it."""
+        return self._changed.subscribe(listener)
+
+    async def create(
+        self, user: str | None, *, title: str, message: str, zone: str, start: float, rrule: str
+    ) -> Reminder:
+        """Keep a new reminder.
+
+        Raises:
+            TooManyRemindersError: The user has as many reminders as are kept.
+            StoreError: It cannot be written.
+        """
+        owner = owner_of(user)
+        reminder = Reminder(
+            id=uuid.uuid4().hex[:12],
+            owner=owner,
+            title=title,
+            message=message,
+            zone=zone,
+            start=start,
+            rrule=rrule,
+            at=start,
+            due=start,
+            untold=None,
+            updated=time.time(),
+        )
+        async with self._database.writing() as connection:
+            count = select(func.count()).select_from(reminders).where(reminders.c.user == owner)
+            if (await connection.execute(count)).scalar_one() >= MOST_REMINDERS:
+                raise TooManyRemindersError
+            await connection.execute(insert(reminders), _row(reminder))
+        self._changed.notify()
+        return reminder
+
+    async def read(self, user: str | None, reminder_id: str) -> Reminder | None:
+        """Return a reminder of the user.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        found = await self._found(select(reminders).where(*_one(user, reminder_id)))
+        return found[0] if found else None
+
+    async def coming(self, user: str | None) -> list[Reminder]:
+        """Return the reminders of the user that will fire, the next first.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        query = select(reminders).where(reminders.c.user == owner_of(user))
+        return await self._found(query.where(reminders.c.due.is_not(None)))
+
+    async def delete(self, user: str | None, reminder_id: str) -> Reminder | None:
+        """Delete a reminder of the user, and return it.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        async with self._database.writing() as connection:
+            where = _one(user, reminder_id)
+            found = await _read(connection, select(reminders).where(*where))
+            await connection.execute(delete(reminders).where(*where))
+        return found[0] if found else None
+
+    async def restore(self, reminder: Reminder) -> None:
+        """Keep a reminder as it was.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        async with self._database.writing() as connection:
+            await connection.execute(delete(reminders).where(reminders.c.id == reminder.id))
+            await connection.execute(insert(reminders), _row(reminder))
+        self._changed.notify()
+
+    async def snooze(self, user: str | None, reminder_id: str, due: float) -> Reminder | None:
+        """Have a reminder of the user fire at another time, this once.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        async with self._database.writing() as connection:
+            where = _one(user, reminder_id)
+            values = {"due": due, "untold": None, "updated": time.time()}
+            await connection.execute(update(reminders).where(*where).values(values))
+            found = await _read(connection, select(reminders).where(*where))
+        self._changed.notify()
+        return found[0] if found else None
+
+    async def due(self, now: float) -> list[Reminder]:
+        """Return the reminders of all users that are to fire, the first hundred.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        query = select(reminders).where(reminders.c.due <= now).limit(_MOST_AT_ONCE)
+        return await self._found(query)
+
+    async def next_due(self) -> float | None:
+        """Return the time of the next firing of all.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        async with self._database.reading() as connection:
+            found = await connection.execute(select(func.min(reminders.c.due)))
+            first: float | None = found.scalar_one()
+            return first
+
+    async def fire(self, reminder: Reminder, *, at: float, due: float | None) -> bool:
+        """Note a firing; `False` where another process has fired it.
+
+        Args:
+            reminder: As it was read.
+            at: The next time by its rule, or the last.
+            due: The time of its next firing.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        untold = reminder.due if reminder.untold is None else reminder.untold
+        values = {"at": at, "due": due, "untold": untold, "updated": time.time()}
+        return await self._changed_from(reminders.c.due == reminder.due, reminder, values)
+
+    async def untold(self, user: str | None) -> list[Reminder]:
+        """Return the reminders that have fired, and that the user has not been told of.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        query = select(reminders).where(reminders.c.user == owner_of(user))
+        return await self._found(query.where(reminders.c.untold.is_not(None)))
+
+    async def tell(self, reminder: Reminder) -> bool:
+        """Note that the user is told; `False` where another process tells him.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        values = {"untold": None, "updated": time.time()}
+        return await self._changed_from(reminders.c.untold == reminder.untold, reminder, values)
+
+    async def forget(self, before: float) -> None:
+        """Delete reminders that were over and told before that time.
+
+        Raises:
+            StoreError: The database cannot be written to.
+        """
+        is_over = (reminders.c.due.is_(None), reminders.c.untold.is_(None))
+        async with self._database.writing() as connection:
+            await connection.execute(
+                delete(reminders).where(*is_over, reminders.c.updated < before)
+            )
+
+    async def _changed_from(
+        self, state: ColumnElement[bool], reminder: Reminder, values: dict[str, Any]
+    ) -> bool:
+        """Change a reminder that is still in a state."""
+        change = update(reminders).where(reminders.c.id == reminder.id, state).values(values)
+        async with self._database.writing() as connection:
+            return (await connection.execute(change)).rowcount == 1
+
+    async def _found(self, query: Select[Any]) -> list[Reminder]:
+        async with self._database.reading() as connection:
+            return await _read(connection, query)
+
+
+def _one(user: str | None, reminder_id: str) -> tuple[ColumnElement[bool], ...]:
+    return reminders.c.user == owner_of(user), reminders.c.id == reminder_id
+
+
+async def _read(connection: AsyncConnection, query: Select[Any]) -> list[Reminder]:
+    rows = await connection.execute(query.order_by(reminders.c.due, reminders.c.id))
+    return [
+        Reminder(
+            id=row.id,
+            owner=row.user,
+            title=row.title,
+            message=row.message,
+            zone=row.zone,
+            start=row.start,
+            rrule=row.rrule,
+            at=row.at,
+            due=row.due,
+            untold=row.untold,
+            updated=row.updated,
+        )
+        for row in rows
+    ]
+
+
+def _row(reminder: Reminder) -> dict[str, Any]:
+    return {
+        "id": reminder.id,
+        "user": reminder.owner,
+        "title": reminder.title,
+        "message": reminder.message,
+        "zone": reminder.zone,
+        "start": reminder.start,
+        "rrule": reminder.rrule,
+        "at": reminder.at,
+        "due": reminder.due,
+        "untold": reminder.untold,
+        "updated": reminder.updated,
+    }

@@ -1,0 +1,264 @@
+"""Reminders of a user: set, list, cancel and snooze them; they fire when they are due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+
+from leonidas_tools.approvals.session_policy import user_of
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.errors import StoreError, ToolError
+from leonidas_tools.results.jsonable import utf8_text
+from leonidas_tools.results.texts import say
+from leonidas_tools.session.reminders import (
+    MOST_REMINDERS,
+    Reminder,
+    ReminderKeeper,
+    Reminders,
+    TooManyRemindersError,
+)
+from leonidas_tools.toolboxes.reminders.clock import serve
+from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, checked_rule, first_of
+from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
+from leonidas_tools.toolboxes.reminders.spoken import spoken_time
+from leonidas_tools.toolboxes.reminders.when import (
+    PastTimeError,
+    UnreadableTimeError,
+    When,
+    read_time,
+)
+from leonidas_tools.tools.tool import Tool, tool
+from leonidas_tools.tools.toolbox import Toolbox
+
+_MOST_SPOKEN = 3
+_MOST_LISTED = 50
+_WORDS = {"once": None, "daily": "FREQ=DAILY", "weekly": "FREQ=WEEKLY"}
+
+Title = Annotated[str, Field(min_length=1, max_length=200)]
+Time = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ReminderTools:
+    """The tools, for some settings."""
+
+    def __init__(self, settings: RemindersSettings) -> None:
+        self._zone = settings.zone
+
+    @tool(category="system", effect="once", lane="reminders", tags=["reminders"])
+    async def system_reminder(
+        self,
+        title: Title,
+        datetime: Time,
+        ctx: ToolContext,
+        message: Annotated[str, Field(max_length=2000)] = "",
+        repeat: Annotated[str, Field(max_length=300)] = "once",
+    ) -> ToolResult:
+        """Remind the user of something at a time, once or again and again.
+
+        Args:
+            title: What to remind of, in a few words.
+            datetime: When: ISO 8601, or the user's words in English, Portuguese or Chinese, such
+                as "tomorrow at 8", "daqui a 5 minutos", "每天早上八点".
+            message: What else to say then.
+            repeat: once, daily, weekly, or a rule of RFC 5545 such as FREQ=MONTHLY;BYMONTHDAY=1.
+        """
+        title = _clean(title)
+        if not title:
+            said = say("blank_reminder")
+            raise ToolError(said, status="invalid_argument", reason_code="blank_reminder")
+        # In a thread, since a rule may be one that hardly ever comes true.
+        when = await asyncio.to_thread(_repeating, self._read(datetime), repeat, self._zone)
+        keeper, user = _keeper(ctx), user_of(ctx.session)
+        with _reached():
+            reminder = await keeper.create(
+                user,
+                title=title,
+                message=_clean(message),
+                zone=self._zone.key,
+                start=when.at.timestamp(),
+                rrule=when.rrule or "",
+            )
+        ctx.undo(keeper.delete, user, reminder.id)
+        key = "reminder_repeats" if reminder.rrule else "reminder_set"
+        return self._told(reminder, key)
+
+    @tool(category="system", effect="read", lane="reminders", tags=["reminders"])
+    async def list_reminders(self, ctx: ToolContext) -> ToolResult:
+        """List the reminders of the user that are still to come, the next first."""
+        with _reached():
+            coming = await _keeper(ctx).coming(user_of(ctx.session))
+        if not coming:
+            said = say("no_reminders")
+            return ToolResult.no_results(said, speech=said)
+        listed = "; ".join(
+            say("listed_reminder", title=each.title, when=self._when(each))
+            for each in coming[:_MOST_SPOKEN]
+        )
+        if len(coming) == 1:
+            speech = say("one_reminder", listed=listed)
+        else:
+            key = "some_reminders" if len(coming) <= _MOST_SPOKEN else "many_reminders"
+            speech = say(key, listed=listed, count=len(coming))
+        shown = [self._shown(each) for each in coming[:_MOST_LISTED]]
+        return ToolResult(result={"total": len(coming), "reminders": shown}, speech=speech)
+
+    @tool(category="system", effect="idempotent", lane="reminders", tags=["reminders"])
+    async def cancel_reminder(self, reminder_id: str, ctx: ToolContext) -> ToolResult:
+        """Cancel a reminder of the user, with all its repetitions.
+
+        Args:
+            reminder_id: Its id, as list_reminders gives it.
+        """
+        keeper = _keeper(ctx)
+        with _reached():
+            reminder = _known(await keeper.delete(user_of(ctx.session), reminder_id), reminder_id)
+        ctx.undo(keeper.restore, reminder)
+        return ToolResult(
+            result={"id": reminder.id, "title": reminder.title},
+            speech=say("reminder_cancelled", title=reminder.title),
+        )
+
+    @tool(category="system", effect="idempotent", lane="reminders", tags=["reminders"])
+    async def snooze_reminder(
+        self, reminder_id: str, ctx: ToolContext, until: Time = "in 10 minutes"
+    ) -> ToolResult:
+        """Remind the user of something again later; its repetitions stay as they are.
+
+        Args:
+            reminder_id: Its id, as list_reminders gives it, or as it was told.
+            until: When: ISO 8601, or the user's words, such as "in 10 minutes".
+        """
+        keeper, user = _keeper(ctx), user_of(ctx.session)
+        when = self._read(until)
+        if when.rrule is not None:
+            raise _unreadable(UnreadableTimeError(until))
+        with _reached():
+            before = _known(await keeper.read(user, reminder_id), reminder_id)
+            ctx.undo(keeper.restore, before)
+            after = await keeper.snooze(user, reminder_id, when.at.timestamp())
+        return self._told(_known(after, reminder_id), "reminder_snoozed")
+
+    def _read(self, text: str) -> When:
+        try:
+            return read_time(text, datetime.now(UTC), self._zone)
+        except UnreadableTimeError as error:
+            raise _unreadable(error) from error
+        except PastTimeError as error:
+            said = say("past_time")
+            raise ToolError(said, status="invalid_argument", reason_code="past_time") from error
+        except WrongRuleError as error:
+            raise _wrong_rule(error) from error
+
+    def _told(self, reminder: Reminder, key: str) -> ToolResult:
+        speech = say(key, when=self._when(reminder), title=reminder.title)
+        return ToolResult(result=self._shown(reminder), speech=speech)
+
+    def _when(self, reminder: Reminder) -> str:
+        moment = datetime.fromtimestamp(reminder.due or reminder.at, UTC)
+        return spoken_time(moment, datetime.now(UTC), self._zone)
+
+    def _shown(self, reminder: Reminder) -> dict[str, Any]:
+        moment = datetime.fromtimestamp(reminder.due or reminder.at, self._zone)
+        return {
+            "id": reminder.id,
+            "title": reminder.title,
+            "message": reminder.message,
+            "due": moment.isoformat(timespec="seconds"),
+            "timezone": reminder.zone,
+            "repeats": reminder.rrule or None,
+        }
+
+
+def _repeating(when: When, repeat: str, zone: ZoneInfo) -> When:
+    """Return a time with the repetition that was asked for beside it."""
+    word = repeat.strip().casefold()
+    try:
+        rule = _WORDS[word] if word in _WORDS else checked_rule(repeat)
+        if rule is None or rule == when.rrule:
+            return when
+        at = when.at
+        if "BY" in rule:  # the first time is one that the rule allows
+            just_before = datetime.fromtimestamp(at.timestamp() - 1, zone)
+            at = first_of(rule, at, zone, after=just_before)
+    except WrongRuleError as error:
+        raise _wrong_rule(error) from error
+    if when.rrule is not None:
+        raise _wrong_rule(WrongRuleError(repeat))
+    return When(at=at, rrule=rule)
+
+
+def _keeper(ctx: ToolContext) -> ReminderKeeper:
+    return ctx.session.get(Reminders).keeper
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """Turn the errors of the keeper into those that a model understands."""
+    try:
+        yield
+    except TooManyRemindersError as error:
+        said = say("too_many_reminders", most=MOST_REMINDERS)
+        raise ToolError(said, status="limited", reason_code="too_many_reminders") from error
+    except StoreError as error:
+        said = say("reminders_unavailable")
+        raise ToolError(said, status="unavailable", reason_code="store_unavailable") from error
+
+
+def _known(reminder: Reminder | None, reminder_id: str) -> Reminder:
+    if reminder is None:
+        raise ToolError(
+            say("unknown_reminder", reminder=reminder_id),
+            status="not_found",
+            reason_code="unknown_reminder",
+            retry_hint=say("unknown_reminder_hint"),
+        )
+    return reminder
+
+
+def _unreadable(error: UnreadableTimeError) -> ToolError:
+    return ToolError(
+        say("unreadable_time", rest=error.rest),
+        status="invalid_argument",
+        reason_code="unreadable_time",
+        retry_hint=say("unreadable_time_hint"),
+    )
+
+
+def _wrong_rule(error: WrongRuleError) -> ToolError:
+    return ToolError(
+        say("unreadable_repeat", rest=str(error)),
+        status="invalid_argument",
+        reason_code="unreadable_repeat",
+        retry_hint=say("unreadable_repeat_hint"),
+    )
+
+
+def _clean(text: str) -> str:
+    """Return a text on one line that every database takes."""
+    return " ".join(utf8_text(text).replace("\0", "").split())
+
+
+def _make(settings: RemindersSettings) -> Sequence[Tool[..., Any]]:
+    tools = ReminderTools(settings)
+    return (
+        tools.system_reminder,
+        tools.list_reminders,
+        tools.cancel_reminder,
+        tools.snooze_reminder,
+    )
+
+
+TOOLBOX = Toolbox(
+    summary="Reminders of the user: set, list, cancel and snooze them; they fire when due.",
+    make=_make,
+    settings=RemindersSettings,
+    serve=serve,
+    access=frozenset({"network", "programs", "store"}),
+)

@@ -1,0 +1,185 @@
+"""Words and patterns of times in English, Portuguese and Chinese.
+
+Texts are compared in lower case, without accents, with digits for number words.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+UNITS = {
+    "second": r"seconds?|segundos?|secs?|秒钟?",
+    "minute": r"minutes?|minutos?|mins?|分钟|分",
+    "hour": r"hours?|hrs?|horas?|h\b|个?小时|个?钟头",
+    "day": r"days?|dias?|天|日",
+    "week": r"weeks?|semanas?|个?星期|周|个?礼拜",
+    "month": r"months?|mes(?:es)?\b|个月|月",
+    "year": r"years?|anos?|年",
+}
+UNIT = f"(?:{'|'.join(f'(?:{words})' for words in UNITS.values())})(?![a-z])"
+AMOUNT = rf"(?:\d+(?:\.\d+)?\s*(?:{UNIT}))"
+SPAN = rf"{AMOUNT}(?:(?:\s*,\s*|\s*and\s+|\s*e\s+|\s*零?\s*){AMOUNT})*"
+OFFSETS = (
+    rf"\b(?:in|after|within|daqui a|daqui|dentro de|em)\s+(?P<span>{SPAN})",
+    rf"(?P<span>{SPAN})\s*(?:from now|later|以后|之后|后)",
+)
+
+WEEKDAYS = (
+    r"mondays?\b|mon\b|segundas?(?:-| )feiras?|segundas?\b",
+    r"tuesdays?\b|tues?\b|tercas?(?:-| )feiras?|tercas?\b",
+    r"wednesdays?\b|wed\b|quartas?(?:-| )feiras?|quartas?\b",
+    r"thursdays?\b|thu(?:rs?)?\b|quintas?(?:-| )feiras?|quintas?\b",
+    r"fridays?\b|fri\b|sextas?(?:-| )feiras?|sextas?\b",
+    r"saturdays?\b|sat\b|sabados?\b",
+    r"sundays?\b|sun\b|domingos?\b",
+)
+CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+WEEKDAY = "|".join(f"(?:{words})" for words in WEEKDAYS)
+HAN_WEEK = r"(?:周|星期|礼拜)"
+HAN_DAYS = "123456日天"
+
+MONTHS = (
+    r"january|jan|janeiro",
+    r"february|feb|fevereiro|fev",
+    r"march|mar|marco",
+    r"april|apr|abril|abr",
+    r"may|maio",
+    r"june|jun|junho",
+    r"july|jul|julho",
+    r"august|aug|agosto|ago",
+    r"september|sept|sep|setembro|set",
+    r"october|oct|outubro|out",
+    r"november|nov|novembro",
+    r"december|dec|dezembro|dez",
+)
+MONTH = "|".join(f"(?:{words})" for words in MONTHS)
+
+DAYS = (
+    (r"大后天", 3),
+    (r"\b(?:the )?day after tomorrow\b|\bdepois de amanha\b|后天", 2),
+    (r"\btomorrow\b|\bamanha\b|明天|明日|明(?=早|晚|上午|下午|中午)", 1),
+    (r"\btoday\b|\btonight(?= at midnight)|\bhoje\b|今天|今日|今(?=早|晚|上午|下午|中午)", 0),
+)
+_IN = r"\b(?:(?:in the|at|this|pela|pelas|de|da|na|a|ao|esta) )?"
+PARTS = (
+    ("midnight", rf"{_IN}(?:midnight|meia[- ]noite)\b|午夜|半夜"),
+    ("small hours", rf"{_IN}madrugada\b|凌晨"),
+    ("morning", rf"{_IN}(?:mornings?|manhas?)\b|早上|上午|早晨|清晨|早"),
+    ("noon", rf"{_IN}(?:noon|midday|meio[- ]dia)\b|中午|正午"),
+    ("afternoon", rf"{_IN}(?:afternoons?|tardes?)\b|下午"),
+    ("evening", rf"{_IN}(?:evenings?|tonight)\b|傍晚|晚上|晚"),
+    ("night", rf"{_IN}(?:nights?|noites?)\b|夜里|夜晚"),
+)
+PART_TIMES = {
+    "morning": (9, 0),
+    "noon": (12, 0),
+    "afternoon": (15, 0),
+    "evening": (19, 0),
+    "night": (21, 0),
+    "small hours": (3, 0),
+    "midnight": (0, 0),
+}
+
+_AT = r"(?:\b(?:at|by|around|as|a|pelas|para as)\s+)?"
+CLOCKS = (
+    rf"{_AT}half past (?P<half>\d{{1,2}})\b",
+    (
+        rf"{_AT}(?:a )?(?P<quarter>quarter|\d{{1,2}}(?: minutes)?) (?P<side>past|to|before|after)"
+        rf" (?P<hour>\d{{1,2}})\b"
+    ),
+    r"\b(?P<until>\d{1,2})(?: minutos)? para (?:as|a) (?P<hour>\d{1,2})\b",
+    (
+        rf"{_AT}(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?::\d{{2}})?\s*"
+        r"(?P<suffix>a\.?m\b\.?|p\.?m\b\.?)?(?:\s*h(?:oras)?\b)?"
+    ),
+    rf"{_AT}(?P<hour>\d{{1,2}})\s*h(?P<minute>\d{{2}})?\b(?: e (?P<halves>meia)\b)?",
+    (
+        rf"{_AT}(?P<hour>\d{{1,2}})(?:\s*horas?)? e (?:(?P<halves>meia)|(?P<minute>\d{{1,2}}))\b"
+        r"(?: minutos)?"
+    ),
+    rf"{_AT}(?P<hour>\d{{1,2}})\s*(?P<suffix>a\.?m\b\.?|p\.?m\b\.?)",
+    rf"{_AT}(?P<hour>\d{{1,2}})\s*(?:o ?'? ?clock|horas?)\b",
+    r"(?P<hour>\d{1,2})\s*[点點时時](?:(?P<halves>半)|(?P<quarters>[13])刻|钟|整|零?(?P<minute>\d{1,2})分?)?",
+    r"\b(?:at|by)\s+(?P<hour>\d{1,2})\s+(?P<minute>\d{2})\b",
+    r"\b(?:at|by|around|as|a|pelas)\s+(?P<hour>\d{1,2})\b",
+)
+
+EMPTY = re.compile(
+    r"\b(?:at|on|the|of|in|by|for|from|this|coming|starting|o|a|as|os|ao|aos|de|do|da|das|dos|no|"
+    r"na|em|e|and|proxim[oa]|que vem|dia|date)\b|[的在于。、,.!?~]|点钟"
+)
+
+_TENS_EN = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50}
+_TENS_PT = {"vinte": 20, "trinta": 30, "quarenta": 40, "cinquenta": 50}
+_ENGLISH = """
+one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen
+"""
+_PORTUGUESE = """
+um dois tres quatro cinco seis sete oito nove dez onze doze treze catorze quinze dezesseis
+dezessete dezoito dezenove
+"""
+_SMALL = {
+    **{word: number for number, word in enumerate(_ENGLISH.split(), 1)},
+    **{word: number for number, word in enumerate(_PORTUGUESE.split(), 1)},
+    "uma": 1, "duas": 2, "quatorze": 14, "dezasseis": 16, "dezassete": 17, "dezanove": 19,
+}  # fmt: skip
+_TENS = {**_TENS_EN, **_TENS_PT, "sixty": 60, "ninety": 90, "sessenta": 60, "noventa": 90}
+_HAN = {char: number for number, char in enumerate("零一二三四五六七八九")} | {"两": 2, "\u3007": 0}
+
+_DIGITS = "".join(_HAN)
+
+_REWRITTEN = (
+    (r"\b(?:an?|1) hour and a half\b|\b1(?: and a half| 1/2) hours?\b", "90 minutes"),
+    (r"\b(\d+) hours and a half\b|\b(\d+) and a half hours\b", r"\1\2 hours 30 minutes"),
+    (r"\b(?:a )?half (?:an |a )?hour\b|\bhalf-hour\b", "30 minutes"),
+    (r"\b(?:a |1 )?quarter (?:of )?an hour\b|\ba quarter hour\b", "15 minutes"),
+    (r"\b(?:3 )quarters of an hour\b", "45 minutes"),
+    (r"\b(?:1 )?hora e meia\b", "90 minutos"),
+    (r"\b(\d+) horas e meia\b(?! (?:da|de|na|a) )", r"\1 horas 30 minutos"),
+    (r"\bmeia hora\b", "30 minutos"),
+    (r"\b1 quarto de hora\b", "15 minutos"),
+    (r"\b(in|after) an? (hour|minute|second|day|week|month|year)\b", r"\1 1 \2"),
+    (r"\b(in|after) a couple of (\w+)", r"\1 2 \2"),
+    (r"\ba (week|day|month|year) from now\b", r"1 \1 from now"),
+    (r"\b(?:a )?fortnight\b", "2 weeks"),
+    (r"(\d+)个半(?:小时|钟头)", r"\1小时30分钟"),
+    (r"(\d+)(?:小时|钟头)半", r"\1小时30分钟"),
+    (r"半个?(?:小时|钟头)", "30分钟"),
+    (r"1刻钟", "15分钟"),
+    (r"3刻钟", "45分钟"),
+    (r"半天(?=后|以后|之后)", "12小时"),
+)
+
+
+def readable(text: str) -> str:
+    """Return a text as the patterns read it.
+
+    Example:
+        >>> readable("Amanhã às OITO e meia"), readable("下午三点二十分")
+        ('amanha as 8 e meia', '下午3点20分')
+    """
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    plain = "".join(each for each in plain if not unicodedata.combining(each))
+    plain = " ".join(plain.replace("\u2019", "'").replace("兩", "两").replace("後", "后").split())
+    plain = re.sub(f"[{_DIGITS}]?十[{_DIGITS}]?|[{_DIGITS}]+", _han_number, plain)
+    tens, small = "|".join(_TENS), "|".join(sorted(_SMALL, key=len, reverse=True))
+    ones = "|".join(word for word, number in _SMALL.items() if number < 10)  # noqa: PLR2004
+    plain = re.sub(
+        rf"\b({tens})(?:[ -]| e )({ones})\b", lambda m: str(_TENS[m[1]] + _SMALL[m[2]]), plain
+    )
+    plain = re.sub(rf"\b({tens})\b", lambda m: str(_TENS[m[1]]), plain)
+    plain = re.sub(rf"\b({small})\b", lambda m: str(_SMALL[m[1]]), plain)
+    for pattern, written in _REWRITTEN:
+        plain = re.sub(pattern, written, plain)
+    return plain
+
+
+def _han_number(found: re.Match[str]) -> str:
+    """Return Chinese digits as a number, such as 15 for the characters of ten and five."""
+    text = found[0]
+    if "十" not in text:
+        return "".join(str(_HAN[each]) for each in text)
+    before, _, after = text.partition("十")
+    return str((_HAN[before] if before else 1) * 10 + (_HAN[after] if after else 0))

@@ -1,0 +1,68 @@
+"""Settings of reminders."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator
+
+from leonidas_tools.settings.fields import Duration, Name, Switch
+from leonidas_tools.settings.model import Model
+
+
+def _known_zone(name: str) -> str:
+    """Check the name of a zone.
+
+    Raises:
+        ValueError: There is no such zone.
+    """
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        raise ValueError("is not a time zone: give one such as 'Europe/Lisbon'") from None
+    return name
+
+
+def _webhook(address: str) -> str:
+    """Check the address of a webhook.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not address.startswith(("http://", "https://")):
+        raise ValueError("is not an address of HTTP: begin it with https:// or http://")
+    return address
+
+
+class RemindersSettings(Model):
+    """Settings of the reminders.
+
+    Args:
+        timezone: The time zone of the user, such as `Europe/Lisbon`; by default that of the system.
+        desktop: Whether a reminder that fires is shown on the desktop, where `notify-send` is
+            installed.
+        webhook: The address to which a reminder that fires is posted as JSON.
+        webhook_timeout: How long each of three attempts to post it may take.
+    """
+
+    timezone: Annotated[Name, AfterValidator(_known_zone)] | None = None
+    desktop: Switch = True
+    webhook: Annotated[Name, AfterValidator(_webhook)] | None = None
+    webhook_timeout: Duration = 10.0
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Return the time zone of the user."""
+        return ZoneInfo(self.timezone) if self.timezone else local_zone()
+
+
+def local_zone(link: Path = Path("/etc/localtime")) -> ZoneInfo:
+    """Return the time zone of the system; UTC where it has no name."""
+    named = [os.environ.get("TZ", "").lstrip(":"), str(link.resolve()).partition("zoneinfo/")[2]]
+    for name in filter(None, named):
+        try:
+            return ZoneInfo(name)
+        except (ValueError, OSError, LookupError):
+            continue
+    return ZoneInfo("UTC")

@@ -1,0 +1,547 @@
+"""`read_time`: an ISO time or a phrase in English, Portuguese or Chinese → the moment meant."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+from dateutil.relativedelta import relativedelta
+
+from leonidas_tools.toolboxes.reminders import phrases
+from leonidas_tools.toolboxes.reminders.repeats import WORKING_DAYS, first_of
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+_USUAL = time(9)
+_LONGEST = 200
+_MOST_AMOUNT = 100_000
+_NOON = 12
+_HALF = 30
+_QUARTER = 15
+_LATEST_MORNING = 11
+_MOST_DAY = 31
+
+
+class UnreadableTimeError(Exception):
+    """Raised for a phrase without a clear meaning; `rest` is what was not understood."""
+
+    def __init__(self, rest: str) -> None:
+        self.rest = rest
+        super().__init__(rest)
+
+
+class PastTimeError(Exception):
+    """Raised for a time that is over."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class When:
+    """A moment, and how it repeats.
+
+    Args:
+        at: The moment, in the zone of the user.
+        rrule: The rule of RFC 5545 by which it repeats; `None` for once.
+    """
+
+    at: datetime
+    rrule: str | None = None
+
+
+def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
+    """Return the moment that a text means.
+
+    Hours and minutes from now are counted in elapsed time, days and longer by the calendar. A time
+    of day that a change of the clock skips is moved on by as much; of one that occurs twice, the
+    first is meant.
+
+    Args:
+        text: ISO 8601, or a phrase.
+        now: The present, with a zone.
+        zone: The zone of the user.
+
+    Raises:
+        UnreadableTimeError: The text is no time, or says more than one.
+        PastTimeError: The time is over.
+
+    Example:
+        >>> from zoneinfo import ZoneInfo
+        >>> lisbon = ZoneInfo("Europe/Lisbon")
+        >>> now = datetime(2026, 3, 4, 15, tzinfo=lisbon)
+        >>> read_time("明天8点", now, lisbon).at.isoformat()
+        '2026-03-05T08:00:00+00:00'
+    """
+    if len(text) > _LONGEST:
+        raise UnreadableTimeError(f"{text[:20]}…")
+    now = now.astimezone(zone)
+    moment = _iso(text.strip(), zone)
+    if moment is not None:
+        if moment <= now:
+            raise PastTimeError
+        return When(at=moment)
+    return _Reading(phrases.readable(text), now, zone).result()
+
+
+def localized(wall: datetime, zone: ZoneInfo) -> datetime:
+    """Return the moment of a time of day; one that is skipped is moved on."""
+    return wall.replace(tzinfo=zone, fold=0).astimezone(UTC).astimezone(zone)
+
+
+def _iso(text: str, zone: ZoneInfo) -> datetime | None:
+    if not re.match(r"\d{4}-?\d\d-?\d\d(?:$|[T ])", text):
+        return None
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UnreadableTimeError(text) from error
+    if read.tzinfo is not None:
+        return read.astimezone(zone)
+    if len(text) <= len("2026-01-01"):
+        read = datetime.combine(read.date(), _USUAL)
+    return localized(read, zone)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been understood of a phrase so far, and the rest of it."""
+
+    rest: str
+    now: datetime
+    zone: ZoneInfo
+    day: date | None = None
+    clock: time | None = None
+    part: str | None = None
+    rule: list[str] = field(default_factory=list)
+    is_exact: bool = False
+    is_elapsed: bool = False
+    rolls: bool = True
+
+    def result(self) -> When:
+        self._repeat()
+        moment = self._offset()
+        self._day()
+        if moment is None or self.rest_is_left():
+            self._clock()
+        if self.rest_is_left():
+            raise UnreadableTimeError(self.rest.strip())
+        if moment is not None:
+            return self._after(moment)
+        if self.day is None and self.clock is None and self.part is None and not self.rule:
+            raise UnreadableTimeError(self.rest.strip() or "nothing")
+        return self._moment()
+
+    def rest_is_left(self) -> bool:
+        return bool(re.sub(r"[\s\-]+", "", phrases.EMPTY.sub(" ", self.rest)))
+
+    def take(self, pattern: str) -> re.Match[str] | None:
+        """Find a pattern, and take it out of the rest."""
+        found = re.search(pattern, self.rest)
+        if found is not None:
+            self.rest = f"{self.rest[: found.start()]} {self.rest[found.end() :]}"
+        return found
+
+    # --- repeats -----------------------------------------------------------------------------
+
+    def _repeat(self) -> None:
+        for pattern, rule in _REPEATS:
+            found = self.take(pattern)
+            if found is not None:
+                self.rule = [rule]
+                self.rest = f"{self.rest} {found.groupdict().get('part') or ''}"
+                return
+        if found := self.take(_EVERY_AMOUNT):
+            amount = int(found["amount"] or found["amount2"] or found["amount3"] or 2)
+            unit = _unit(found["unit"] or found["unit2"] or found["unit3"])
+            self.rule = [f"FREQ={_FREQUENCIES[unit]};INTERVAL={_bounded(amount)}"]
+        elif found := self.take(_EVERY_WEEKDAY):
+            codes = [phrases.CODES[_weekday(each[0])] for each in _weekdays(found[0])]
+            self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
+        elif found := self.take(rf"每个?{phrases.HAN_WEEK}(?P<days>[{phrases.HAN_DAYS}]+)"):
+            codes = [phrases.CODES[_han_weekday(each)] for each in found["days"]]
+            self.rule = [f"FREQ=WEEKLY;BYDAY={','.join(codes)}"]
+
+    # --- spans from now ----------------------------------------------------------------------
+
+    def _offset(self) -> datetime | None:
+        for pattern in phrases.OFFSETS:
+            found = self.take(pattern)
+            if found is not None:
+                return self._added(found["span"])
+        return None
+
+    def _added(self, span: str) -> datetime:
+        elapsed, calendar = timedelta(), relativedelta()
+        for each in re.finditer(rf"(\d+(?:\.\d+)?)\s*({phrases.UNIT})", span):
+            amount, unit = float(each[1]), _unit(each[2])
+            _bounded(amount)
+            if unit in ("second", "minute", "hour"):
+                elapsed += timedelta(**{f"{unit}s": amount})
+                self.is_elapsed = True
+            elif amount != int(amount):
+                raise UnreadableTimeError(each[0])
+            else:
+                calendar += relativedelta(**{f"{unit}s": int(amount)})
+        try:
+            wall = self.now.replace(tzinfo=None) + calendar
+            moment = localized(wall, self.zone) if calendar else self.now
+            return (moment.astimezone(UTC) + elapsed).astimezone(self.zone)
+        except (OverflowError, ValueError) as error:
+            raise UnreadableTimeError(span) from error
+
+    def _after(self, moment: datetime) -> When:
+        """Return a span from now, at a time of day where one is named too."""
+        if self.day is not None or ((self.clock or self.part) and self.is_elapsed):
+            raise UnreadableTimeError(str(self.day or self.clock or self.part))
+        if self.clock or self.part:
+            moment = self._at(moment.date())
+        if moment <= self.now:
+            raise PastTimeError
+        return When(at=moment, rrule=self._finished_rule(moment))
+
+    # --- days --------------------------------------------------------------------------------
+
+    def _day(self) -> None:
+        today = self.now.date()
+        for pattern, days in phrases.DAYS:
+            if self.take(pattern):
+                self.day, self.rolls = today + timedelta(days=days), False
+                if re.search(pattern, self.rest):
+                    raise UnreadableTimeError(self.rest.strip())
+                return
+        if not self._weekday(today) and not self._week(today):
+            self._date(today)
+
+    def _weekday(self, today: date) -> bool:
+        han = rf"(?P<next>下+)?(?:个|这|本)?{phrases.HAN_WEEK}(?P<day>[{phrases.HAN_DAYS}])"
+        western = (
+            rf"\b(?:(?P<next>next) |(?P<coming>this |coming |proxim[oa] |na |no )?)"
+            rf"(?P<day>{phrases.WEEKDAY})(?: que vem)?"
+        )
+        found = self.take(han)
+        number = _han_weekday(found["day"]) if found else None
+        if found is None and (found := self.take(western)):
+            number = _weekday(found["day"])
+        if found is None or number is None:
+            return False
+        weeks = len(found["next"]) if (found["next"] or "").startswith("下") else 0
+        weeks = 1 if found["next"] == "next" else weeks
+        if weeks:
+            monday = today - timedelta(days=today.weekday())
+            self.day, self.rolls = monday + timedelta(days=number, weeks=weeks), False
+        else:
+            self.day = today + timedelta(days=(number - today.weekday()) % 7)
+        return True
+
+    def _week(self, today: date) -> bool:
+        for pattern, step in _NEXT:
+            if self.take(pattern):
+                self.day, self.rolls = today + step, False
+                found = self.take(r"(?P<day>\d{1,2})[号日]")
+                if found:
+                    self.day = _dated(self.day.year, self.day.month, int(found["day"]))
+                return True
+        return False
+
+    def _date(self, today: date) -> None:
+        for pattern in _DATES:
+            found = self.take(pattern)
+            if found is None:
+                continue
+            said = found.groupdict()
+            year = int(said["year"]) if said.get("year") else None
+            name = said.get("name")
+            month = int(said["month"]) if said.get("month") else None
+            month = _month(name) if name else month
+            day = int(said["day"])
+            if said.get("first"):
+                day, month = _day_and_month(int(said["first"]), day)
+            if self.rule and self.rule[0] == "FREQ=MONTHLY" and month is None:
+                if not 1 <= day <= _MOST_DAY:
+                    raise UnreadableTimeError(str(day))
+                self.rule = [f"FREQ=MONTHLY;BYMONTHDAY={day}"]
+                return
+            self.day = _coming(today, year, month, day)
+            self.rolls = False
+            return
+
+    # --- times of day ------------------------------------------------------------------------
+
+    def _clock(self) -> None:
+        for name, pattern in phrases.PARTS:
+            found = self.take(pattern)
+            if found is not None:
+                self.part = name
+                break
+        if self.part == "noon" and self.take(r"^\s*e meia\b|\be meia\b"):
+            self.clock, self.is_exact = time(_NOON, _HALF), True
+        for pattern in phrases.CLOCKS:
+            found = self.take(pattern)
+            if found is not None:
+                self._set_clock(found.groupdict())
+                return
+        bare = re.fullmatch(r"\D*?\b(\d{1,2})\b\D*", phrases.EMPTY.sub(" ", self.rest).strip())
+        if bare and (self.day or self.part or self.rule):
+            self.rest = self.rest.replace(bare[1], " ", 1)
+            self._set_clock({"hour": bare[1]})
+
+    def _set_clock(self, said: dict[str, str | None]) -> None:
+        hour, minute = int(said.get("hour") or said.get("half") or 0), int(said.get("minute") or 0)
+        if said.get("half") or said.get("halves"):
+            minute = _HALF
+        minute = _QUARTER * int(said.get("quarters") or 0) or minute
+        if (said.get("hour") or "").startswith("0"):
+            self.is_exact = True
+        quarter = said.get("quarter") or said.get("until")
+        if quarter:
+            amount = _QUARTER if quarter == "quarter" else int(quarter.split()[0])
+            before = said.get("until") or said.get("side") in ("to", "before")
+            hour, minute = (hour - 1, 60 - amount) if before else (hour, amount)
+            hour = _NOON if hour == 0 else hour
+        hour = self._hour(hour, (said.get("suffix") or "")[:1])
+        try:
+            self.clock = time(hour % 24 if hour == 24 else hour, minute)  # noqa: PLR2004
+        except ValueError as error:
+            raise UnreadableTimeError(f"{hour}:{minute:02}") from error
+
+    def _hour(self, hour: int, suffix: str) -> int:
+        """Return the hour of 24, by `am` or `pm` and the part of the day."""
+        if suffix:
+            if not 1 <= hour <= _NOON:
+                raise UnreadableTimeError(f"{hour} {suffix}m")
+            self.is_exact = True
+            return hour % _NOON + (_NOON if suffix == "p" else 0)
+        if self.part is None:
+            self.is_exact = self.is_exact or hour == 0 or hour > _NOON
+            return hour
+        self.is_exact = True
+        if hour > _NOON:
+            return hour
+        if self.part in ("evening", "night", "midnight"):
+            return self._late_hour(hour)
+        earliest = {"noon": _LATEST_MORNING, "afternoon": _NOON}.get(self.part, 0)
+        hour %= _NOON if earliest == 0 else 24
+        return hour if hour >= earliest else hour + _NOON
+
+    def _late_hour(self, hour: int) -> int:
+        """Return the hour of an evening or a night; those after midnight are of the next day."""
+        if hour == _NOON or (self.part in ("night", "midnight") and hour < 5):  # noqa: PLR2004
+            if self.day is not None:
+                self.day += timedelta(days=1)
+            return hour % _NOON
+        return hour + _NOON
+
+    # --- together ----------------------------------------------------------------------------
+
+    def _moment(self) -> When:
+        if self.rule:
+            return self._repeated()
+        day = self.day or self.now.date()
+        if self.part == "midnight" and self.clock is None and not self.rolls:
+            day += timedelta(days=1 if day == self.now.date() else 0)
+        moment = self._at(day)
+        if moment <= self.now:
+            moment = self._later(day)
+        return When(at=moment)
+
+    def _later(self, day: date) -> datetime:
+        """Return the next time that fits, where the first is over."""
+        clock = self.clock
+        today = day == self.now.date()
+        if today and clock and not self.is_exact and clock.hour < _NOON:
+            evening = localized(
+                datetime.combine(day, clock.replace(hour=clock.hour + _NOON)), self.zone
+            )
+            if evening > self.now:
+                return evening
+        if not self.rolls:
+            raise PastTimeError
+        return self._at(day + timedelta(days=7 if self.day else 1))
+
+    def _at(self, day: date) -> datetime:
+        usual = time(*phrases.PART_TIMES[self.part]) if self.part else _USUAL
+        return localized(datetime.combine(day, self.clock or usual), self.zone)
+
+    def _repeated(self) -> When:
+        rule = self.rule[0]
+        if "HOURLY" in rule or "MINUTELY" in rule:
+            if self.day or self.clock or self.part:
+                raise UnreadableTimeError(str(self.clock or self.part or self.day))
+            at = first_of(rule, self.now.astimezone(UTC), self.zone)
+            return When(at=at, rrule=rule)
+        start = self._at(self.day or self.now.date())
+        rule = self._finished_rule(start) or rule
+        fits = start > self.now and "BY" not in rule
+        at = start if fits else first_of(rule, start, self.zone, after=self.now)
+        return When(at=at, rrule=rule)
+
+    def _finished_rule(self, moment: datetime) -> str | None:
+        if not self.rule:
+            return None
+        rule = self.rule[0]
+        if rule == "FREQ=WEEKLY" and self.day is not None:
+            return f"{rule};BYDAY={phrases.CODES[moment.weekday()]}"
+        return rule
+
+
+_FREQUENCIES = {
+    "second": "SECONDLY",
+    "minute": "MINUTELY",
+    "hour": "HOURLY",
+    "day": "DAILY",
+    "week": "WEEKLY",
+    "month": "MONTHLY",
+    "year": "YEARLY",
+}
+_PART = r"(?P<part>morning|afternoon|evening|night|manha|tarde|noite)s?\b"
+_REPEATS = (
+    (r"\b(?:todo|todos os)(?= dias? \d)", "FREQ=MONTHLY"),
+    (
+        (
+            r"\b(?:every|each) (?:weekday|working day|workday)s?\b|"
+            r"\bon (?:weekdays|working days)\b|"
+            r"\b(?:todo dia util|(?:todos os |nos |em )?dias uteis)\b|"
+            r"\bde segunda a sexta(?:-feira)?\b|"
+            r"每?个?工作日"
+        ),
+        f"FREQ=WEEKLY;BYDAY={WORKING_DAYS}",
+    ),
+    (
+        (
+            r"\b(?:every weekend|at weekends|on weekends)\b|"
+            r"\b(?:(?:aos |nos |todos os )?fins de semana|todo fim de semana)\b|每个?周末"
+        ),
+        "FREQ=WEEKLY;BYDAY=SA,SU",
+    ),
+    (rf"\b(?:every|each|toda|todas as) {_PART}", "FREQ=DAILY"),
+    (
+        (
+            r"\b(?:every day|each day|daily|everyday)\b|\b(?:todos os dias|todo dia|diariamente)\b|"
+            r"每天|每日|天天|每(?=早|晚)"
+        ),
+        "FREQ=DAILY",
+    ),
+    (
+        (
+            r"\b(?:every week|each week|weekly)\b|"
+            r"\b(?:todas as semanas|toda semana|semanalmente)\b|"
+            rf"每个?{phrases.HAN_WEEK}(?![{phrases.HAN_DAYS}])"
+        ),
+        "FREQ=WEEKLY",
+    ),
+    (
+        (
+            r"\b(?:every month|each month|monthly)\b|\b(?:todos os meses|todo mes|mensalmente)\b|"
+            r"每个?月"
+        ),
+        "FREQ=MONTHLY",
+    ),
+    (
+        (
+            r"\b(?:every year|each year|yearly|annually)\b|"
+            r"\b(?:todos os anos|todo ano|anualmente)\b|"
+            r"每年"
+        ),
+        "FREQ=YEARLY",
+    ),
+    (r"\b(?:every hour|each hour|hourly)\b|\b(?:toda hora|a cada hora)\b|每个?小时", "FREQ=HOURLY"),
+    (r"\bevery other day\b|\bdia sim,? dia nao\b|每隔1天", "FREQ=DAILY;INTERVAL=2"),
+    (r"\bevery other week\b|每隔1周", "FREQ=WEEKLY;INTERVAL=2"),
+)
+_EVERY_AMOUNT = (
+    rf"\b(?:every|a cada) (?P<amount>\d+) (?P<unit>{phrases.UNIT})|"
+    rf"\bde (?P<amount2>\d+) em \d+ (?P<unit2>{phrases.UNIT})|"
+    rf"每隔?(?P<amount3>\d+)(?P<unit3>{phrases.UNIT})"
+)
+_ONE_DAY = rf"(?:{phrases.WEEKDAY})"
+_EVERY_WEEKDAY = (
+    rf"\b(?:every|each|on|toda|todas as|todo|todos os|as|aos) (?:{_ONE_DAY})"
+    rf"(?:(?:\s*,\s*| and | e )(?:as |aos )?(?:{_ONE_DAY}))+|"
+    rf"\b(?:every|each|toda|todas as|todo|todos os) (?:{_ONE_DAY})|"
+    rf"\b(?:on |as |aos )?(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|segundas|tercas|quartas|"
+    rf"quintas|sextas|sabados|domingos)\b(?:(?:-| )feiras)?"
+)
+_NEXT = (
+    (
+        r"\bnext week\b|\b(?:na )?(?:proxima semana|semana que vem)\b|下个?(?:周|星期|礼拜)",
+        timedelta(7),
+    ),
+    (r"\bnext month\b|\b(?:no )?(?:proximo mes|mes que vem)\b|下个?月", relativedelta(months=1)),
+    (r"\bnext year\b|\b(?:no )?(?:proximo ano|ano que vem)\b|明年", relativedelta(years=1)),
+)
+_YEAR = r"(?P<year>\d{4})"
+_ORDINAL = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_DATES = (
+    rf"(?:{_YEAR}年)?(?P<month>\d{{1,2}})月(?P<day>\d{{1,2}})[日号]?",
+    rf"\b(?:on )?(?:the )?(?P<name>{phrases.MONTH})\.? {_ORDINAL}\b(?!:)(?:,? {_YEAR}\b)?",
+    (
+        rf"\b(?:on |dia )?(?:the )?{_ORDINAL} (?:of |de )?(?P<name>{phrases.MONTH})\b"
+        rf"(?:,? (?:de )?{_YEAR}\b)?"
+    ),
+    rf"\b(?P<first>\d{{1,2}})[/.](?P<day>\d{{1,2}})(?:[/.]{_YEAR})?\b(?!\s*(?:am|pm)\b)",
+    r"\b(?:on |every |each )?(?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)\b",
+    r"\b(?:no )?dias? (?P<day>\d{1,2})\b",
+    r"(?P<day>\d{1,2})[号日]",
+)
+
+
+def _bounded(amount: float) -> float:
+    if not 0 < amount <= _MOST_AMOUNT:
+        raise UnreadableTimeError(f"{amount:g}")
+    return amount
+
+
+def _unit(word: str) -> str:
+    return next(unit for unit, words in phrases.UNITS.items() if re.fullmatch(words, word))
+
+
+def _weekday(word: str) -> int:
+    fitting = (n for n, words in enumerate(phrases.WEEKDAYS) if re.fullmatch(words, word))
+    return next(fitting)
+
+
+def _weekdays(text: str) -> list[re.Match[str]]:
+    return list(re.finditer(phrases.WEEKDAY, text))
+
+
+def _han_weekday(char: str) -> int:
+    return 6 if char in "日天" else int(char) - 1
+
+
+def _month(word: str) -> int:
+    fitting = (n for n, words in enumerate(phrases.MONTHS, 1) if re.fullmatch(words, word))
+    return next(fitting)
+
+
+def _day_and_month(first: int, second: int) -> tuple[int, int]:
+    """Return the day and the month of two numbers; which is which must be clear."""
+    if first == second or (first > _NOON >= second):
+        return first, second
+    if second > _NOON >= first:
+        return second, first
+    raise UnreadableTimeError(f"{first}/{second}")
+
+
+def _dated(year: int, month: int, day: int) -> date:
+    try:
+        return date(year, month, day)
+    except ValueError as error:
+        raise UnreadableTimeError(f"{year}-{month}-{day}") from error
+
+
+def _coming(today: date, year: int | None, month: int | None, day: int) -> date:
+    """Return the date that is meant: the next one, where the year or the month is left out."""
+    if year is not None and month is not None:
+        return _dated(year, month, day)
+    if not 1 <= day <= _MOST_DAY:
+        raise UnreadableTimeError(str(day))
+    for months in range(0, 12 * 9, 12 if month else 1):
+        first = today.replace(day=1) + relativedelta(months=months)
+        try:
+            found = date(first.year, month or first.month, day)
+        except ValueError:
+            continue
+        if found >= today:
+            return found
+    raise UnreadableTimeError(f"{month}-{day}")
