@@ -16,6 +16,7 @@ from starlette.routing import Route
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
+from leonidas_tools.console.bodies import json_object
 from leonidas_tools.console.openapi import described
 from leonidas_tools.console.preferences import PreferenceEndpoint
 from leonidas_tools.errors import (
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from leonidas_tools.store import Store
     from leonidas_tools.tools.registry import AnyTool
 
-_MOST_BODY_BYTES = 1 << 20
 _MOST_ROWS = 1000
 _CHANGES_PER_SECOND = 20.0
 _MOST_CHANGES_AT_ONCE = 40.0
@@ -455,17 +455,7 @@ async def _body(request: Request, model: type[BaseModel | dict[str, Any]] | None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, "Send the body as application/json")
-    content = bytearray()
-    async for piece in request.stream():
-        content += piece
-        if len(content) > _MOST_BODY_BYTES:
-            raise HTTPException(413, f"A body is at most {_MOST_BODY_BYTES} bytes")
-    try:
-        said = json.loads(content)
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "The body is no JSON") from None
-    if not isinstance(said, dict):
-        raise HTTPException(422, "The body is a JSON object")
+    said = await json_object(request)
     if model is None or not issubclass(model, BaseModel):
         return said
     try:

@@ -9,20 +9,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
+from leonidas_tools.console.bodies import json_object
 from leonidas_tools.errors import ConfigurationError, StaleVersionError, StoreError
 from leonidas_tools.mcp_server.guard import AccessGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from leonidas_tools.mcp_server import HTTPAccess
     from leonidas_tools.store import Preferences
     from leonidas_tools.store.preferences import PreferenceTable
-
-_MOST_BYTES = 1 << 20
 
 
 def preferences_app(preferences: PreferenceTable, access: HTTPAccess) -> ASGIApp:
@@ -76,7 +73,7 @@ class PreferenceEndpoint:
             raise HTTPException(404, "Name a user: /preferences/USER")
         if request.method in ("GET", "HEAD"):
             return await self._preferences.read(user)
-        version, values = _version(request), await _body(request)
+        version, values = _version(request), await json_object(request)
         if request.method == "PUT":
             return await self._preferences.write(user, values, version=version)
         return await self._preferences.patch(user, values, version=version)
@@ -104,19 +101,3 @@ def _version(request: Request) -> int | None:
     if not (text.isascii() and text.isdecimal()):
         raise HTTPException(400, 'If-Match is the version that was read, such as "3"')
     return int(text)
-
-
-async def _body(request: Request) -> Mapping[str, Any]:
-    """Return what is to be written, of bounded length."""
-    content = bytearray()
-    async for piece in request.stream():
-        content += piece
-        if len(content) > _MOST_BYTES:
-            raise HTTPException(413, f"Preferences are at most {_MOST_BYTES} bytes")
-    try:
-        values = json.loads(content)
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "The body is no JSON") from None
-    if not isinstance(values, dict):
-        raise HTTPException(400, "The body is a JSON object: preferences by name")
-    return values

@@ -12,6 +12,7 @@ from starlette.routing import Mount
 from leonidas_tools import ToolRuntime, ToolSession, tool
 from leonidas_tools.console import api, console_app
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.mcp_server import guard
 from tests.console.served import BEARER, TOKEN, Desk, Served, until
 from tests.hostile import HOSTILE
 
@@ -211,7 +212,9 @@ async def test_no_way_of_writing_a_path_gets_round_the_token(console, path):
         ('{"answer": "approve"}', "application/x-www-form-urlencoded", 415),
         ("answer=approve", "application/json", 400),
         ("[" * 100_000, "application/json", 400),
-        ('["approve"]', "application/json", 422),
+        ('["approve"]', "application/json", 400),
+        ('{"answer": NaN}', "application/json", 400),
+        ('{"answer": 1e999}', "application/json", 400),
         ('{"answer": "yes"}', "application/json", 422),
         ('{"answer": "approve", "sudo": true}', "application/json", 422),
         ('{"answer": "edit"}', "application/json", 422),
@@ -261,6 +264,24 @@ async def test_what_hostile_tools_say_is_json_and_nothing_else(desk):
     assert shown["name"] == "hostile"
     assert answer.headers["content-type"] == "application/json"
     assert len(answer.json()) == 1
+
+
+async def test_a_body_that_does_not_come_in_time_is_refused_without_a_traceback(
+    console, monkeypatch, caplog
+):
+    monkeypatch.setattr(guard, "_BODY_SECONDS", 0.05)
+
+    host, port = console.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = [
+        "POST /api/approvals/x HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {TOKEN}",
+        "Content-Type: application/json", "Content-Length: 100", "Connection: close",
+    ]  # fmt: skip
+    writer.write("\r\n".join([*head, "", '{"answer": ']).encode())
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert "Exception" not in caplog.text
 
 
 async def test_more_readers_than_there_is_room_for_are_told_to_wait(console):

@@ -1,0 +1,38 @@
+"""The bodies of requests: bounded, in time, and JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_MOST_BYTES = 1 << 20
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """Return the body of a request, which is a JSON object.
+
+    Raises:
+        HTTPException: It is too long, did not come in time, or is no JSON object.
+    """
+    content = bytearray()
+    try:
+        async for piece in request.stream():
+            content += piece
+            if len(content) > _MOST_BYTES:
+                raise HTTPException(413, f"A body is at most {_MOST_BYTES} bytes")
+    except ClientDisconnect:
+        raise HTTPException(408, "The body did not come in time") from None
+    try:
+        values = json.loads(content)
+        json.dumps(values, allow_nan=False)  # Python reads `NaN` and `1e999`, which are no JSON
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The body is no JSON") from None
+    if not isinstance(values, dict):
+        raise HTTPException(400, "The body is a JSON object")
+    return values
