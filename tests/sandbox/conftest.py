@@ -21,7 +21,7 @@ def _why_not(backend: str) -> str | None:
 @pytest.fixture(scope="session")
 def why_not():
     """Why a backend cannot be had on this machine; `None` for one that can."""
-    return {backend: _why_not(backend) for backend in ISOLATING}
+    return {backend: _why_not(backend) for backend in (*ISOLATING, "none")}
 
 
 @pytest.fixture(params=ISOLATING)

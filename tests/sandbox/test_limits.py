@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[2]
 
 @pytest.fixture(params=["bubblewrap", "landlock", "none"])
 def backend(request, why_not):
-    reason = why_not.get(request.param)
+    reason = why_not[request.param]
     if reason is not None:
         pytest.skip(reason)
     return request.param
@@ -31,7 +31,7 @@ async def ran(backend, root, script, on_output=None, **limits) -> Finished:
 
 async def test_time(backend, tmp_path):
     word = token()
-    finished = await ran(backend, tmp_path, f"echo begun; sleep {word}", timeout_seconds=0.3)
+    finished = await ran(backend, tmp_path, f"echo begun; sleep {word}", timeout_seconds=2)
     assert finished.stopped_by == "timeout"
     assert finished.stdout == "begun\n"
     assert alive(word) == []
@@ -182,6 +182,39 @@ async def test_nothing_runs_after_our_own_death(backend, tmp_path, leaves):
         owner.wait()
     await gone(lambda: alive(word))
     await gone(lambda: any(map(_runs, family)))
+
+
+REPEATING = """
+import asyncio
+from pathlib import Path
+from tests.sandbox.boxes import sandbox
+
+async def main():
+    async with sandbox({backend!r}, {root!r}) as box:
+        while True:
+            await box.run(["/bin/sh", "-c", {script!r}])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", range(1, 13))
+async def test_nothing_runs_after_our_death_at_any_moment(backend, tmp_path, runs):
+    word = token()
+    script = f"sleep {word} & setsid sleep {word} & echo x >> begun"
+    program = REPEATING.format(backend=backend, root=str(tmp_path), script=script)
+    owner = subprocess.Popen([sys.executable, "-c", program], cwd=PROJECT)  # noqa: ASYNC220 - ours
+    begun = tmp_path / "begun"
+    try:
+        # It is killed wherever it is then: before a program, in it, or as it ends.
+        while owner.poll() is None and (not begun.exists() or begun.stat().st_size < 2 * runs):
+            await asyncio.sleep(0)
+        family = children(owner.pid)
+    finally:
+        owner.kill()
+        owner.wait()
+    await gone(lambda: alive(word) or any(map(_runs, family)))
 
 
 def _runs(pid):

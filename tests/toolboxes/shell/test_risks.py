@@ -1,7 +1,5 @@
 """A table of commands that a person is asked about, of ways to hide them, and of harmless ones."""
 
-import time
-
 import pytest
 
 from leonidas_tools.toolboxes.shell.commands import parse
@@ -403,12 +401,3 @@ def test_rules_see_each_command_with_its_program_and_arguments():
         {"program": "npm", "arguments": ["i", "x"], "text": "npm i x"},
         {"program": "cd", "arguments": ["y"], "text": "cd y"},
     ]
-
-
-def test_parsing_takes_no_longer_than_its_length():
-    took = []
-    for count in (100, 400):
-        began = time.process_time()
-        risks_of(parse("cat a | grep b;" * count))
-        took.append(time.process_time() - began)
-    assert took[1] < 40 * took[0]
