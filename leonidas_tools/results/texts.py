@@ -865,6 +865,54 @@ TEXTS: Mapping[str, Text] = {
         "A reminder that was set earlier is due. Tell the user now; call no tool for it.",
         "The model is told of a reminder that fires.",
     ),
+    # The toolbox of the weather.
+    "weather_no_city": Text(
+        "No city is named, and none is set. Ask the user which city.",
+        "weather_query is called without a city.",
+    ),
+    "weather_unknown_city": Text(
+        "There is no place called {city!r}. Ask the user for another name.",
+        "weather_query is given an unknown city.",
+    ),
+    "weather_unreachable": Text(
+        "The weather service cannot be reached. Tell the user that the weather is not known now.",
+        "The weather service does not answer.",
+    ),
+    "weather_unreadable": Text(
+        "The weather service has answered something that is no weather. Tell the user that the "
+        "weather is not known now.",
+        "The weather service answers in another format, or with an error.",
+    ),
+    "weather_now": Text(
+        "In {city} it is {degrees} degrees now: {condition}. Today it is between {low} and {high} "
+        "degrees.",
+        "The weather of today; spoken.",
+    ),
+    "weather_tomorrow": Text(
+        "Tomorrow in {city}: {condition}, between {low} and {high} degrees.",
+        "The weather of tomorrow; spoken.",
+    ),
+    "weather_rain": Text(
+        "The chance of rain or snow is {percent} percent.",
+        "Follows weather_now and weather_tomorrow where rain is likely; spoken.",
+    ),
+    # The toolbox of the launcher.
+    "launcher_unknown": Text(
+        "There is no program {program!r} to open.", "app_launcher is given an unknown name."
+    ),
+    "launcher_choices": Text(
+        "Ask the user for one of the valid options.", "The hint for launcher_unknown."
+    ),
+    "launcher_missing": Text(
+        "The program {program!r} is not installed, or cannot be run. Tell the user.",
+        "A configured program cannot be started.",
+    ),
+    "launcher_ended": Text(
+        "The program {program!r} has ended at once, with the exit code {code}. Tell the user.",
+        "A configured program fails when it is started.",
+    ),
+    "launcher_opened": Text("I have opened {program}.", "A program is opened; spoken."),
+    "launcher_lists": Text("I can open {programs}.", "The programs are listed; spoken."),
     # Calls by their id, and requests of an application.
     "unknown_failed_call": Text(
         "No call {call!r} has failed and waits for a decision.",

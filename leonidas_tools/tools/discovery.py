@@ -38,6 +38,7 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
     "notes": None,
     "reminders": "reminders",
     "shell": "sandbox",
+    "weather": None,
 }
 """The toolboxes that ship with this package and load by their short name, each with its extra."""
 
