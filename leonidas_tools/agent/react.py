@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
@@ -64,6 +64,7 @@ STATUS_SUBSTREAM = "status"
 AGENT_RESULT = "agent_result"
 """Metadata key of the `AgentResult` on the last part of a run."""
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _OPEN = (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
 _STOP = "\nObservation:"
 _LONGEST_SAID = 300
@@ -94,22 +95,19 @@ class AgentLimits:
             raise ValueError(f"the bounds of an agent are 1 or more: {self!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Thought:
+class Thought(NamedTuple):
     """What the model thinks in a turn."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallsMade:
+class CallsMade(NamedTuple):
     """The calls that the model makes in a turn, before they run."""
 
     calls: Sequence[ModelCall]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(NamedTuple):
     """A turn with the results of its calls."""
 
     turn: Turn
@@ -302,6 +300,7 @@ class _Run:
         self._corrections = 0
         self._may_call = True
         self._task = ""
+        self._ids: set[str] = set()
         self._plans = 0
         self._corrections_of_turn: list[Correction] = []
         self._begun = time.perf_counter()
@@ -319,6 +318,7 @@ class _Run:
         system = self._system()
         self._messages = [Message.system(system)] if system else []
         self._messages += [*history, Message.user(task)]
+        self._ids = ids_in(self._messages)
         if self._agent.planner is not None:
             await self._plan(self._agent.planner)
 
@@ -365,7 +365,7 @@ class _Run:
         self._turns.append(turn)
         yield TurnEnded(turn)
         self._conclude(turn, said, final)
-        if self.result is None:
+        if self.result is None and (reflection or self._agent.planner):
             await self._go_on(turn, reflection)
 
     # Planning and reflecting
@@ -546,10 +546,11 @@ class _Run:
             [tool.name for tool in self._tools],
             is_cut=said.end is EndReason.LENGTH,
         )
-        taken = ids_in(self._messages)
+        taken = self._ids
         calls = list[ModelCall]()
         for call in parsed.calls:
             identifier = new_id(None, taken)
+            taken.add(identifier)
             arguments = self._with_name(call.name, call.arguments)
             calls.append(ModelCall(id=identifier, name=call.name, arguments=arguments))
         thought = "\n".join(part for part in (said.thought, parsed.thought) if part)
@@ -569,7 +570,7 @@ class _Run:
 
     def _unique(self, calls: Sequence[ModelCall]) -> Sequence[ModelCall]:
         """Return the calls with ids that no earlier call has."""
-        taken = ids_in(self._messages)
+        taken = self._ids
         unique = list[ModelCall]()
         for call in calls:
             identifier = new_id(call.id, taken)
@@ -615,13 +616,21 @@ class _Run:
             else:
                 asked = {"name": call.name, "arguments": arguments, "id": call.id}
                 to_run.append((at, asked))
-        ran = await self._agent.runtime.execute_turn(
-            [asked for _, asked in to_run], session=self._session
-        )
+        ran = await self._executed([asked for _, asked in to_run])
         for (at, _), result in zip(to_run, ran, strict=True):
             ended = await self._late.of(calls[at].id, result)
             results[at] = ended if ended.ok else await self._corrected(calls[at], ended)
         return [results[at] for at in range(len(calls))]
+
+    async def _executed(self, asked: Sequence[Mapping[str, Any]]) -> Sequence[ToolResult]:
+        runtime = self._agent.runtime
+        if len(asked) != 1:
+            return await runtime.execute_turn(asked, session=self._session)
+        only = asked[0]  # which needs no order among others
+        result = await runtime.execute(
+            only["name"], only["arguments"], session=self._session, call_id=only["id"]
+        )
+        return [result]
 
     def _refused(self, status: ResultStatus, message: str, reason_code: str) -> ToolResult:
         return ToolResult(
@@ -665,7 +674,7 @@ class _Run:
 
     def _write(self, turn: Turn, said: Answer) -> None:
         """Write a turn into the conversation."""
-        observed = [json.dumps(r.to_response(), ensure_ascii=False) for r in turn.results]
+        observed = [_encode(result.to_response()) for result in turn.results]
         if self._is_native:
             self._messages.append(Message.assistant(said.text, turn.calls))
             self._messages += [
@@ -708,7 +717,9 @@ class _Run:
         )
 
     def _tell(self, number: int, **data: Any) -> None:
-        """Emit an `iteration` event."""
+        """Emit an `iteration` event; those of the steps in it only where events are read."""
+        if "step" in data and not self._agent.runtime.events.is_recording:
+            return
         self._emit(EventKind.ITERATION, {"number": number, **data})
 
     def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:

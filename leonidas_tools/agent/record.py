@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.agent.models.model import EndReason, Usage
+from leonidas_tools.calls.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ class AgentStatus(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Turn:
     """One iteration: what the model has said, and what came of it.
 

@@ -14,6 +14,7 @@ from tests.benchmarks.suite import load
 from tests.benchmarks.workload import FLOOR, Against, Goal, Workload
 
 _HEADINGS = {
+    "ours_agent": "**`ReActAgent`**",
     "ours_execute": "**`execute`**",
     "ours_import": "`leonidas_tools`",
     "ours_stream": "**`AdvancedToolProcessor`**",

@@ -19,6 +19,7 @@ NAMES = (
     "memory",
     "sessions",
     "imports",
+    "agent",
     "live_frames",
     "live_resume",
     "live_call",

@@ -6,8 +6,9 @@ import uuid
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from leonidas_tools.calls.records import record
 from leonidas_tools.errors import ModelError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class FunctionDeclaration:
     parameters: Any = field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class ModelCall:
     """A function call that a model makes.
 
@@ -70,7 +71,7 @@ class ModelCall:
     signature: bytes | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Message:
     """A message of a conversation with a model.
 
@@ -113,7 +114,7 @@ class Message:
         return cls(role="tool", text=text, call_id=call.id, name=call.name)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class ModelParameters:
     """How a model is to answer; `None` leaves the choice to the server.
 
@@ -143,8 +144,7 @@ class EndReason(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(NamedTuple):
     """The next piece of an answer.
 
     Args:
@@ -156,7 +156,7 @@ class TextDelta:
     is_thought: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Usage:
     """The tokens that answers have taken.
 
@@ -187,8 +187,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """The end of an answer.
 
     Args:
@@ -198,8 +197,7 @@ class End:
     reason: EndReason = EndReason.STOP
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(NamedTuple):
     """The answer begins once more, because the attempt failed: what came before does not count.
 
     Args:
@@ -249,7 +247,7 @@ class Model(Protocol):
         """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Answer:
     """A whole answer.
 
@@ -412,7 +410,7 @@ def estimated_tokens(text: str) -> int:
         >>> estimated_tokens("What time is it?"), estimated_tokens("现在几点"), estimated_tokens("")
         (4, 4, 0)
     """
-    ascii_only = len(text.encode("ascii", "ignore"))
+    ascii_only = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return -(-ascii_only // _CHARACTERS_OF_A_TOKEN) + len(text) - ascii_only
 
 

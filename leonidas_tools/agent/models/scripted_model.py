@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.agent.models.model import (
@@ -22,6 +21,7 @@ from leonidas_tools.agent.models.model import (
     ids_in,
     new_id,
 )
+from leonidas_tools.calls.records import record
 from leonidas_tools.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ScriptedAnswer: TypeAlias = "str | Mapping[str, Any] | Answer | BaseException | 
 ScriptedStep: TypeAlias = "ScriptedAnswer | Callable[[Sequence[Message]], ScriptedAnswer]"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Asked:
     """A question that the model was asked.
 

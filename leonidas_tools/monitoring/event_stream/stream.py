@@ -144,6 +144,11 @@ class EventStream:
                 _add_question(body, event)
             self._put(body)
 
+    @property
+    def is_recording(self) -> bool:
+        """Return whether there is or was a reader, so that events are kept."""
+        return self._recording
+
     def publish(self, kind: str, **data: Any) -> None:
         """Add an event that belongs to no call.
 
