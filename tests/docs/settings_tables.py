@@ -64,12 +64,15 @@ def _inside(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _reference(node: Any) -> str | None:
-    return node.get("$ref") if isinstance(node, Mapping) else None
+    if not isinstance(node, Mapping):
+        return None
+    choices = (node, *node.get("anyOf", ()))
+    return next((each["$ref"] for each in choices if "$ref" in each), None)
 
 
 def _row(name: str, setting: Mapping[str, Any]) -> str:
     shown = re.sub(r"^(tools)\.", r"\1.NAME.", name).replace("rules.", "rules[].")
-    shown = shown.replace("toolboxes.", "toolboxes[].")
+    shown = shown.replace("toolboxes.", "toolboxes[].").replace("programs.", "programs.NAME.")
     shown = shown.replace("when.", "when.PATH.")
     default = setting.get("default")
     nothing = default is None or default in ([], {})

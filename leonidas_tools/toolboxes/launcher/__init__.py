@@ -1,0 +1,221 @@
+"""Open programs of the user: those that the settings name, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.errors import ToolError
+from leonidas_tools.redaction import is_secret_name
+from leonidas_tools.results.texts import say
+from leonidas_tools.settings.fields import Duration, Name, Names, Texts
+from leonidas_tools.settings.model import Model
+from leonidas_tools.tools.tool import Tool
+from leonidas_tools.tools.toolbox import Toolbox
+
+_DETACH = Path(__file__).with_name("detach.py")
+_MOST_NAMED = 40
+_MOST_SUGGESTED = 5
+_LEAST_LIKENESS = 50
+_PROGRAM_GRACE_SECONDS = 20.0
+
+
+def _command(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Check a command.
+
+    Raises:
+        ValueError: It has no program, or what no system takes.
+    """
+    if not command or not command[0].strip():
+        raise ValueError("is empty: list the program and its arguments")
+    if any("\0" in each for each in command):
+        raise ValueError("has a character that no command can have: remove it")
+    return command
+
+
+def _program(value: Any) -> Any:
+    """Return the settings of a program; a list is its command.
+
+    Raises:
+        ValueError: It is a text, which a shell would have to take apart.
+    """
+    if isinstance(value, str):
+        raise ValueError("is a text: list the program and its arguments, such as [code, --wait]")  # noqa: TRY004 - pydantic reports ValueErrors
+    return {"command": value} if isinstance(value, list | tuple) else value
+
+
+def _or_list(schema: dict[str, Any]) -> None:
+    """Add to the JSON Schema of a program that a list is its command."""
+    found = {key: schema.pop(key) for key in ("$ref", "allOf") if key in schema}
+    items = {"type": "string"}
+    schema["anyOf"] = [found, {"type": "array", "items": items, "minItems": 1}]
+
+
+class ProgramSettings(Model):
+    """Settings of a program.
+
+    Args:
+        command: The program and its arguments, as a list; no shell reads it.
+        also: Other names that people call it by.
+        folder: The folder in which it starts; by default that of the user.
+        environment: Variables that it gets besides those of the agent.
+    """
+
+    command: Annotated[tuple[str, ...], AfterValidator(_command)]
+    also: Names = ()
+    folder: Path = Path("~")
+    environment: Texts = Field(default={}, repr=False)
+
+
+class LauncherSettings(Model):
+    """Settings of the launcher.
+
+    Args:
+        programs: Programs by the name that people call them: a command as a list, or settings.
+        watch: How long a program is watched after its start, to tell that it has failed.
+    """
+
+    programs: dict[
+        Name,
+        Annotated[ProgramSettings, BeforeValidator(_program), Field(json_schema_extra=_or_list)],
+    ] = Field(default={})
+    watch: Duration = 0.5
+
+
+class Launcher:
+    """The tools, for some settings."""
+
+    def __init__(self, settings: LauncherSettings) -> None:
+        self._settings = settings
+        self._names: dict[str, str] = {}
+        for name, program in settings.programs.items():
+            for each in (name, *program.also):
+                self._names.setdefault(_plain(each), name)
+
+    @property
+    def description(self) -> str:
+        """Return what the model reads about the tool."""
+        names = list(self._settings.programs)
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        listed = ", ".join(names[:_MOST_NAMED]) or "none"
+        return f"Open a program on the user's computer. There is: {listed}{more}."
+
+    async def app_launcher(
+        self, app_name: Annotated[str, Field(min_length=1, max_length=100)]
+    ) -> ToolResult:
+        """Open a program on the user's computer.
+
+        Args:
+            app_name: The name of the program.
+        """
+        name = self._names.get(_plain(app_name))
+        if name is None:
+            raise ToolError(
+                say("launcher_unknown", program=app_name),
+                status="not_found",
+                reason_code="unknown_program",
+                retry_hint=say("launcher_choices"),
+                valid_options=self._closest(app_name),
+            )
+        started = await _started(self._settings.programs[name], self._settings.watch)
+        if "errno" in started:
+            raise ToolError(
+                say("launcher_missing", program=name),
+                status="unavailable",
+                reason_code=f"errno_{started['errno']}",
+            )
+        if started.get("code"):
+            raise ToolError(
+                say("launcher_ended", program=name, code=started["code"]),
+                status="failed",
+                reason_code="ended_at_once",
+            )
+        return ToolResult(
+            result={"program": name, "running": "pid" in started},
+            speech=say("launcher_opened", program=name),
+        )
+
+    async def list_apps(self) -> ToolResult:
+        """List the programs that can be opened."""
+        names = list(self._settings.programs)
+        return ToolResult(
+            result={"programs": names}, speech=say("launcher_lists", programs=", ".join(names))
+        )
+
+    def _closest(self, name: str) -> list[str]:
+        """Return the programs whose names are most like a name; all, where there are few."""
+        from rapidfuzz import process
+
+        names = list(self._settings.programs)
+        if len(names) <= _MOST_SUGGESTED:
+            return names
+        found = process.extract(
+            _plain(name), list(self._names), limit=len(names), score_cutoff=_LEAST_LIKENESS
+        )
+        near = dict.fromkeys(self._names[each] for each, _, _ in found)
+        return list(near)[:_MOST_SUGGESTED] or names[:_MOST_SUGGESTED]
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.casefold().split())
+
+
+def _command_line(program: ProgramSettings) -> Sequence[str]:
+    """Return the command, with `~` in its program replaced; a name without a folder stays one."""
+    return [os.path.expanduser(program.command[0]), *program.command[1:]]  # noqa: PTH111
+
+
+async def _started(program: ProgramSettings, watch_seconds: float) -> Mapping[str, int]:
+    """Start a program that stays open when the agent ends."""
+    environment = {key: each for key, each in os.environ.items() if not is_secret_name(key)}
+    try:
+        starter = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", str(_DETACH), str(watch_seconds), *_command_line(program),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=program.folder.expanduser(),
+            env={**environment, **program.environment},
+        )  # fmt: skip
+    except (OSError, ValueError) as error:  # no such folder, or a text that no system takes
+        return {"errno": getattr(error, "errno", 0) or 0}
+    try:
+        async with asyncio.timeout(watch_seconds + _PROGRAM_GRACE_SECONDS):
+            told, _ = await starter.communicate()
+    finally:
+        if starter.returncode is None:
+            starter.kill()
+            await starter.wait()
+    found: dict[str, int] = json.loads(told)
+    return found
+
+
+def _make(settings: LauncherSettings) -> Sequence[Tool[..., Any]]:
+    launcher = Launcher(settings)
+    tags = ["programs"]
+    return (
+        Tool(
+            launcher.app_launcher,
+            description=launcher.description,
+            category="system",
+            effect="once",
+            tags=tags,
+        ),
+        Tool(launcher.list_apps, category="system", effect="read", tags=tags),
+    )
+
+
+TOOLBOX = Toolbox(
+    summary="Open programs of the user: those that the settings name, and no others.",
+    make=_make,
+    settings=LauncherSettings,
+    access=frozenset({"programs"}),
+)

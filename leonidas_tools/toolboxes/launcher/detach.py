@@ -1,0 +1,56 @@
+"""Start a program that outlives its starter, and tell how that went.
+
+A program of its own: `python -I detach.py SECONDS PROGRAM ARGUMENTS…`. It writes one JSON object:
+`errno` where the program cannot be run, `code` where it has ended within the time, else `pid`.
+"""
+
+import json
+import os
+import select
+import signal
+import sys
+from typing import NoReturn
+
+_LONGEST_NUMBER = 16
+
+
+def _run(command: list[str], failure: int) -> NoReturn:
+    """Become the program, in a session of its own and without the files of the starter."""
+    os.setsid()
+    for sign in (signal.SIGPIPE, signal.SIGINT):
+        signal.signal(sign, signal.SIG_DFL)  # Python has set them, and a program inherits that
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - a list, which no shell reads
+    except (OSError, ValueError) as error:
+        os.write(failure, str(getattr(error, "errno", 0) or 0).encode())
+    os._exit(127)
+
+
+def start(command: list[str], seconds: float) -> dict[str, int]:
+    """Start a program, and watch it for a time.
+
+    Args:
+        command: The program and its arguments.
+        seconds: How long to watch it.
+    """
+    failed, failure = os.pipe()  # closed by the start of the program
+    child = os.fork()
+    if child == 0:
+        _run(command, failure)
+    os.close(failure)
+    told = os.read(failed, _LONGEST_NUMBER)
+    if told:
+        os.waitpid(child, 0)
+        return {"errno": int(told)}
+    watch = select.poll()
+    watch.register(os.pidfd_open(child), select.POLLIN)
+    if watch.poll(seconds * 1000):
+        return {"code": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
+    return {"pid": child}
+
+
+if __name__ == "__main__":
+    print(json.dumps(start(sys.argv[2:], float(sys.argv[1]))))  # noqa: T201 - its answer
