@@ -24,9 +24,9 @@ SECRET = "a word that stays inside"
 
 @pytest.fixture(scope="session")
 def exporter():
-    spans, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    trace.set_tracer_provider(provider)
+    spans = InMemorySpanExporter()
+    trace.set_tracer_provider(TracerProvider())  # the first one stays, such as that of a page
+    trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(spans))
     return spans
 
 
