@@ -167,6 +167,9 @@ class PolicySettings(GuardSettings):
         return [*(each.rule() for each in self.rules), *always]
 
 
+_RESOLVED = ("resolved", "resolved_defaults", "resolved_of_servers", "toolbox_secrets", "wording")
+
+
 class Settings(Model):
     """All settings.
 
@@ -258,6 +261,7 @@ class Settings(Model):
             secrets = (*secrets, *secrets_in(own.arguments, self._hidden))
         if origin.tool not in server.tools and not secrets:
             return self.resolved.get(name, self.resolved_defaults)
+        secrets = (*secrets, *self.toolbox_secrets)
         return merge(self._values(self.layers(name, origin)), self._hidden, secrets)
 
     def layers(
@@ -291,7 +295,13 @@ class Settings(Model):
         """Return the settings of a tool that is not configured."""
         own = self.defaults.environment_specific.get(self.environment)
         layers: list[ToolOverrides] = [self.defaults] if own is None else [self.defaults, own]
-        return merge(layers, self._hidden)
+        return merge(layers, self._hidden, self.toolbox_secrets)
+
+    @functools.cached_property
+    def toolbox_secrets(self) -> tuple[str, ...]:
+        """Return the secret settings of toolboxes, which no tool may tell."""
+        settings = {toolbox.name: toolbox.settings for toolbox in self.toolboxes}
+        return secrets_in(settings, self._hidden)
 
     @functools.cached_property
     def resolved_of_servers(self) -> dict[tuple[str, ToolOrigin], ToolConfiguration]:
@@ -301,7 +311,11 @@ class Settings(Model):
     @functools.cached_property
     def resolved(self) -> Mapping[str, ToolConfiguration]:
         """Return the settings of each configured tool, by name."""
-        return {name: merge(self._values(self.layers(name)), self._hidden) for name in self.tools}
+        secrets = self.toolbox_secrets
+        return {
+            name: merge(self._values(self.layers(name)), self._hidden, secrets)
+            for name in self.tools
+        }
 
     @functools.cached_property
     def wording(self) -> Wording | None:
@@ -311,7 +325,7 @@ class Settings(Model):
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
-        for resolved in ("resolved", "resolved_defaults", "resolved_of_servers", "wording"):
+        for resolved in _RESOLVED:
             copied.__dict__.pop(resolved, None)  # a copy may be updated
         return copied
 

@@ -189,6 +189,24 @@ async def test_an_installed_package_brings_a_toolbox_with_settings(place, target
         ToolRuntime(config={"toolboxes": [{"shop": {"mosst": 3}}]})
 
 
+@pytest.mark.parametrize("tools", [{}, {"get_price": {"timeout": 3}}])
+async def test_a_secret_in_the_settings_of_a_toolbox_is_told_by_no_tool(place, monkeypatch, tools):
+    monkeypatch.setenv("SHOP_PLACE", "s3cr3t-4711-zebra")
+    shop = {"place": {"city": "${SHOP_PLACE}"}, "token": "4712-lion"}
+    told = []
+    settings = {"toolboxes": [{"lt_shop": shop}], "tools": tools}
+    async with ToolRuntime([tell_token], config=settings) as runtime:
+        runtime.monitor.subscribe(lambda event: told.append(str(event.shown())))
+        assert await price(runtime) == "5 EUR in ***"
+        assert (await runtime.execute("tell_token")).result == "token ***"
+    assert "zebra" not in str(told)
+
+
+def tell_token() -> str:
+    """Tell a secret."""
+    return "token 4712-lion"
+
+
 def test_settings_with_toolboxes_can_be_written_and_read_again():
     toolboxes = ["demo", {"lt_shop": {"most": 3}}]
     assert load({"toolboxes": toolboxes}).model_dump(mode="json")["toolboxes"] == toolboxes
