@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.toolboxes.shell.words import Word, named
@@ -38,6 +39,11 @@ _WORDS = frozenset(
     | {"word", *_UNKNOWN_NODES}
 )
 _COMMANDS = frozenset({"command", "declaration_command", "test_command", "unset_command"})
+_RESERVED = frozenset(
+    {"!", "(", "{", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function"}
+    | {"if", "in", "select", "then", "until", "while"}
+)
+"""Words that begin or end something else in the shell, where the grammar sees a program."""
 _WRITES = frozenset({">", ">>", "&>", "&>>", ">|", "<>", ">&"})
 _EVALUATING = frozenset(
     [
@@ -156,12 +162,9 @@ class _Reader:
             self._assignment(node)
         elif node.type == "file_redirect":
             self._redirect(node)
-        elif (
-            node.type == "heredoc_redirect" and not _is_quoted(node) and b"`" in (node.text or b"")
-        ):
-            self._unclear("has a command in a heredoc")  # where the grammar sees only `$(…)`
-        elif node.type == "expansion" and "@P" in _text(node):
-            self._unclear("expands a value as a prompt")
+        why = _why_unclear(node)
+        if why is not None:
+            self._unclear(why)
         for child in node.named_children:
             self._walk(child, depth, node if node.type == "redirected_statement" else None)
 
@@ -186,14 +189,14 @@ class _Reader:
                 self._script.written.append(word)
 
     def _command(self, node: Node, depth: int, outer: Node | None) -> None:
-        words = [_word(child) for child in _words_of(node)]
-        if not words:
-            return
+        redirects = [*node.children, *(() if outer is None else outer.children)]
+        words = [_word(child) for child in (*_words_of(node), *_behind(redirects))]
         read: Word | None = None
-        for child in (*node.children, *(() if outer is None else outer.children)):
+        for child in redirects:
             if child.type in ("heredoc_redirect", "herestring_redirect"):
                 read = _heredoc(child)
-        self._add(words, depth, read)
+        if words:
+            self._add(words, depth, read)
 
     def _add(self, words: Sequence[Word], depth: int, read: Word | None) -> None:
         """Add a command, and the commands in its arguments; `read` is its heredoc."""
@@ -210,7 +213,7 @@ class _Reader:
             Command(program=program, words=tuple(words), reads=inner.reads)
         )
         self._script.assigned += inner.assigned
-        if not program:
+        if not program or program in _RESERVED:
             self._unclear("runs a program whose name is not known before")
         if program in _EVALUATING and any(_EXPANDED.search(word.text) for word in words[1:]):
             self._unclear("evaluates a quoted command")
@@ -235,6 +238,30 @@ def _has_invisible(text: str) -> bool:
     return any(not each.isprintable() and each not in "\n\t" for each in text)
 
 
+def _why_unclear(node: Node) -> str | None:
+    """Return why a part of the tree does not tell what the shell does; `None` if it does."""
+    if node.type == "expansion" and "@P" in _text(node):
+        return "expands a value as a prompt"
+    if node.type == "heredoc_redirect" and "`" in _text(node) and not _is_quoted(node):
+        return "has a command in a heredoc"  # where the grammar sees only `$(…)`
+    if node.type == "redirected_statement":
+        body = node.child_by_field_name("body")
+        if (body is None or body.type not in _COMMANDS) and any(_behind(node.children)):
+            return "has words behind a redirection that belong to no command"
+    return "is read differently by the grammar and the shell" if _is_misread(node) else None
+
+
+def _is_misread(node: Node) -> bool:
+    """Return whether the grammar sees one word where the shell sees several, or none."""
+    if node.type == "word":
+        return "\n" in _ESCAPE.sub("", _text(node))
+    if node.type != "concatenation":
+        return False
+    parts = node.children
+    apart = any(left.end_byte != right.start_byte for left, right in pairwise(parts))
+    return apart or any(part.type == "``" for part in parts)
+
+
 def _all(node: Node, kind: str) -> Iterator[Node]:
     for child in node.named_children:
         if child.type == kind:
@@ -254,6 +281,16 @@ def _words_of(node: Node) -> Iterator[Node]:
             yield child  # the name of `declare` or `unset` is no node of its own kind
         elif child.type == "variable_name":
             yield child
+
+
+def _behind(redirects: Sequence[Node]) -> Iterator[Node]:
+    """Yield the words behind redirections, which belong to the command before them."""
+    for redirect in redirects:
+        if redirect.type == "file_redirect":
+            yield from redirect.children_by_field_name("destination")[1:]
+        elif redirect.type == "heredoc_redirect":
+            yield from redirect.children_by_field_name("argument")
+            yield from _behind(redirect.children)
 
 
 def _leaves(node: Node) -> Iterator[Node]:

@@ -187,6 +187,10 @@ git bisect run DO
 A=1 DO
 2>/dev/null DO
 > out DO
+time > out DO
+env 2>&1 DO
+sudo < in DO
+true | env 2>/dev/null DO
 """.strip().splitlines()
     ],
     "cat <<EOF\n$(rm -rf x)\nEOF",
@@ -197,6 +201,14 @@ A=1 DO
     "(sh) <<'EOF'\nrm -rf x\nEOF",
     "cat <<'EOF' | sh\nrm -rf x\nEOF",
     "rm \\\n -rf x",
+    "rm > out -rf x",
+    "rm 2>/dev/null -rf x",
+    "rm -r 2>&1 > out x",
+    "true | rm 2>/dev/null -rf x",
+    "xargs <<EOF rm -rf\na\nEOF",
+    "rm <<EOF -rf x\nEOF",
+    "time { rm -rf x; }",
+    "! while rm -rf x; do :; done",
     "r\\\nm -rf x",
     "echo a # b\nrm -rf x",
 ]
@@ -204,6 +216,8 @@ OBFUSCATED = r"""
 \rm -rf x
 r\m -rf x
 r''m -rf x
+r``m -rf x
+rm ``-rf x
 r""m -rf x
 "rm" -rf x
 'rm' "-rf" x
@@ -274,6 +288,10 @@ echo "unclosed
 cat <<EOF
 rm -rf x \
 """.strip().splitlines()
+MISREAD = [
+    "x=$(: # c\n\\rm '-r' x)",
+    "echo $(: # c\n\\rm -r x)",
+]
 INVISIBLE = ["ls\r\nrm x", "ls \x1b[2K", "l\u200bs x", "ls \u202e x", "ls\x00", "ls \u2028 rm"]
 HARMLESS = r"""
 ls -la
@@ -355,13 +373,12 @@ def test_what_destroys_or_escalates_asks(command):
 def test_a_command_inside_another_is_seen(command):
     script = parse(command.replace(" ;", r" \;"))
     texts = [each.text for each in script.commands]
-    assert any(text.startswith("rm -rf") for text in texts) or {"unclear", "unseen"} & {
-        *risks_of(script)
-    }
+    seen = any(text.startswith(("rm -r", "rm -rf")) for text in texts)
+    assert seen or {"unclear", "unseen"} & {*risks_of(script)}
     assert risks_of(script) != []
 
 
-@pytest.mark.parametrize("command", OBFUSCATED)
+@pytest.mark.parametrize("command", [*OBFUSCATED, *MISREAD])
 def test_a_command_that_is_disguised_asks(command):
     assert risks_of(parse(command)) != []
 
