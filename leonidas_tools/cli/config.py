@@ -145,6 +145,7 @@ def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
             )
     known = {tool.name: tool for tool in registry}
     findings = [*check_against(settings, known), *undescribed(known)]
+    findings += toolboxes.warnings(settings)
     for name, server in settings.mcp_servers.items():
         listed = ListedNames(name).names()  # by an earlier session, if there was one
         findings += check_server(name, server, listed) if listed and server.enabled else []

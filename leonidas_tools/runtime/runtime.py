@@ -389,6 +389,7 @@ class ToolRuntime:
     def _warn(self) -> None:
         """Log what does less than it says, each once while it is so."""
         findings = set(check_against(self._applied, self.registry.by_name))
+        findings.update(self._toolboxes.warnings(self._applied))
         for finding in sorted(findings - self._warned, key=lambda each: each.key):
             place = self.settings.locate(finding.key)
             logger.warning("In the settings, %s", f"{place}: {finding}" if place else finding)

@@ -15,6 +15,7 @@ from leonidas_tools.errors import RegistryError, ToolboxError
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain
+from leonidas_tools.settings.finding import Finding
 from leonidas_tools.settings.problem import Problem
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.toolbox_settings import ToolboxSettings
     from leonidas_tools.settings.watch import WatchedSettings
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
-    from leonidas_tools.tools.toolbox import ToolboxHost
+    from leonidas_tools.tools.toolbox import Access, ToolboxHost
 
 
 logger = visible_logger(__name__)
@@ -46,6 +47,7 @@ class _Loaded:
     toolbox: ToolboxSettings
     tools: Sequence[str]
     serve: Serve | None
+    access: frozenset[Access]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class _Made:
 
     tools: Sequence[AnyTool]
     serve: Serve | None
+    access: frozenset[Access]
 
 
 class Toolboxes:
@@ -164,6 +167,20 @@ class Toolboxes:
                 tools[tool.name] = tool
         return tools
 
+    def warnings(self, settings: Settings) -> list[Finding]:
+        """Return which loaded toolboxes lack what their tools need."""
+        return [
+            Finding(
+                severity="warning",
+                key=f"toolboxes.{index}",
+                message=f"the tools of {toolbox.name!r} need the store: set store.enabled to true",
+            )
+            for index, toolbox in enumerate(settings.toolboxes)
+            if toolbox.name in self._loaded
+            and "store" in self._loaded[toolbox.name].access
+            and not settings.store.enabled
+        ]
+
     def _outdated(self, settings: Settings) -> list[str]:
         """Return the loaded toolboxes that are no longer named, or have other settings."""
         named = {toolbox.name: toolbox for toolbox in settings.toolboxes}
@@ -181,7 +198,7 @@ class Toolboxes:
         except RegistryError as error:
             self._drop(names)
             raise self._error(toolbox.name, str(error), f"toolboxes.{index}") from error
-        return _Loaded(toolbox, names, made.serve)
+        return _Loaded(toolbox, names, made.serve, made.access)
 
     def _make(self, index: int, settings: Settings) -> _Made:
         """Import a toolbox, check its settings and make its tools."""
@@ -193,7 +210,7 @@ class Toolboxes:
             own, problems = read_toolbox_settings(toolbox.settings, named, settings.written)
             if own is not None:
                 serve = None if toolbox.serve is None else partial(toolbox.serve, own)
-                return _Made(made_tools(named.name, toolbox, own), serve)
+                return _Made(made_tools(named.name, toolbox, own), serve, toolbox.access)
         except RegistryError as error:
             raise self._error(named.name, str(error), key) from error
         found = [

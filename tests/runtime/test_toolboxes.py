@@ -207,6 +207,18 @@ def tell_token() -> str:
     return "token 4712-lion"
 
 
+def test_a_toolbox_that_lacks_its_store_is_a_warning(place, caplog):
+    file = place("tools.yaml", "toolboxes:\n  - demo\n  - notes\n")
+    said = f"{file}:3: warning: toolboxes.1: the tools of 'notes' need the store"
+    checked = check(file)
+    assert checked.exit_code == 0
+    assert said in checked.stdout
+    ToolRuntime(config=file)
+    assert said in caplog.text
+    file.write_text("toolboxes: [demo, notes]\nstore: {enabled: true}\n")
+    assert "warning" not in check(file).stdout.replace("0 warnings", "")
+
+
 def test_settings_with_toolboxes_can_be_written_and_read_again():
     toolboxes = ["demo", {"lt_shop": {"most": 3}}]
     assert load({"toolboxes": toolboxes}).model_dump(mode="json")["toolboxes"] == toolboxes

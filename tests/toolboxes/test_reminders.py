@@ -3,6 +3,7 @@
 import asyncio
 import http.server
 import json
+import logging
 import math
 import threading
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from leonidas_tools.errors import RegistryError
 from leonidas_tools.session.notices import Notices
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from leonidas_tools.store import Store
+from leonidas_tools.toolboxes.reminders import delivery
 from leonidas_tools.toolboxes.reminders.clock import ReminderClock
 from leonidas_tools.toolboxes.reminders.delivery import deliver
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings, local_zone
@@ -218,6 +220,25 @@ async def test_what_was_missed_is_told_when_the_user_is_back_also_after_a_restar
     assert ana.told == ["You have missed a reminder on Wednesday, March 4 at 15:00: tea."]
 
 
+async def test_the_clock_waits_for_a_store_that_cannot_be_reached(tmp_path):
+    (tmp_path / "folder.db").mkdir()
+    failed = asyncio.Event()
+    logger = logging.getLogger("leonidas_tools.toolboxes.reminders.clock")
+    handler = logging.Handler()
+    handler.emit = lambda record: failed.set() if "wait until" in record.getMessage() else None
+    logger.addHandler(handler)
+    try:
+        async with Store(tmp_path / "folder.db") as opened:
+            clock = ReminderClock(QUIET, Host(opened.reminders), opened.reminders)
+            running = asyncio.create_task(clock.run())
+            await failed.wait()
+            assert not running.done()
+            running.cancel()
+            await asyncio.wait([running])
+    finally:
+        logger.removeHandler(handler)
+
+
 REPEATS = [
     ("", 0, None),
     ("FREQ=DAILY", 0, START + DAY),
@@ -311,13 +332,17 @@ TEA = {"id": "1", "title": "tea", "message": "green", "due": "", "missed": False
 @pytest.mark.parametrize(
     ("statuses", "posts"), [((200,), 1), ((500, 200), 2), ((404,), 1), ((302,), 1)]
 )
-async def test_a_webhook_is_posted_to_again_only_where_the_server_fails(statuses, posts):
+async def test_a_webhook_is_posted_to_again_only_where_the_server_fails(
+    monkeypatch, statuses, posts
+):
+    monkeypatch.setattr(delivery, "_DELAY_SECONDS", 0)
     with Hook(*statuses) as hook:
         await deliver(TEA, RemindersSettings(desktop=False, webhook=hook.address))
     assert hook.posted == [("/hook", TEA)] * posts
 
 
-async def test_a_webhook_that_cannot_be_reached_is_logged_without_its_address(caplog):
+async def test_a_webhook_that_cannot_be_reached_is_logged_without_its_address(caplog, monkeypatch):
+    monkeypatch.setattr(delivery, "_DELAY_SECONDS", 0)
     with Hook() as hook:
         address = f"{hook.address}?token=s3cr3t-4711"
     await deliver(TEA, RemindersSettings(desktop=False, webhook=address))
