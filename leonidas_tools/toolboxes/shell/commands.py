@@ -40,7 +40,7 @@ _WORDS = frozenset(
 )
 _COMMANDS = frozenset({"command", "declaration_command", "test_command", "unset_command"})
 _RESERVED = frozenset(
-    {"!", "(", "{", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function"}
+    {"!", "(", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function"}
     | {"if", "in", "select", "then", "until", "while"}
 )
 """Words that begin or end something else in the shell, where the grammar sees a program."""

@@ -41,7 +41,9 @@ def named(word: Word) -> str:
         >>> named(Word("/bin/rm", known=True)), named(Word("$x", known=False))
         ('rm', '')
     """
-    return word.text.rpartition("/")[2] if word.known and not word.glob else ""
+    if not word.known or word.glob or "{" in word.text:  # `{fd}>file` is no program
+        return ""
+    return word.text.rpartition("/")[2]
 
 
 def options_of(words: Sequence[Word]) -> tuple[list[str], list[Word]]:

@@ -208,6 +208,8 @@ true | env 2>/dev/null DO
     "xargs <<EOF rm -rf\na\nEOF",
     "rm <<EOF -rf x\nEOF",
     "time { rm -rf x; }",
+    "A=1 {fd}>out rm -rf x",
+    "{fd}>out rm -rf x",
     "! while rm -rf x; do :; done",
     "r\\\nm -rf x",
     "echo a # b\nrm -rf x",
