@@ -162,6 +162,9 @@ class Api:
             Operation(method="POST", path="/api/calls/{call}/skip",
                       summary=f"Go on without a call. {call}",
                       answer=self._decision(self._tools.skip), body=CallDecision),
+            Operation(method="GET", path="/api/failures",
+                      summary="List the failed calls that can be retried or skipped.",
+                      answer=self._failures),
             Operation(method="GET", path="/api/approvals", summary="List the open questions.",
                       answer=self._approvals),
             Operation(method="POST", path="/api/approvals/{approval}",
@@ -262,6 +265,19 @@ class Api:
             return {"call": call, "accepted": True}
 
         return answer
+
+    async def _failures(self, _: Request, __: None) -> list[dict[str, Any]]:
+        return [
+            {
+                "trace_id": call.trace_id,
+                "call_id": call.id,
+                "tool": call.name,
+                "session": call.session.id,
+                "status": result.status.value,
+                "reason_code": result.reason_code,
+            }
+            for call, result in self._tools.executor.failures()
+        ]
 
     async def _approvals(self, _: Request, __: None) -> list[dict[str, Any]]:
         return [question.to_json() for desk in self._desks() for question in desk.pending()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from genai_processors import context as context_lib
 
+from leonidas_tools.live.spoken_turns import SpokenTurns
 from leonidas_tools.processors.parts import StatusPart
 from leonidas_tools.redaction import redact
 
@@ -48,13 +49,29 @@ class LiveEvents:
     def __init__(self, runtime: ToolRuntime | None, session: ToolSession) -> None:
         self._stream = None if runtime is None else runtime.events
         self._session = session
+        self._turns = SpokenTurns(self._tell_speech)
 
     def heard(self, part: ProcessorPart) -> None:
         """Handle a message of the model or its connection."""
         if isinstance(part, StatusPart) and (happened := part.metadata.get(LIVE_EVENT)):
             self.tell(**happened)
+        else:
+            self._turns.heard(part)
+
+    def typed(self, part: ProcessorPart) -> None:
+        """Handle a part of the user's side."""
+        self._turns.typed(part)
+
+    def close(self) -> None:
+        """Tell that the session has ended."""
+        self._turns.close()
+        self.tell("session_ended")
 
     def tell(self, event: str, **data: Any) -> None:
         """Tell what has happened."""
         if self._stream is not None:
             self._stream.live(event, self._session, **data)
+
+    def _tell_speech(self, **data: Any) -> None:
+        if self._stream is not None:
+            self._stream.publish("speech", session=self._session.id, **data)

@@ -163,7 +163,7 @@ class _Loop:
                 end()
             approvals.withdraw_all()  # who was asked has gone
             self._silence.close()
-            self._events.tell("session_ended")
+            self._events.close()
             self.out.close(failure)
 
     async def _read(self, content: AsyncIterable[ProcessorPart]) -> None:
@@ -181,6 +181,7 @@ class _Loop:
                 if part.part.text:
                     self._session.get(Turns).next()
                 self._words.typed(part)
+                self._events.typed(part)
                 self._inbox.put(part)
         self._inbox.end_input()
 

@@ -383,6 +383,11 @@ class Executor:
         call.session.get(_Failures).keep(kept)
         self._sessions_with_failures.add(call.session)
 
+    def failures(self) -> list[tuple[ToolCall, ToolResult]]:
+        """Return the failed calls about which a person may still decide, with their results."""
+        sessions = tuple(self._sessions_with_failures)
+        return [(f.call, f.result) for one in sessions for f in one.get(_Failures).calls.values()]
+
     def _take_failure(self, call_id: str, session: ToolSession | None) -> _Failure:
         """Return the failed call of that id, which can be decided about once."""
         sessions = tuple(self._sessions_with_failures) if session is None else (session,)

@@ -248,6 +248,20 @@ class SessionEnded(_OfSession):
     event: Literal["session_ended"]
 
 
+class Speech(_OfSession):
+    """The user or the agent has begun or ended a turn; the end has its words, as far as known.
+
+    `sound_seconds` is the length of the agent's sound, which arrives faster than it is played.
+    """
+
+    event: Literal["speech"]
+    who: Literal["user", "agent"]
+    state: Literal["began", "ended"]
+    text: NotRequired[str]
+    sound_seconds: NotRequired[float]
+    interrupted: NotRequired[bool]
+
+
 class ConnectionOpened(_OfSession):
     """A live session has opened its first connection, or a new one."""
 
@@ -336,6 +350,7 @@ Event: TypeAlias = (
     | ToolCancel
     | SessionStarted
     | SessionEnded
+    | Speech
     | ConnectionOpened
     | ConnectionLost
     | ConnectionRefused
