@@ -90,9 +90,10 @@ def _state(outside):
     kernel = ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness"]
     return (
         [secret.read_text(), status.st_mode, status.st_uid, status.st_mtime],
-        [sorted(map(str, each.iterdir())) for each in (outside, outside.parent, Path("/etc"))],
+        [sorted(map(str, each.iterdir())) for each in (outside, outside.parent)],
         [Path(each).read_text() for each in kernel],
-        [Path("/usr/bin/env").stat().st_mode, Path("/usr/bin/leonidas-attack").exists()],
+        Path("/usr/bin/env").stat().st_mode,
+        [Path(each, "leonidas-attack").exists() for each in ("/etc", "/bin", "/usr/bin")],
     )
 
 
@@ -218,7 +219,7 @@ async def test_the_network_can_be_allowed(backend, places):
 
 
 OTHERS = {
-    "a signal": "kill -9 {pid}; kill -STOP {pid}; kill -9 -1; pkill -9 -f pytest",
+    "a signal": "kill -9 {pid}; kill -STOP {pid}",
     "a limit": "prlimit --pid {pid} --nofile=1:1",
     "a debugger": PYTHON + " -c 'import ctypes; print(ctypes.CDLL(None).ptrace(16, {pid}, 0, 0))'",
     "its priority": "renice 19 -p {pid}; taskset -p 1 {pid}",

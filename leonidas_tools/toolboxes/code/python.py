@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 18
 _MOST_FIGURE_BYTES = 4 << 20
 _ENGINE = "python"
+_THREADS = "4"
+"""How many threads NumPy starts: as many as there are processors may be too many for the limits."""
 
 
 def runner(
@@ -39,6 +41,8 @@ def runner(
     sandbox.environment = {
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": "/tmp",  # noqa: S108 - of the sandbox
+        "OMP_NUM_THREADS": _THREADS,
+        "OPENBLAS_NUM_THREADS": _THREADS,
         "PYTHONPATH": ":".join(libraries),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
