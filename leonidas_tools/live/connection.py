@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 from google.auth.exceptions import RefreshError, TransportError
 from google.genai import errors
-from websockets.exceptions import InvalidStatus, WebSocketException
+from google.genai.live import AsyncSession
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from leonidas_tools.live.sound_frames import sound_parts
 from leonidas_tools.redaction import described, redact_text
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from typing import Any
 
+    from genai_processors.content_api import ProcessorPart
     from google.genai import Client, types
-    from google.genai.live import AsyncSession
 
 logger = visible_logger(__name__)
 
@@ -64,6 +66,9 @@ class Connection:
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
+        self._received = _Received(session._ws)  # noqa: SLF001 - as below
+        # Google's reader of messages, for those that are no sound.
+        self._reader = AsyncSession(session._api_client, self._received)  # type: ignore[arg-type]  # noqa: SLF001
 
     async def send(self, message: Callable[[AsyncSession], Awaitable[None]]) -> None:
         """Send a message.
@@ -73,16 +78,16 @@ class Connection:
         """
         await message(self._session)
 
-    async def messages(self) -> AsyncIterator[types.LiveServerMessage]:
-        """Yield what the server says, until it closes; the client's `receive` ends with every turn.
+    async def messages(self) -> AsyncIterator[types.LiveServerMessage | Sequence[ProcessorPart]]:
+        """Yield what the server says, until it closes; sound alone as parts.
 
         Raises:
             google.genai.errors.APIError: The connection is gone; its code says why.
         """
         while True:
             try:
-                async for message in self._session.receive():
-                    yield message
+                sound = await self._received.sound()
+                yield await self._reader._receive() if sound is None else sound  # noqa: SLF001 - `receive` ends with every turn
             except (AttributeError, TypeError, ValueError) as error:
                 # A message of a kind that the client does not know, or no JSON: it is used up.
                 logger.warning("A message of the server is passed over: %s", described(error))
@@ -118,6 +123,35 @@ class Connection:
     @property
     def _socket(self) -> Any:
         return self._session._ws  # noqa: SLF001 - only the socket knows what has arrived
+
+
+class _Received:
+    """What has come on a socket: sound is read here, all else by google-genai.
+
+    Args:
+        socket: The socket.
+    """
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+        self._unread: bytes | str | None = None
+
+    async def sound(self) -> Sequence[ProcessorPart] | None:
+        """Return the parts of the next message if it is sound; `None` leaves it to `recv`."""
+        try:
+            self._unread = await self._socket.recv(decode=False)
+        except ConnectionClosed:  # `recv` raises it again
+            return None
+        parts = sound_parts(self._unread)
+        if parts is not None:
+            self._unread = None
+        return parts
+
+    async def recv(self, *, decode: bool = False) -> bytes | str:
+        """Return the message that was left, or the next one."""
+        unread, self._unread = self._unread, None
+        received: bytes | str = await self._socket.recv(decode=decode) if unread is None else unread
+        return received
 
 
 @asynccontextmanager

@@ -17,6 +17,8 @@ from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from google.genai import types
 
     from leonidas_tools.live.messages import Message
@@ -113,6 +115,10 @@ class Conversation:
     def hear(self, message: types.LiveServerMessage) -> None:
         """Take in a message of the server."""
         self._hearing.hear(message)
+
+    def hear_sound(self, parts: Sequence[ProcessorPart]) -> None:
+        """Take in a message of the server that is sound and nothing else."""
+        self._hearing.hear_sound(parts)
 
     def unsendable(self, error: Exception) -> None:
         """Note that the last message cannot be sent; its call is answered otherwise."""

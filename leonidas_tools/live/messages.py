@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from google.genai import types
 
 from leonidas_tools.live.input_buffer import REALTIME
+from leonidas_tools.live.sound_frames import send_sound
 
 if TYPE_CHECKING:
     from genai_processors.content_api import ProcessorPart
@@ -102,7 +103,7 @@ def _realtime(part: ProcessorPart) -> Message:
         return _text(part.part.text)
     if (blob.mime_type or "").startswith("image/"):
         return lambda session: session.send_realtime_input(video=blob)
-    return lambda session: session.send_realtime_input(audio=blob)
+    return lambda session: send_sound(session, blob)
 
 
 class UnsendableError(ValueError):

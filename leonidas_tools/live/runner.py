@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from genai_processors import processor
@@ -191,7 +192,10 @@ class ConversationRunner:
 
     async def _receive(self, link: connection.Connection) -> None:
         async for message in link.messages():
-            self._talk.hear(message)
+            if isinstance(message, Sequence):
+                self._talk.hear_sound(message)
+            else:
+                self._talk.hear(message)
 
     async def _send(self, link: connection.Connection) -> None:
         """Send what there is; ends when nothing is left, or another connection is wanted."""

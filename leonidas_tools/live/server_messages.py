@@ -11,6 +11,8 @@ from leonidas_tools.live.incoming import IN_MODEL_TURN, parts_of
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leonidas_tools.live.state import LiveState
 
 logger = visible_logger(__name__)
@@ -60,6 +62,13 @@ class ServerMessageHandler:
         if go_away is not None:
             state.renewal = state.renewal.announced_for(state.now() + _seconds(go_away.time_left))
         state.changed.set()
+
+    def hear_sound(self, parts: Sequence[ProcessorPart]) -> None:
+        """Take in a message that is sound and nothing else."""
+        self._state.turn.model_spoke(self._state.now())
+        for part in parts:
+            self._state.out.put(part)
+        # Nothing is to be sent because of it: the sender looks by itself whether it is quiet.
 
     def _noted(self, part: ProcessorPart) -> ProcessorPart | None:
         """Return the part for the listener, if it is for the listener."""

@@ -21,6 +21,7 @@ NAMES = (
     "imports",
     "agent",
     "live_frames",
+    "live_cpu",
     "live_resume",
     "live_call",
     "live_memory",

@@ -1,0 +1,106 @@
+"""Frames of sound in the form of the wire, without google-genai's converters.
+
+A frame comes 50 times a second in each direction, and the converters take most of its time. All
+other messages, and every frame that has anything else in it, go through google-genai. The tests
+compare what is written and read here with what google-genai writes and reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any
+
+from genai_processors.content_api import ProcessorPart
+from google.genai import types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.genai.live import AsyncSession
+
+_PLAIN = frozenset({"data", "mime_type"})
+_MESSAGE = {"serverContent"}
+_CONTENT = {"modelTurn"}
+_TURNS = ({"parts"}, {"parts", "role"})
+_PART = {"inlineData"}
+_BLOB = {"data", "mimeType"}
+
+
+async def send_sound(session: AsyncSession, blob: types.Blob) -> None:
+    """Send a frame of the user's sound.
+
+    Args:
+        session: Google's session.
+        blob: The frame.
+
+    Raises:
+        ValueError: It is no sound.
+        websockets.exceptions.ConnectionClosed: The connection is gone.
+    """
+    text = sound_text(blob)
+    if text is None:
+        await session.send_realtime_input(audio=blob)
+    else:
+        await session._ws.send(text)  # noqa: SLF001 - google-genai has no way past its converters
+
+
+def sound_text(blob: types.Blob) -> str | None:
+    """Return the message of a frame of sound; `None` if google-genai has to write it.
+
+    Example:
+        >>> sound_text(types.Blob(data=bytes(3), mime_type="audio/pcm;rate=16000"))
+        '{"realtime_input": {"audio": {"data": "AAAA", "mime_type": "audio/pcm;rate=16000"}}}'
+    """
+    data, kind = blob.data, blob.mime_type
+    if not data or not kind or not kind.startswith("audio/") or blob.model_fields_set != _PLAIN:
+        return None
+    encoded = base64.urlsafe_b64encode(data).decode("ascii")
+    audio = f'{{"data": "{encoded}", "mime_type": {json.dumps(kind)}}}'
+    return f'{{"realtime_input": {{"audio": {audio}}}}}'
+
+
+def sound_parts(raw: bytes | str) -> Sequence[ProcessorPart] | None:
+    """Return the parts of a message that is sound and nothing else; `None` for any other.
+
+    Example:
+        >>> blob = '{"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}'
+        >>> turn = f'{{"modelTurn": {{"parts": [{{"inlineData": {blob}}}]}}}}'
+        >>> [len(part.bytes) for part in sound_parts(f'{{"serverContent": {turn}}}') or ()]
+        [3]
+        >>> sound_parts('{"serverContent": {"turnComplete": true}}') is None
+        True
+    """
+    try:
+        message: Any = json.loads(raw)
+        if message.keys() != _MESSAGE:
+            return None
+        content = message["serverContent"]
+        if content.keys() != _CONTENT:
+            return None
+        turn = content["modelTurn"]
+        role = turn.get("role", "model")
+        if turn.keys() not in _TURNS or not isinstance(role, str) or not role:
+            return None
+        pieces = turn["parts"]
+        if not isinstance(pieces, list) or not pieces:
+            return None
+        return [ProcessorPart(_part(piece), role=role) for piece in pieces]
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _part(piece: Any) -> types.Part:
+    """Return a piece of sound.
+
+    Raises:
+        ValueError: It is not only that.
+    """
+    if piece.keys() != _PART or piece["inlineData"].keys() != _BLOB:
+        raise ValueError("not only sound")
+    kind, data = piece["inlineData"]["mimeType"], piece["inlineData"]["data"]
+    if not kind.startswith("audio/"):
+        raise ValueError("no sound")
+    sound = binascii.a2b_base64(data, strict_mode=True)
+    return types.Part(inline_data=types.Blob(data=sound, mime_type=kind))
