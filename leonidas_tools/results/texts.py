@@ -760,6 +760,102 @@ TEXTS: Mapping[str, Text] = {
         "No coin can be offered here. Continue without one.",
         "offer_coin runs in a session without a registry.",
     ),
+    # The toolbox of files.
+    "no_such_file": Text("There is no file {path!r}.", "A file does not exist."),
+    "not_a_directory": Text(
+        "{path!r} leads through a file, or is no directory.", "A part of a path is no directory."
+    ),
+    "is_a_directory": Text(
+        "{path!r} is a directory: name a file in it.", "A directory is named in place of a file."
+    ),
+    "not_a_file": Text(
+        "{path!r} is a {kind}, not a file with content.", "A file is a device, a FIFO or the like."
+    ),
+    "no_permission": Text(
+        "The system does not permit it for {path!r}. Tell the user.", "A file may not be used."
+    ),
+    "read_only": Text(
+        "{path!r} is on a disk that cannot be written. Tell the user.", "A disk is read-only."
+    ),
+    "link_loop": Text("{path!r} is a link that leads nowhere.", "A link leads to itself."),
+    "no_space": Text(
+        "There is not enough space to write {path!r}; nothing was changed. Tell the user.",
+        "A disk is full, or a limit of the size of files is reached.",
+    ),
+    "name_too_long": Text("The name {path!r} is too long.", "The name of a file is too long."),
+    "no_such_name": Text("{path!r} is no name of a file.", "A path cannot be one."),
+    "file_error": Text("{path!r} cannot be used: {reason}.", "Any other error of the system."),
+    "binary_file": Text(
+        "{path!r} is a binary file of {bytes} bytes, not a text.", "A file is no text."
+    ),
+    "unknown_encoding": Text(
+        "There is no encoding {encoding!r}: name one such as utf-8, cp1252 or gb18030.",
+        "An encoding does not exist.",
+    ),
+    "wrong_encoding": Text(
+        "{path!r} cannot be read or written as {encoding}: name another encoding.",
+        "A text does not fit its encoding.",
+    ),
+    "file_too_big": Text(
+        "{path!r} is too big: it has {bytes} bytes, and at most {most} are read or written. "
+        "Use search_in_files instead.",
+        "A file is too big.",
+    ),
+    "no_such_line": Text("{path!r} has only {lines} lines.", "A line is asked that is not there."),
+    "file_exists": Text(
+        "{path!r} exists already, and nothing was changed.", "A file may not be replaced."
+    ),
+    "file_changed": Text(
+        "{path!r} has been changed by somebody else meanwhile, and was left so. Read it again.",
+        "A file has changed since it was read or written.",
+    ),
+    "text_not_there": Text(
+        "{path!r} does not have the old text. Read it again, and copy the text exactly.",
+        "The text to replace is not in the file.",
+    ),
+    "text_more_than_once": Text(
+        "{path!r} has the old text {count} times: give more of what is around it, or set "
+        "replace_all.",
+        "The text to replace is in the file more than once.",
+    ),
+    "bad_pattern": Text(
+        "{pattern!r} is no regular expression: {reason}.", "A search has a wrong pattern."
+    ),
+    "no_matches": Text("Nothing fits {pattern}.", "A search finds no line; spoken."),
+    "one_match": Text("I have found it in {name}, line {line}.", "One line is found; spoken."),
+    "some_matches": Text(
+        "I have found {count} lines in {files} files, the first in {name}, line {line}.",
+        "A search finds some lines; spoken.",
+        more=("files",),
+    ),
+    "more_matches": Text(
+        "I have found more than {count} lines, the first in {name}, line {line}.",
+        "A search finds more lines than are returned; spoken.",
+        more=("files",),
+    ),
+    "file_is_empty": Text("{name} is empty.", "An empty file is read; spoken."),
+    "file_has_one_line": Text("{name} has one line.", "A file of one line is read; spoken."),
+    "file_has_lines": Text("{name} has {lines} lines.", "A file is read; spoken."),
+    "file_lines_read": Text(
+        "I have read lines {first} to {last} of {name}.",
+        "Some lines of a file are read; spoken.",
+        more=("lines",),
+    ),
+    "file_written": Text("I have written the new file {name}.", "A file is made; spoken."),
+    "file_replaced": Text("I have replaced {name}.", "A file is replaced; spoken."),
+    "file_edited": Text("I have changed {name}.", "A text in a file is replaced; spoken."),
+    "file_edited_often": Text(
+        "I have changed {name} in {count} places.",
+        "A text in a file is replaced wherever it is found; spoken.",
+    ),
+    "empty_folder": Text("The folder {name} is empty.", "An empty folder is listed; spoken."),
+    "folder_listed": Text(
+        "The folder {name} has {names}.", "A folder is listed; spoken.", more=("count",)
+    ),
+    "long_folder_listed": Text(
+        "The folder {name} has {count} entries. The first are {names}.",
+        "A folder of many entries is listed; spoken.",
+    ),
     # The toolbox of notes.
     "notes_need_store": Text(
         "Notes cannot be kept here: no store is switched on. Tell the user.",

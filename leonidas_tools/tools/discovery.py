@@ -35,6 +35,7 @@ OWN_PACKAGE = "leonidas_tools.toolboxes"
 OWN_TOOLBOXES: Mapping[str, str | None] = {
     "code": "sandbox",
     "demo": None,
+    "files": None,
     "launcher": None,
     "notes": None,
     "reminders": "reminders",

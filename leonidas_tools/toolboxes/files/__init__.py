@@ -1,0 +1,453 @@
+"""Read, write, edit, list and search files beneath the folders that the settings name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.errors import ToolError
+from leonidas_tools.files.beneath import (
+    NotRegularError,
+    kind_of,
+    make_folders,
+    open_beneath,
+    open_regular,
+    opened_folder,
+    remove_folders,
+    write_whole,
+)
+from leonidas_tools.results.texts import say
+from leonidas_tools.settings.fields import Count, Duration, Name, Switch
+from leonidas_tools.settings.model import Model
+from leonidas_tools.toolboxes.files.content import Content, is_same, read_content, too_big
+from leonidas_tools.toolboxes.files.roots import Place, Roots, reached
+from leonidas_tools.toolboxes.files.search import Search, lines_at, search
+from leonidas_tools.tools.tool import Tool, tool
+from leonidas_tools.tools.toolbox import Toolbox
+
+__all__ = ["TOOLBOX", "FilesSettings", "make_tools"]
+
+_KILOBYTE = 1024
+_MOST_SPOKEN = 3
+_PATH_ONLY = getattr(os, "O_PATH", 0)
+
+FilePath = Annotated[str, Field(min_length=1, max_length=4096)]
+Line = Annotated[int, Field(ge=1)]
+Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class FilesSettings(Model):
+    """Settings of the files.
+
+    Args:
+        roots: The folders whose files may be used; relative paths begin at the first.
+        writable: Whether files may be written.
+        max_file_kilobytes: How big a file that is read or written may be.
+        max_lines: How many lines are read at a time.
+        max_entries: How many entries of a folder are listed.
+        max_matches: How many lines a search finds.
+        encoding: What a text is taken for that is not UTF-8 and has no mark of its encoding.
+        timeout: How long a search may take.
+    """
+
+    roots: Annotated[tuple[Name, ...], Field(min_length=1)] = (".",)
+    writable: Switch = True
+    max_file_kilobytes: Count = 4096
+    max_lines: Count = 2000
+    max_entries: Count = 500
+    max_matches: Count = 100
+    encoding: Name = "cp1252"
+    timeout: Duration = 20.0
+
+
+class FileTools:
+    """The tools, for some settings."""
+
+    def __init__(self, settings: FilesSettings) -> None:
+        self._settings = settings
+        self._most_bytes = settings.max_file_kilobytes * _KILOBYTE
+        folders = [Path(root).expanduser().absolute() for root in settings.roots]
+        self._roots = Roots(tuple(folders))
+
+    @tool(category="storage", effect="read", tags=["files"])
+    def read_file(
+        self,
+        path: FilePath,
+        first_line: Line = 1,
+        last_line: Line | None = None,
+        encoding: str | None = None,
+    ) -> ToolResult:
+        """Read a text file, or some of its lines.
+
+        Args:
+            path: The file.
+            first_line: The first line to read, counted from 1.
+            last_line: The last line to read.
+            encoding: Its encoding, such as utf-8 or gb18030, where it is not found out.
+        """
+        place = self._roots.place(path)
+        with reached(place):
+            content = self._content(place)
+        text, found = content.text(path, encoding, self._settings.encoding)
+        lines = text.replace("\r\n", "\n").split("\n")
+        if lines[-1] == "":
+            lines.pop()
+        if lines and first_line > len(lines):
+            raise ToolError(
+                say("no_such_line", path=path, lines=len(lines)),
+                status="invalid_argument",
+                reason_code="no_such_line",
+            )
+        last = min(last_line or len(lines), len(lines), first_line - 1 + self._settings.max_lines)
+        value: dict[str, Any] = {
+            "path": path,
+            "text": "\n".join(lines[first_line - 1 : last]),
+            "first_line": first_line,
+            "last_line": last,
+            "lines": len(lines),
+            "encoding": found,
+        }
+        if content.is_changing:
+            value["is_changing"] = True
+        if last - first_line + 1 == len(lines):
+            return ToolResult(result=value, speech=_has_lines(place, len(lines)))
+        speech = say(
+            "file_lines_read", name=place.name, first=first_line, last=last, lines=len(lines)
+        )
+        return ToolResult(result=value, speech=speech)
+
+    @tool(category="storage", effect="idempotent", lane="files", on_cancel="undo", tags=["files"])
+    def write_file(
+        self, path: FilePath, content: str, ctx: ToolContext, overwrite: bool = True
+    ) -> ToolResult:
+        """Write a text file; missing folders are made, and what was in the file is replaced.
+
+        Args:
+            path: The file.
+            content: Its whole new content.
+            overwrite: Whether a file that is there already may be replaced.
+        """
+        place = self._roots.place(path)
+        data = content.encode("utf-8", errors="replace")
+        with reached(place), self._writing(place, ctx) as writer:
+            if writer.before is not None and not overwrite:
+                raise ToolError(say("file_exists", path=path), reason_code="file_exists")
+            writer.write(data)
+        key = "file_written" if writer.before is None else "file_replaced"
+        return ToolResult(
+            result={"path": path, "bytes": len(data), "created": writer.before is None},
+            speech=say(key, name=place.name),
+        )
+
+    @tool(category="storage", effect="once", lane="files", on_cancel="undo", tags=["files"])
+    def edit_file(
+        self,
+        path: FilePath,
+        old_text: Annotated[str, Field(min_length=1)],
+        new_text: str,
+        ctx: ToolContext,
+        replace_all: bool = False,
+    ) -> ToolResult:
+        """Replace a text in a file; read the file first.
+
+        Args:
+            path: The file.
+            old_text: The text to replace, exactly as it is in the file, and found there only once.
+            new_text: What to put there.
+            replace_all: Whether to replace it wherever it is found.
+        """
+        place = self._roots.place(path)
+        with reached(place), self._writing(place, ctx) as writer:
+            if writer.before is None:
+                raise FileNotFoundError(2, os.strerror(2), path)
+            content = read_content(writer.before.handle, path, self._most_bytes)
+            text, encoding = content.text(path, None, self._settings.encoding)
+            old, new = (_with_ends_of(text, each) for each in (old_text, new_text))
+            count = text.count(old)
+            if count == 0:
+                raise ToolError(say("text_not_there", path=path), reason_code="text_not_there")
+            if count > 1 and not replace_all:
+                said = say("text_more_than_once", path=path, count=count)
+                raise ToolError(said, reason_code="text_more_than_once")
+            writer.write(_encoded(text.replace(old, new), encoding, path), was=content)
+        return ToolResult(
+            result={"path": path, "replaced": count},
+            speech=say(
+                "file_edited" if count == 1 else "file_edited_often", name=place.name, count=count
+            ),
+        )
+
+    @tool(category="storage", effect="read", tags=["files"])
+    def list_directory(self, path: FilePath = ".", hidden: bool = False) -> ToolResult:
+        """List what is in a folder.
+
+        Args:
+            path: The folder; by default the first that may be used.
+            hidden: Whether to list names that begin with a dot.
+        """
+        place = self._roots.place(path)
+        most, total = self._settings.max_entries, 0
+        entries: list[Mapping[str, Any]] = []
+        with reached(place), place.opened_root() as root:
+            handle = open_beneath(root, place.path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                names = sorted(os.listdir(handle))  # noqa: PTH208 - of an open folder
+                for name in names:
+                    if hidden or not name.startswith("."):
+                        total += 1
+                        if len(entries) < most:
+                            entries.append(_entry(handle, name))
+            finally:
+                os.close(handle)
+        value = {"path": path, "total": total, "entries": entries}
+        if not entries:
+            said = say("empty_folder", name=place.name)
+            return ToolResult(result=value, speech=said)
+        names = [each["name"] for each in entries[:_MOST_SPOKEN]]
+        key = "folder_listed" if total <= _MOST_SPOKEN else "long_folder_listed"
+        return ToolResult(
+            result=value, speech=say(key, name=place.name, count=total, names=", ".join(names))
+        )
+
+    async def search_in_files(
+        self,
+        pattern: Pattern,
+        path: FilePath = ".",
+        glob: Annotated[str, Field(max_length=200)] = "",
+        ignore_case: bool = False,
+    ) -> ToolResult:
+        """Search text files for a regular expression; hidden and binary files are left out.
+
+        Args:
+            pattern: The regular expression, which is matched line by line.
+            path: The folder or file to search.
+            glob: Which files, such as *.py or src/**/*.md.
+            ignore_case: Whether upper and lower case are the same.
+        """
+        place = self._roots.place(path)
+        with reached(place), place.opened_root() as root, _folder_and_name(root, place) as where:
+            folder, name = where
+            wanted = Search(
+                pattern=pattern,
+                glob=glob.lstrip("!"),
+                ignore_case=ignore_case,
+                only=name,
+                most=self._settings.max_matches,
+            )
+            places, more = await search(folder, wanted)
+            matches = lines_at(
+                folder, places, decode=self._settings.encoding, most_bytes=self._most_bytes
+            )
+        if not matches:
+            said = say("no_matches", pattern=pattern)
+            return ToolResult.no_results(said, speech=said)
+        prefix = os.path.dirname(place.path) if name else place.path  # noqa: PTH120 - not resolved
+        above = Place(place.root, prefix, place.shown)
+        shown = [{**each, "path": self._roots.shown(above, each["path"])} for each in matches]
+        first, files = shown[0], len({each["path"] for each in shown})
+        key = "one_match" if len(shown) == 1 else "more_matches" if more else "some_matches"
+        speech = say(
+            key, count=len(shown), files=files, name=Path(first["path"]).name, line=first["line"]
+        )
+        return ToolResult(result={"matches": shown, "more": more}, speech=speech)
+
+    def _content(self, place: Place) -> Content:
+        with place.opened_root() as root:
+            handle = open_regular(root, place.path)
+            try:
+                return read_content(handle, place.shown, self._most_bytes)
+            finally:
+                os.close(handle)
+
+    @contextlib.contextmanager
+    def _writing(self, place: Place, ctx: ToolContext) -> Iterator[Writer]:
+        """Open the folder of a file that is to be written; its folders are made by `write`."""
+        with place.opened_root() as root:
+            yield Writer(root, place, ctx, self._most_bytes)
+
+
+class Before:
+    """A file as it was before: it stays readable while this object lives.
+
+    Args:
+        handle: The file, opened for reading.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.found = os.fstat(handle)
+        weakref.finalize(self, os.close, handle)
+
+
+class Writer:
+    """Replaces one file, and registers what takes that back.
+
+    Args:
+        root: The open root.
+        place: Where the file is.
+        ctx: Where to register it.
+        most_bytes: How big the file may be.
+    """
+
+    def __init__(self, root: int, place: Place, ctx: ToolContext, most_bytes: int) -> None:
+        head, _, self._name = place.path.rstrip("/").rpartition("/")
+        if self._name in ("", ".", "..") or place.path.endswith("/"):
+            raise NotRegularError("directory", place.path)
+        self._root, self._head, self._place, self._ctx = root, head, place, ctx
+        self._most_bytes = most_bytes
+        self.before = self._opened()
+
+    def _opened(self) -> Before | None:
+        try:
+            with opened_folder(self._root, self._head) as folder:
+                found = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISREG(found.st_mode):
+                    raise NotRegularError(kind_of(found), self._place.path)
+                return Before(open_regular(folder, self._name))
+        except FileNotFoundError:
+            return None
+
+    def write(self, data: bytes, was: Content | None = None) -> None:
+        """Write the file.
+
+        Args:
+            data: The bytes.
+            was: What it has to be still; by default what is there is replaced.
+
+        Raises:
+            ToolError: It is too big, or has changed meanwhile.
+            OSError: It cannot be written.
+        """
+        if len(data) > self._most_bytes:
+            raise too_big(self._place.shown, len(data), self._most_bytes)
+        made = make_folders(self._root, self._head)
+        try:
+            with opened_folder(self._root, self._head) as folder:
+                if was is not None:
+                    self._check(folder, was)
+                mode = None if self.before is None else self.before.found.st_mode
+                written = write_whole(folder, self._name, data, mode)
+        except BaseException:
+            remove_folders(self._root, made)
+            raise
+        self._ctx.undo(_taken_back, self._place, self._head, self._name, written, self.before, made)
+
+    def _check(self, folder: int, was: Content) -> None:
+        found = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
+        if was.is_changing or not is_same(found, was.found):
+            said = say("file_changed", path=self._place.shown)
+            raise ToolError(said, retryable=True, reason_code="file_changed")
+
+
+def _taken_back(
+    place: Place,
+    head: str,
+    name: str,
+    written: os.stat_result,
+    before: Before | None,
+    made: list[str],
+) -> None:
+    """Put back what was there before, unless somebody else has changed it since.
+
+    Raises:
+        ToolError: It has changed.
+    """
+    with place.opened_root() as root:
+        with opened_folder(root, head) as folder:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not is_same(found, written):
+                raise ToolError(say("file_changed", path=place.shown), reason_code="file_changed")
+            if before is None:
+                os.unlink(name, dir_fd=folder)
+            else:
+                size = before.found.st_size
+                data = read_content(before.handle, place.shown, size).data
+                write_whole(folder, name, data, before.found.st_mode)
+        remove_folders(root, made)
+
+
+@contextlib.contextmanager
+def _folder_and_name(root: int, place: Place) -> Iterator[tuple[int, str]]:
+    """Open the folder to search, or that of the one file to search."""
+    handle = open_beneath(root, place.path, _PATH_ONLY)
+    try:
+        found = os.fstat(handle)
+    finally:
+        os.close(handle)
+    if stat.S_ISDIR(found.st_mode):
+        with opened_folder(root, place.path) as folder:
+            yield folder, ""
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise NotRegularError(kind_of(found), place.path)
+    head, _, name = place.path.rpartition("/")
+    with opened_folder(root, head) as folder:
+        yield folder, name
+
+
+def _entry(folder: int, name: str) -> Mapping[str, Any]:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:  # it is gone meanwhile
+        return {"name": name, "kind": "gone"}
+    kind = kind_of(found)
+    changed = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
+    entry: dict[str, Any] = {"name": name, "kind": kind, "changed": changed}
+    if kind == "file":
+        entry["bytes"] = found.st_size
+    return entry
+
+
+def _has_lines(place: Place, lines: int) -> str:
+    if lines == 0:
+        return say("file_is_empty", name=place.name)
+    key = "file_has_one_line" if lines == 1 else "file_has_lines"
+    return say(key, name=place.name, lines=lines)
+
+
+def _with_ends_of(text: str, given: str) -> str:
+    """Return a text with the line ends of another."""
+    if "\r\n" not in text or "\r\n" in given:
+        return given
+    return given.replace("\n", "\r\n")
+
+
+def _encoded(text: str, encoding: str, path: str) -> bytes:
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        raise ToolError(
+            say("wrong_encoding", path=path, encoding=encoding), reason_code="wrong_encoding"
+        ) from None
+
+
+def make_tools(settings: FilesSettings) -> Sequence[Tool[..., Any]]:
+    """Make the tools; nothing is opened before the first call."""
+    files = FileTools(settings)
+    searching = Tool(
+        files.search_in_files,
+        category="storage",
+        effect="read",
+        tags=["files"],
+        timeout_seconds=settings.timeout,
+    )
+    reading = (files.read_file, files.list_directory, searching)
+    return (*reading, files.write_file, files.edit_file) if settings.writable else reading
+
+
+TOOLBOX = Toolbox(
+    summary="Files beneath the folders that you name: read, write, edit, list, search.",
+    settings=FilesSettings,
+    make=make_tools,
+    access=frozenset({"files"}),
+)

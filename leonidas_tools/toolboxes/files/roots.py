@@ -1,0 +1,115 @@
+"""The folders that the tools may use, and what their errors mean to a model."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.files.beneath import NotRegularError, OutsideError
+from leonidas_tools.results.texts import say
+
+_MEANINGS: Mapping[int, tuple[str, str]] = {
+    errno.ENOENT: ("not_found", "no_such_file"),
+    errno.ENOTDIR: ("not_found", "not_a_directory"),
+    errno.EISDIR: ("failed", "is_a_directory"),
+    errno.EACCES: ("denied", "no_permission"),
+    errno.EPERM: ("denied", "no_permission"),
+    errno.EROFS: ("denied", "read_only"),
+    errno.ELOOP: ("denied", "link_loop"),
+    errno.ENOSPC: ("failed", "no_space"),
+    errno.EDQUOT: ("failed", "no_space"),
+    errno.EFBIG: ("failed", "no_space"),
+    errno.ENAMETOOLONG: ("invalid_argument", "name_too_long"),
+    errno.EINVAL: ("invalid_argument", "no_such_name"),
+}
+"""The status and the reason code of each error of the system; each code is a text too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path beneath a root.
+
+    Args:
+        root: The root.
+        path: The path in it, as it was given.
+        shown: How the model calls it.
+    """
+
+    root: Path
+    path: str
+    shown: str
+
+    @property
+    def name(self) -> str:
+        """Return its name, as it is said aloud."""
+        return Path(self.shown).name or self.root.name
+
+    @contextlib.contextmanager
+    def opened_root(self) -> Iterator[int]:
+        """Open the root for a while."""
+        handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The folders that the tools may use; relative paths begin at the first.
+
+    Args:
+        folders: Their absolute paths.
+    """
+
+    folders: tuple[Path, ...]
+
+    def place(self, path: str) -> Place:
+        """Return where a path is; the kernel judges later whether it stays beneath.
+
+        Raises:
+            ToolError: It is absolute, and below none of them.
+        """
+        given = os.path.expanduser(path)  # noqa: PTH111 - `Path` would drop what it finds redundant
+        if not given.startswith("/"):
+            return Place(self.folders[0], given, path)
+        for folder in self.folders:
+            # The longest first is not needed: a root within a root is beneath both.
+            if given == str(folder) or given.startswith(f"{str(folder).rstrip('/')}/"):
+                return Place(folder, given[len(str(folder)) :].lstrip("/"), path)
+        raise outside(path)
+
+    def shown(self, place: Place, inner: str) -> str:
+        """Return how a path below a place is called: by the first root, or absolutely."""
+        path = os.path.normpath(os.path.join(place.path, inner))  # noqa: PTH118 - as above
+        return path if place.root == self.folders[0] else str(place.root / path)
+
+
+def outside(path: str) -> ToolError:
+    """Return the error for a path that leads out of the roots."""
+    return ToolError(say("outside_roots", path=path), status="denied", reason_code="outside_roots")
+
+
+@contextlib.contextmanager
+def reached(place: Place) -> Iterator[None]:
+    """Turn errors of the system into those that a model understands."""
+    try:
+        yield
+    except OutsideError as error:
+        raise outside(place.shown) from error
+    except NotRegularError as error:
+        if error.kind == "directory":
+            said, code = say("is_a_directory", path=place.shown), "is_a_directory"
+        else:
+            said, code = say("not_a_file", path=place.shown, kind=error.kind), "not_a_file"
+        raise ToolError(said, reason_code=code) from error
+    except OSError as error:
+        status, code = _MEANINGS.get(error.errno or 0, ("failed", "file_error"))
+        values = {"reason": error.strerror or str(error)} if code == "file_error" else {}
+        said = say(code, path=place.shown, **values)
+        raise ToolError(said, status=status, reason_code=code) from error

@@ -1,0 +1,165 @@
+"""Find lines in files: ripgrep finds the places, and each line is read again beneath the root.
+
+A program that walks a tree by paths can be led out of it by a folder that is swapped for a link
+meanwhile. So nothing that ripgrep reads is told: only its places are used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.files.beneath import NotRegularError, open_regular
+from leonidas_tools.results.texts import say
+from leonidas_tools.toolboxes.files import walk
+from leonidas_tools.toolboxes.files.content import read_content
+
+_LONGEST_LINE = 300
+_MOST_ERROR_BYTES = 8_192
+_LINE_BYTES = 65_536
+_TOTAL_BYTES = 64 << 20
+_PLACE = re.compile(rb"([^\0]*)\0(\d+)[:-]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """What is searched.
+
+    Args:
+        pattern: A regular expression.
+        glob: Which names of files fit; empty for all.
+        ignore_case: Whether upper and lower case are the same.
+        only: The one file that is searched; empty for all.
+        most: How many lines are found at most.
+    """
+
+    pattern: str
+    glob: str = ""
+    ignore_case: bool = False
+    only: str = ""
+    most: int = 100
+
+    def command(self) -> list[str]:
+        """Return the program that searches its working directory."""
+        program = shutil.which("rg")
+        if program is None:
+            case = "yes" if self.ignore_case else ""
+            return [sys.executable, "-I", walk.__file__, self.pattern, self.glob, case, self.only]
+        options = ["--no-config", "--no-ignore", "--no-messages", "--color=never", "--no-heading"]
+        options += ["--line-number", "--with-filename", "--null", "--max-columns=1"]
+        options += ["--ignore-case" if self.ignore_case else "--case-sensitive"]
+        # A glob that includes also includes hidden files: the last one that fits decides.
+        options += [f"--glob={self.glob}", "--glob=!.*"] if self.glob else []
+        return [program, *options, "-e", self.pattern, "--", self.only or "./"]
+
+
+async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bool]:
+    """Return the places, path and line, and whether there are more.
+
+    Raises:
+        ToolError: The pattern is no regular expression.
+    """
+    try:
+        re.compile(wanted.pattern)
+    except re.error as error:
+        if shutil.which("rg") is None:  # else that judges: its syntax is its own
+            raise _bad_pattern(wanted.pattern, str(error)) from None
+    process = await asyncio.create_subprocess_exec(
+        *wanted.command(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=f"/proc/self/fd/{folder}",
+        pass_fds=(folder,),
+        env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+        limit=_LINE_BYTES,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    errors = asyncio.ensure_future(process.stderr.read(_MOST_ERROR_BYTES))
+    try:
+        places = await _places(process.stdout, wanted.most + 1)
+        if len(places) <= wanted.most:
+            said = (await errors).decode(errors="replace")
+            if await process.wait() not in (0, 1) and not places and said:
+                raise _bad_pattern(wanted.pattern, said.strip().splitlines()[-1])
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        errors.cancel()
+        # The process and its pipes are gone before the folder is closed.
+        await asyncio.shield(_gone(process))
+    return sorted(places[: wanted.most]), len(places) > wanted.most
+
+
+def lines_at(
+    folder: int, places: Sequence[tuple[str, int]], *, decode: str, most_bytes: int
+) -> list[Mapping[str, Any]]:
+    """Return the lines at the places, read beneath the folder; what is not there is left out."""
+    found: list[Mapping[str, Any]] = []
+    by_path: dict[str, list[int]] = {}
+    for path, number in places:
+        by_path.setdefault(path, []).append(number)
+    left = _TOTAL_BYTES
+    for path, numbers in by_path.items():
+        lines = _lines(folder, path, decode, most_bytes) if left > 0 else None
+        left -= sum(map(len, lines or ()))
+        for number in numbers:
+            if lines is None:  # it is big: the place is told, not the line
+                found.append({"path": path, "line": number})
+            elif number <= len(lines):
+                found.append({"path": path, "line": number, "text": _shortened(lines[number - 1])})
+    return found
+
+
+def _lines(folder: int, path: str, decode: str, most_bytes: int) -> list[str] | None:
+    """Return the lines of a file; none where it cannot be read, `None` where it is too big."""
+    try:
+        handle = open_regular(folder, path)
+    except (NotRegularError, OSError):
+        return []
+    try:
+        content = read_content(handle, path, most_bytes)
+        return content.text(path, None, decode)[0].split("\n")
+    except ToolError as error:
+        return None if error.reason_code == "file_too_big" else []
+    finally:
+        os.close(handle)
+
+
+async def _places(stream: asyncio.StreamReader, most: int) -> list[tuple[str, int]]:
+    places: list[tuple[str, int]] = []
+    while len(places) < most:
+        try:
+            line = await stream.readline()
+        except ValueError:  # longer than any place
+            continue
+        if not line:
+            break
+        if match := _PLACE.match(line):
+            path = os.fsdecode(match[1]).removeprefix("./")
+            places.append((path, int(match[2])))
+    return places
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    await process.communicate()
+
+
+def _bad_pattern(pattern: str, reason: str) -> ToolError:
+    said = say("bad_pattern", pattern=pattern, reason=reason)
+    return ToolError(said, status="invalid_argument", reason_code="bad_pattern")
+
+
+def _shortened(line: str) -> str:
+    line = line.strip("\r")
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
