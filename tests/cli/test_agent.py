@@ -5,6 +5,8 @@ import pytest
 
 from tests.agent.model_server import calls, model_server, says
 
+pytestmark = pytest.mark.slow
+
 TOOLBOX = '''
 from typing import Annotated
 from leonidas_tools import Secret, tool

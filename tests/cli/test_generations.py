@@ -18,6 +18,8 @@ from leonidas_tools.simulator import (
     WaitForInput,
 )
 
+pytestmark = pytest.mark.slow
+
 ASKED = [
     WaitForInput("text"),
     Call.one("get_weather", {"city": "Lisbon"}, id="weather"),

@@ -20,6 +20,8 @@ from tests.hostile import HOSTILE
 from tests.mcp.forking import SCRIPTS, fork_command
 from tests.store.conftest import Told
 
+pytestmark = pytest.mark.slow
+
 PAY = f"pay {HOSTILE}"
 TOOLBOX = f"""
 from leonidas_tools import Tool, ToolContext, ToolError

@@ -14,6 +14,8 @@ from leonidas_tools.cli.voice.interface import SPEAKER_FRAME_BYTES
 from leonidas_tools.cli.voice.jitter import JitterBuffer
 from leonidas_tools.simulator import LiveSimulator, Say, Scenario, TurnComplete, WaitForInput
 
+pytestmark = pytest.mark.slow
+
 FRAME = b"\x01\x02" * (SPEAKER_FRAME_BYTES // 2)
 SILENCE = bytes(SPEAKER_FRAME_BYTES)
 

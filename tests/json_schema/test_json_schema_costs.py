@@ -6,6 +6,8 @@ from leonidas_tools import AdvancedToolProcessor, Tool
 from leonidas_tools.errors import SchemaError, ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator, document, errors
 
+pytestmark = pytest.mark.slow
+
 
 def nested(keyword, depth, width, leaf):
     """A schema of branches in branches, each an object of its own, as JSON brings them."""

@@ -12,6 +12,8 @@ from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.talking import Talk
 from tests.mcp.asked import ASKED, SCHEMA, Lab, Person, said
 
+pytestmark = pytest.mark.slow
+
 
 async def test_by_voice_the_model_asks_and_the_answer_lets_the_call_go_on(lab):
     bench = await lab()

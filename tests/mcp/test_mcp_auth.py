@@ -20,6 +20,8 @@ from leonidas_tools.mcp.login import log_in, log_out
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.logins import ACCOUNT, Guarded, browse
 
+pytestmark = pytest.mark.slow
+
 NEEDED = "The MCP server 'lab' is down: needs a login: run `leonidas mcp login lab`"
 
 

@@ -16,6 +16,8 @@ from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.hostile_login import Hostile, bomb, endless, garbage, trickling
 from tests.mcp.logins import SCOPE, Guarded, browse
 
+pytestmark = pytest.mark.slow
+
 CLOUD = "http://169.254.169.254/latest/meta-data"
 SECONDS = 30
 

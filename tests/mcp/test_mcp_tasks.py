@@ -13,6 +13,8 @@ from leonidas_tools.errors import ToolError
 from tests.mcp.asked import Person, call
 from tests.mcp.forking import forked
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def settings(tmp_path):

@@ -10,6 +10,8 @@ from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.monitoring.charts import timeline
 from leonidas_tools.monitoring.histogram import DurationHistogram
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -12,6 +12,8 @@ import pytest
 from leonidas_tools.sandbox import Finished, Limits, Sandbox
 from tests.sandbox.boxes import PYTHON, alive, children, groups, sandbox, token
 
+pytestmark = pytest.mark.slow
+
 MEGABYTE = 1 << 20
 PROJECT = Path(__file__).parents[2]
 

@@ -9,6 +9,8 @@ from leonidas_tools.redaction import MASK
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import Decision, Preferences, Store, Task, TaskStatus
 
+pytestmark = pytest.mark.slow
+
 
 async def test_preferences_begin_empty_and_can_be_anything(store):
     assert await store.preferences.read("ana") == Preferences(user="ana")

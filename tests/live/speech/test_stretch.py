@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from leonidas_tools.live.speech.stretch import TimeStretch
 from tests.live.speech.sounds import HERTZ, chunks, frequency, pitches, rms, steepest, tone, vowel
 
+pytestmark = pytest.mark.slow
+
 RATES = [0.5, 0.8, 1.25, 1.5, 2.0]
 
 
