@@ -961,6 +961,33 @@ TEXTS: Mapping[str, Text] = {
         "A reminder that was set earlier is due. Tell the user now; call no tool for it.",
         "The model is told of a reminder that fires.",
     ),
+    # The toolbox of memory.
+    "memories_need_store": Text(
+        "Nothing can be remembered here: no store is switched on. Tell the user.",
+        "A tool for memories runs without a store.",
+    ),
+    "memories_unavailable": Text(
+        "The memories cannot be reached at the moment. Tell the user, and try again later.",
+        "The store of the memories, or the embeddings, cannot be used.",
+    ),
+    "unknown_memory": Text(
+        "There is no memory {memory!r}: find its id with recall.", "An unknown memory is named."
+    ),
+    "blank_memory": Text(
+        "A memory without text cannot be kept. Ask the user what to remember.",
+        "A memory has no text.",
+    ),
+    "too_long_memory": Text(
+        "The text has {characters} characters, and {most} are allowed: shorten it, or split it.",
+        "A memory is too long.",
+    ),
+    "too_many_memories": Text(
+        "There are {most} memories, and no more are kept: forget some first.",
+        "A user has too many memories.",
+    ),
+    "remembered": Text("I will remember that.", "Something is remembered; spoken."),
+    "forgotten": Text("I have forgotten that.", "A memory is deleted; spoken."),
+    "nothing_recalled": Text("I remember nothing of that.", "No memory is found; spoken."),
     # The toolbox of the weather.
     "weather_no_city": Text(
         "No city is named, and none is set. Ask the user which city.",

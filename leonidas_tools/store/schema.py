@@ -194,6 +194,24 @@ reminders = Table(
 Index("reminders_by_due", reminders.c.due)
 Index("reminders_by_user", reminders.c.user)
 
+memories = Table(
+    "memories",
+    TABLES,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("user", Text, nullable=False),
+    Column("space", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,  # a number is never given twice: processes remember the last
+)
+Index("memories_by_user", memories.c.user, memories.c.space, memories.c.number)
+Index("memories_by_digest", memories.c.user, memories.c.space, memories.c.digest, unique=True)
+
+
 Upgrade: TypeAlias = Callable[["Connection"], None]
 """Upgrades a database by one version, in a transaction."""
 
@@ -226,12 +244,18 @@ def _add_reminders(connection: Connection) -> None:
     TABLES.create_all(connection, [reminders])
 
 
+def _add_memories(connection: Connection) -> None:
+    """Upgrade to version 7: memories of users."""
+    TABLES.create_all(connection, [memories])
+
+
 UPGRADES: Sequence[Upgrade] = (
     _add_approval_details,
     _index_call_ids,
     _add_run_locks,
     _add_notes,
     _add_reminders,
+    _add_memories,
 )
 """The upgrades to version 2, 3 and so on."""
 

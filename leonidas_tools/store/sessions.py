@@ -14,6 +14,7 @@ from leonidas_tools.approvals.session_policy import Preferred, SessionPolicy, us
 from leonidas_tools.errors import LeonidasError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.spill import ResultMemory, Results
+from leonidas_tools.session.memories import Memories
 from leonidas_tools.session.notes import Notes
 from leonidas_tools.session.reminders import Reminders
 from leonidas_tools.session.tasks import TaskList
@@ -183,6 +184,10 @@ class SessionBinding:
             memory = results.store
             results.store = SessionResults(self._store.results, self._writer, memory)
             ends.append(partial(setattr, results, "store", memory))
+        memories = session.get(Memories)
+        if memories.store is None:  # else the application stores them elsewhere
+            memories.store = self._store.memories
+            ends.append(partial(setattr, memories, "store", None))
         notes, reminders = session.get(Notes), session.get(Reminders)
         if notes.store is None:  # else the application stores them elsewhere
             notes.store = self._store.notes

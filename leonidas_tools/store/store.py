@@ -14,6 +14,7 @@ from leonidas_tools.store.address import database_url
 from leonidas_tools.store.approvals import ApprovalTable
 from leonidas_tools.store.database import Database
 from leonidas_tools.store.durable import CallStarts, DurableStart
+from leonidas_tools.store.memories import MemoryTable
 from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.preferences import PreferenceTable
 from leonidas_tools.store.recorder import Recorder
@@ -93,6 +94,8 @@ class Store:
         """Approval questions and their answers."""
         self.tasks = TaskTable(self._database)
         """The agent's task lists."""
+        self.memories = MemoryTable(self._database)
+        """Memories of users, found by their meaning."""
         self.notes = NoteTable(self._database)
         """Notes of users."""
         self.reminders = ReminderTable(self._database)

@@ -37,6 +37,7 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
     "demo": None,
     "files": None,
     "launcher": None,
+    "memory": "memory",
     "notes": None,
     "reminders": "reminders",
     "shell": "sandbox",

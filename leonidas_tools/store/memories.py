@@ -1,0 +1,197 @@
+"""Memories of users: texts with vectors, found by their meaning."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+import uuid
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlalchemy import delete, func, insert, select
+
+from leonidas_tools.embeddings.nearest import Nearest, packed
+from leonidas_tools.session.memories import MOST_MEMORIES, Memory, TooManyMemoriesError
+from leonidas_tools.store.recorder import owner_of
+from leonidas_tools.store.schema import memories
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Row
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from leonidas_tools.embeddings import Embedder
+    from leonidas_tools.store.database import Database
+
+_MOST_INDEX_BYTES = 256 * 2**20
+_AT_ONCE = 10_000
+_MOST_FOUND = 100
+
+_Key: TypeAlias = tuple[int, str, str, int]
+"""The file, the owner, the space and the number of dimensions."""
+
+
+class MemoryTable:
+    """Keeps memories; each method reaches those of one user alone.
+
+    `None` for a user stands for sessions without one. The vectors of those who asked last stay in
+    memory, 450 bytes for each of 384 dimensions and 256 MB at most.
+
+    Args:
+        database: Where they are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._indexes: OrderedDict[_Key, Nearest] = OrderedDict()
+        self._turn = asyncio.Lock()
+
+    async def remember(
+        self, user: str | None, texts: Sequence[str], embedder: Embedder, *, source: str = ""
+    ) -> list[Memory]:
+        """Keep texts; one that is known already is not kept twice.
+
+        Args:
+            user: Whose memories.
+            texts: What to remember.
+            embedder: Turns them into vectors; they are recalled by the same one.
+            source: The file that they were read from.
+
+        Raises:
+            TooManyMemoriesError: The user has as many memories as are kept.
+            ModelError: There are no vectors.
+            StoreError: They cannot be written.
+        """
+        owner, wanted = owner_of(user), {_digest(text): text for text in texts}
+        if not wanted:
+            return []
+        vectors = packed(await embedder.embed(list(wanted.values()), "passage"))
+        found = {}
+        own = (memories.c.user == owner, memories.c.space == embedder.space)
+        async with self._database.writing() as connection:
+            count = select(func.count()).select_from(memories).where(memories.c.user == owner)
+            if (await connection.execute(count)).scalar_one() + len(wanted) > MOST_MEMORIES:
+                raise TooManyMemoriesError
+            for (digest, text), vector in zip(wanted.items(), vectors, strict=True):
+                known = select(memories).where(*own, memories.c.digest == digest)
+                row = (await connection.execute(known)).one_or_none()
+                if row is None:
+                    new = Memory(
+                        id=uuid.uuid4().hex[:12], text=text, source=source, created=time.time()
+                    )
+                    values = {"user": owner, "space": embedder.space, "digest": digest}
+                    await connection.execute(insert(memories), _row(new, vector) | values)
+                    found[digest] = new
+                else:
+                    found[digest] = _memory(row)
+        return list(found.values())
+
+    async def recall(
+        self, user: str | None, query: str, embedder: Embedder, *, limit: int = 10
+    ) -> list[Memory]:
+        """Return the memories of the user that are nearest to a query, the nearest first.
+
+        Args:
+            user: Whose memories.
+            query: What is asked for.
+            embedder: The one that they were kept with.
+            limit: How many at most, up to 100.
+
+        Raises:
+            ModelError: There is no vector.
+            StoreError: They cannot be read.
+        """
+        [vector] = await embedder.embed([query], "query")
+        return await self.nearest(user, vector, embedder.space, limit=limit)
+
+    async def nearest(
+        self, user: str | None, vector: Any, space: str, *, limit: int = 10
+    ) -> list[Memory]:
+        """Return the memories of the user that are nearest to a vector, the nearest first.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        limit = min(limit, _MOST_FOUND)
+        key = (self._database.files, owner_of(user), space, len(vector))
+        async with self._turn, self._database.reading() as connection:
+            index = self._indexes.pop(key, None) or Nearest(len(vector))
+            await _extend(connection, index, key)
+            found, gone = await _found(connection, index, key, vector, limit)
+            if gone and len(found) < limit:  # many are forgotten: read those that are left
+                index = Nearest(len(vector))
+                await _extend(connection, index, key)
+                found, _ = await _found(connection, index, key, vector, limit)
+            self._indexes[key] = index
+            while sum(each.size_bytes for each in self._indexes.values()) > _MOST_INDEX_BYTES:
+                self._indexes.popitem(last=False)
+        return found
+
+    async def forget(self, user: str | None, memory_id: str) -> Memory | None:
+        """Delete a memory of the user, and return it.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        where = (memories.c.id == memory_id, memories.c.user == owner_of(user))
+        async with self._database.writing() as connection:
+            row = (await connection.execute(select(memories).where(*where))).one_or_none()
+            await connection.execute(delete(memories).where(*where))
+        return None if row is None else _memory(row)
+
+    async def forget_source(self, user: str | None, source: str) -> int:
+        """Delete all memories of the user that were read from a file; return how many.
+
+        Raises:
+            StoreError: They cannot be written.
+        """
+        where = (memories.c.source == source, memories.c.user == owner_of(user))
+        async with self._database.writing() as connection:
+            return (await connection.execute(delete(memories).where(*where))).rowcount
+
+
+async def _extend(connection: AsyncConnection, index: Nearest, key: _Key) -> None:
+    """Read the vectors that an index does not have yet."""
+    _, owner, space, _ = key
+    vectors = select(memories.c.number, memories.c.vector).order_by(memories.c.number)
+    vectors = vectors.where(memories.c.user == owner, memories.c.space == space).limit(_AT_ONCE)
+    last = index.last
+    while True:
+        rows = (await connection.execute(vectors.where(memories.c.number > last))).all()
+        if not rows:
+            return
+        last = rows[-1].number
+        await asyncio.to_thread(index.add, [(row.number, row.vector) for row in rows])
+
+
+async def _found(
+    connection: AsyncConnection, index: Nearest, key: _Key, vector: Any, limit: int
+) -> tuple[list[Memory], bool]:
+    """Return the nearest that still exist, and whether others do no longer."""
+    best = dict(await asyncio.to_thread(index.best, vector, 2 * limit))
+    query = select(memories).where(memories.c.number.in_(best), memories.c.user == key[1])
+    rows = {row.number: row for row in (await connection.execute(query)).all()}
+    found = [_memory(rows[number], best[number]) for number in best if number in rows]
+    return found[:limit], len(rows) < len(best)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _row(memory: Memory, vector: bytes) -> dict[str, Any]:
+    return {
+        "id": memory.id,
+        "text": memory.text,
+        "source": memory.source,
+        "created": memory.created,
+        "vector": vector,
+    }
+
+
+def _memory(row: Row[Any], similarity: float | None = None) -> Memory:
+    return Memory(
+        id=row.id, text=row.text, source=row.source, created=row.created, similarity=similarity
+    )

@@ -1,0 +1,147 @@
+"""Memories of a user: remember, recall and forget, by meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from leonidas_tools.approvals.session_policy import user_of
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.embeddings import Embedder, EmbedderSettings, make_embedder
+from leonidas_tools.errors import ConfigurationError, ModelError, StoreError, ToolError
+from leonidas_tools.results.jsonable import utf8_text
+from leonidas_tools.results.texts import say
+from leonidas_tools.session.memories import MOST_MEMORIES, Memories, Memory, TooManyMemoriesError
+from leonidas_tools.settings.fields import Count
+from leonidas_tools.settings.model import Model
+from leonidas_tools.tools.tool import Tool, tool
+from leonidas_tools.tools.toolbox import Toolbox
+
+_LONGEST_QUERY = 1_000
+_LONGEST_SPOKEN = 400
+
+Limit = Annotated[int, Field(ge=1, le=50)]
+
+
+class MemorySettings(Model):
+    """Settings of the memory.
+
+    Args:
+        embeddings: What turns texts into vectors; memories are recalled by the same one.
+        max_characters: How long a memory may be.
+    """
+
+    embeddings: EmbedderSettings = EmbedderSettings()
+    max_characters: Count = 2_000
+
+
+class MemoryTools:
+    """The tools, for some settings."""
+
+    def __init__(self, settings: MemorySettings) -> None:
+        self._settings = settings
+        self._made: Embedder | None = None
+
+    @tool(category="storage", effect="idempotent", lane="memory", tags=["memory"])
+    async def remember(self, text: str, ctx: ToolContext) -> ToolResult:
+        """Remember a fact about the user, or for the user, over all later conversations.
+
+        Args:
+            text: The fact in one or two sentences that can be understood by themselves.
+        """
+        text = utf8_text(text).replace("\0", "").strip()
+        if not text:
+            said = say("blank_memory")
+            raise ToolError(said, status="invalid_argument", reason_code="blank_memory")
+        if len(text) > (most := self._settings.max_characters):
+            said = say("too_long_memory", characters=len(text), most=most)
+            raise ToolError(said, status="invalid_argument", reason_code="too_long_memory")
+        keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
+        with _reached():
+            [kept] = await keeper.remember(user, [text], self._embedder())
+        return ToolResult(result=_shown(kept), speech=say("remembered"))
+
+    @tool(category="storage", effect="read", lane="memory", tags=["memory"])
+    async def recall(
+        self,
+        query: Annotated[str, Field(min_length=1, max_length=_LONGEST_QUERY)],
+        ctx: ToolContext,
+        limit: Limit = 5,
+    ) -> ToolResult:
+        """Recall what is remembered of the user, by its meaning.
+
+        Args:
+            query: What to recall, as a question or in a few words.
+            limit: How many at most.
+        """
+        keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
+        asked = utf8_text(query)
+        with _reached():
+            found = await keeper.recall(user, asked, self._embedder(), limit=limit)
+        if not found:
+            said = say("nothing_recalled")
+            return ToolResult.no_results(said, speech=said)
+        return ToolResult(
+            result=[_shown(each) for each in found], speech=found[0].text[:_LONGEST_SPOKEN]
+        )
+
+    @tool(category="storage", effect="once", lane="memory", tags=["memory"], requires_approval=True)
+    async def forget(self, memory_id: str, ctx: ToolContext) -> ToolResult:
+        """Forget one memory of the user for good; the user is asked first.
+
+        Args:
+            memory_id: Its id, as recall gives it.
+        """
+        keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
+        with _reached():
+            gone = await keeper.forget(user, memory_id)
+        if gone is None:
+            said = say("unknown_memory", memory=memory_id)
+            raise ToolError(said, status="not_found", reason_code="unknown_memory")
+        return ToolResult(result=_shown(gone), speech=say("forgotten"))
+
+    def _embedder(self) -> Embedder:
+        if self._made is None:
+            self._made = make_embedder(self._settings.embeddings)
+        return self._made
+
+
+def _make(settings: MemorySettings) -> Sequence[Tool[..., Any]]:
+    memory = MemoryTools(settings)
+    return memory.remember, memory.recall, memory.forget
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """Turn errors of the keeper and of the embeddings into those that a model understands."""
+    try:
+        yield
+    except TooManyMemoriesError as error:
+        said = say("too_many_memories", most=MOST_MEMORIES)
+        raise ToolError(said, status="limited", reason_code="too_many_memories") from error
+    except (StoreError, ModelError, ConfigurationError) as error:
+        said = say("memories_unavailable")
+        raise ToolError(said, status="unavailable", reason_code="memories_unavailable") from error
+
+
+def _shown(memory: Memory) -> dict[str, Any]:
+    created = datetime.fromtimestamp(memory.created, UTC).isoformat(timespec="seconds")
+    shown: dict[str, Any] = {"id": memory.id, "text": memory.text, "created": created}
+    if memory.source:
+        shown["source"] = memory.source
+    if memory.similarity is not None:
+        shown["similarity"] = round(memory.similarity, 3)
+    return shown
+
+
+TOOLBOX = Toolbox(
+    summary="Memories of the user, found by their meaning: remember, recall and forget.",
+    make=_make,
+    settings=MemorySettings,
+    access=frozenset({"store", "network"}),
+)
