@@ -5,9 +5,11 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from leonidas_tools import ToolRuntime, ToolSession
-from tests.console.browser import chromium
+from leonidas_tools import ToolContext, ToolError, ToolRuntime, ToolSession, tool
+from leonidas_tools.session.tasks import TaskList
+from tests.console.browser import axe, chromium
 from tests.console.served import TOKEN, Desk, Served
+from tests.hostile import HOSTILE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 looped = pytest_asyncio.fixture(loop_scope="module")
@@ -78,7 +80,7 @@ async def test_a_payment_that_is_approved_on_the_page_is_made(console, desk, scr
     questions = region(page, "Questions")
     await questions.get_by_text("Ana").first.wait_for()
     assert "4111-1111" not in await page.content()
-    await questions.get_by_role("button", name="Approve").click()
+    await questions.get_by_role("button", name="Approve", exact=True).click()
     await questions.get_by_text("No question is open.").wait_for()
     await region(page, "Activity").get_by_text("tool complete").first.wait_for()
     assert desk.paid == [("Ana", 50)]
@@ -103,3 +105,144 @@ async def test_a_call_that_is_cancelled_on_the_page_ends(console, desk, screen):
     assert (await calling).status == "cancelled"
     assert desk.stopped.is_set()
     await calls.get_by_text("No call is running.").wait_for()
+
+
+async def test_a_failed_call_is_tried_again_from_the_page(console, desk, screen):
+    page = await screen.open(console.url)
+    assert (await console.tools.execute("flaky", session=ToolSession("desk"))).status == "failed"
+    failures = region(page, "Failed calls")
+    await failures.get_by_role("button", name="Retry flaky").click()
+    await region(page, "Activity").get_by_text("tool complete flaky").wait_for()
+    assert desk.tries == 2
+    await failures.get_by_text("No failed call waits for a decision.").wait_for()
+
+
+async def test_a_setting_that_is_changed_on_the_page_holds_at_once(desk, screen, tmp_path):
+    file = tmp_path / "tools.yaml"
+    file.write_text("tools:\n  flaky:  # busy\n    timeout: 5s\n")
+    tools = ToolRuntime(desk.tools(), config=file, builtin_tools=False)
+    async with Served(tools) as console:
+        page = await screen.open(console.url)
+        section = region(page, "Tools")
+        await section.get_by_text("Settings of flaky").click()
+        await section.get_by_text("5 (settings, tools.yaml:3)").wait_for()
+        await section.get_by_label("Setting of flaky").select_option("timeout")
+        await section.get_by_label("New value").fill("7s")
+        await section.get_by_role("button", name="Save").click()
+        await section.get_by_text("Settings of flaky").click()
+        await section.get_by_text("7 (settings, tools.yaml:3)").wait_for()
+        assert tools.settings.current.tools["flaky"].timeout == 7
+        assert "# busy" in file.read_text()
+
+
+async def test_two_tabs_show_the_same_question_and_either_may_answer(console, desk, screen):
+    first, second = await screen.open(console.url), await screen.open(console.url)
+    await asked(console)
+    await region(first, "Questions").get_by_text("Ana").first.wait_for()
+    await region(second, "Questions").get_by_role("button", name="Approve", exact=True).click()
+    await region(first, "Questions").get_by_text("No question is open.").wait_for()
+    await region(first, "Activity").get_by_text("tool complete pay").wait_for()
+    assert desk.paid == [("Ana", 50)]
+
+
+async def test_a_page_that_lost_the_server_comes_back_to_the_state_of_the_new_one(desk, browser):
+    context = await browser.new_context()
+    try:
+        screen = Screen(context)
+        async with Served(ToolRuntime(desk.tools(), builtin_tools=False)) as before:
+            page = await screen.open(before.url)
+            await asked(before)
+            await region(page, "Questions").get_by_text("Ana").first.wait_for()
+        await page.get_by_text("Connection lost, trying again").wait_for()
+        port = int(before.url.rpartition(":")[2])
+        after = Served(ToolRuntime(desk.tools(), builtin_tools=False), port=port)
+        async with after:
+            await page.get_by_text("Connected", exact=True).wait_for()
+            await region(page, "Questions").get_by_text("No question is open.").wait_for()
+    finally:
+        await context.close()
+
+
+async def test_a_person_without_a_mouse_approves(console, desk, screen):
+    page = await screen.open(console.url)
+    await asked(console)
+    approve = region(page, "Questions").get_by_role("button", name="Approve", exact=True)
+    await approve.wait_for()
+    for _ in range(50):
+        await page.keyboard.press("Tab")
+        if await approve.evaluate("button => button === document.activeElement"):
+            break
+    await page.keyboard.press("Enter")
+    await region(page, "Activity").get_by_text("tool complete pay").wait_for()
+    assert desk.paid == [("Ana", 50)]
+
+
+INJECTED = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
+
+
+async def test_what_tools_say_becomes_text_and_no_element(screen):
+    @tool(name="hostile", effect="once", requires_approval=True, description=INJECTED + HOSTILE)
+    def hostile(text: str) -> str:
+        return INJECTED
+
+    @tool(name="loud", effect="read")
+    def loud(ctx: ToolContext) -> str:
+        """Speak."""
+        ctx.progress(INJECTED)
+        raise ToolError(INJECTED)
+
+    async with Served(ToolRuntime([hostile, loud], builtin_tools=False)) as console:
+        page = await screen.open(console.url)
+        session = ToolSession(INJECTED)
+        session.get(TaskList).write([INJECTED])
+        await console.tools.execute("loud", session=session)
+        await console.tools.execute("hostile", {"text": INJECTED}, session=session)
+        await region(page, "Questions").get_by_text("onerror").first.wait_for()
+        await region(page, "Failed calls").get_by_text("loud").first.wait_for()
+        await page.reload()
+        await region(page, "Tasks").get_by_text("onerror").first.wait_for()
+        await region(page, "Tools").get_by_text("onerror").first.wait_for()
+        assert await page.locator("img").count() == 0
+        assert await page.locator("body script").count() == 0
+        assert await page.evaluate("window.ran") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+async def test_axe_finds_nothing_and_nothing_is_cut_off(
+    console, desk, browser, tmp_path, scheme, width
+):
+    session = ToolSession("desk")
+    session.get(TaskList).write(["Find a flight", "Book it"])
+    await console.tools.execute("flaky", session=session)
+    await asked(console)
+    calling = asyncio.create_task(console.tools.execute("wait", session=session))  # has the lane
+    size = {"width": width, "height": 844}
+    context = await browser.new_context(color_scheme=scheme, viewport=size, bypass_csp=True)
+    context.set_default_timeout(60_000)
+    try:
+        page = await Screen(context).open(console.url)
+        await region(page, "Questions").get_by_text("Ana").first.wait_for()
+        await region(page, "Running calls").get_by_text("wait").first.wait_for()
+        await page.screenshot(path=tmp_path / f"console-{scheme}-{width}.png", full_page=True)
+        await page.add_script_tag(path=axe())
+        found = await page.evaluate("axe.run()")
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    finally:
+        await context.close()
+        desk.goes_on.set()
+        await calling
+
+
+@pytest.mark.slow
+async def test_ten_thousand_events_leave_the_page_small(console, screen):
+    page = await screen.open(console.url)
+    for _ in range(100):
+        for number in range(100):
+            console.tools.events.publish("tools_changed", session=f"s{number}", tools=[])
+        await asyncio.sleep(0)
+    console.tools.events.publish("tools_changed", session="last", tools=[])
+    await region(page, "Activity").get_by_text("tools changed last").wait_for()
+    assert await page.locator("#activity > li").count() <= 200

@@ -1,7 +1,10 @@
 // The page builds elements with textContent only: whatever a tool or a model wrote stays text.
 const MOST_EVENTS = 200;
 const byId = (id) => document.getElementById(id);
-const state = { calls: new Map(), questions: new Map(), tasks: {}, tools: [] };
+const state = {
+  calls: new Map(), questions: new Map(), failures: new Map(), tasks: {}, tools: [], servers: [],
+  bars: [], events: [], turns: [],
+};
 let token = takeToken();
 let lastEvent = null;
 
@@ -26,7 +29,7 @@ function button(text, className, act) {
   made.type = "button";
   made.addEventListener("click", async () => {
     made.disabled = true;
-    try { await act(); } finally { made.disabled = false; }
+    try { await act(); } catch { /* `ask` has told it */ } finally { made.disabled = false; }
   });
   return made;
 }
@@ -48,117 +51,419 @@ const segment = (text) => encodeURIComponent(text);
 
 function fill(id, items) { byId(id).replaceChildren(...items); }
 
-function showQuestions() {
-  fill("questions", [...state.questions.values()].map((question) => {
-    const item = element("li");
-    const decide = (answer) => () => ask("POST", `api/approvals/${segment(question.id)}`, { answer });
-    const buttons = element("div", undefined, "buttons");
-    if (!question.schema) buttons.append(button("Approve", "yes", decide("approve")));
-    buttons.append(button("Deny", "no", decide("deny")));
-    const left = element("span", "", "quiet");
-    left.dataset.deadline = question.deadline;
-    item.append(
-      element("strong", question.title),
-      element("pre", JSON.stringify(question.details, null, 1)),
-      element("p", `${question.tool} · session ${question.session}`, "quiet"),
-      left,
-      buttons,
-    );
+// Lists are updated by key: a button that is about to be pressed stays the same element.
+function show(id, entries, make) {
+  const list = byId(id);
+  const old = new Map([...list.children].map((item) => [item.dataset.key, item]));
+  const items = entries.map(([key, value]) => {
+    const item = old.get(key) ?? element("li");
+    old.delete(key);
+    if (item.shown !== value) {
+      item.dataset.key = key;
+      item.shown = value;
+      item.replaceChildren(...make(value));
+    }
     return item;
-  }));
-  tick();
+  });
+  for (const item of old.values()) item.remove();
+  items.forEach((item, index) => {
+    if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
+  });
 }
 
-function showCalls() {
-  fill("calls", [...state.calls.values()].map((call) => {
-    const item = element("li");
-    const since = element("span", "", "quiet");
-    since.dataset.since = call.at;
-    const buttons = element("div", undefined, "buttons");
-    buttons.append(button("Cancel", "no", () => ask(
-      "POST", `api/calls/${segment(call.trace_id)}/cancel`, { session: call.session },
-    )));
-    item.append(element("strong", call.tool), since);
-    if (call.message) item.append(element("p", call.message, "quiet"));
-    item.append(buttons);
-    return item;
-  }));
-  tick();
+function drawn(tag, attributes, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
 }
 
-// Only texts change every second: a button that is about to be pressed stays the same element.
+function row(...buttons) {
+  const made = element("div", undefined, "buttons");
+  made.append(...buttons);
+  return made;
+}
+
+function jsonForm(title, value, send) {
+  const form = element("details");
+  const text = element("textarea");
+  text.value = JSON.stringify(value, null, 1);
+  text.setAttribute("aria-label", title);
+  form.append(element("summary", title), text, button("Send", "yes", () => {
+    let read;
+    try { read = JSON.parse(text.value); } catch { problem("That is not JSON: check brackets and quotation marks."); return; }
+    return send(read);
+  }));
+  return form;
+}
+
+function question(asked) {
+  const decide = (body) => ask("POST", `api/approvals/${segment(asked.id)}`, body);
+  const left = element("span", "", "quiet");
+  left.dataset.deadline = asked.deadline;
+  const buttons = [button("Deny", "no", () => decide({ answer: "deny" }))];
+  if (!asked.schema) {
+    buttons.unshift(button("Approve", "yes", () => decide({ answer: "approve" })));
+    buttons.push(button("Always in this session", "", () => decide({ answer: "always" })));
+  }
+  const form = asked.schema
+    ? jsonForm("Answer", {}, (read) => decide({ answer: "fill", arguments: read }))
+    : jsonForm("Edit and approve", asked.details, (read) => decide({ answer: "edit", arguments: read }));
+  const parts = [
+    element("strong", asked.title),
+    element("pre", JSON.stringify(asked.details, null, 1)),
+    element("p", `${asked.tool} · session ${asked.session}`, "quiet"), left, row(...buttons), form,
+  ];
+  if (asked.problem) parts.splice(1, 0, element("p", asked.problem, "failed"));
+  return parts;
+}
+
+function runningCall(call) {
+  const limit = call.deadline_seconds ?? call.timeout_seconds;
+  const since = element("span", "", "quiet");
+  since.dataset.since = call.at;
+  const parts = [element("strong", call.tool), since];
+  if (limit) {
+    since.dataset.limit = limit;
+    const ring = drawn("svg", { class: "ring", viewBox: "0 0 36 36", "aria-hidden": "true" });
+    const left = drawn("circle", {
+      class: "left", cx: 18, cy: 18, r: 15.9, pathLength: 100, "stroke-dasharray": "100 100",
+      transform: "rotate(-90 18 18)", "data-since": call.at, "data-limit": limit,
+    });
+    ring.append(drawn("circle", { cx: 18, cy: 18, r: 15.9 }), left);
+    parts.unshift(ring);
+  }
+  if (call.message) parts.push(element("p", said(call.message), "quiet"));
+  parts.push(row(button(`Cancel ${call.tool}`, "no", () => ask(
+    "POST", `api/calls/${segment(call.trace_id)}/cancel`, { session: call.session },
+  ))));
+  return parts;
+}
+
+function failedCall(call) {
+  const decide = (what) => async () => {
+    await ask("POST", `api/calls/${segment(call.trace_id)}/${what}`, { session: call.session });
+    state.failures.delete(call.trace_id);
+    soon("failures");
+  };
+  return [
+    element("strong", call.tool),
+    element("span", ` ${call.status}${call.reason_code ? `, ${call.reason_code}` : ""}`, "failed"),
+    row(button(`Retry ${call.tool}`, "", decide("retry")), button(`Skip ${call.tool}`, "", decide("skip"))),
+  ];
+}
+
+function toolItem(tool) {
+  const change = async (body) => {
+    await ask("PATCH", `api/tools/${segment(tool.name)}`, body);
+    await loadTools();
+  };
+  const settings = element("details");
+  settings.append(element("summary", `Settings of ${tool.name}`));
+  settings.addEventListener("toggle", async () => {
+    if (!settings.open) return;
+    const shown = await ask("GET", `api/tools/${segment(tool.name)}`);
+    settings.replaceChildren(settings.firstChild, ...settingsOf(shown, change));
+  });
+  return [
+    element("strong", tool.name), element("p", tool.description, "quiet"),
+    row(button(tool.enabled ? `Disable ${tool.name}` : `Enable ${tool.name}`, "", () => change({ enabled: !tool.enabled }))),
+    settings,
+  ];
+}
+
+function settingsOf(shown, change) {
+  const list = element("dl");
+  const names = element("select");
+  names.setAttribute("aria-label", `Setting of ${shown.name}`);
+  for (const [name, each] of Object.entries(shown.effective)) {
+    const source = [each.source, each.place, each.note].filter(Boolean).join(", ");
+    list.append(element("dt", name), element("dd", `${said(each.value)} (${source})`));
+    names.append(element("option", name));
+  }
+  const value = element("input");
+  value.setAttribute("aria-label", "New value; empty for the default");
+  return [list, row(names, value, button("Save", "yes", () => {
+    let read = value.value.trim();
+    try { read = read === "" ? null : JSON.parse(read); } catch { /* a text such as 5s */ }
+    return change({ [names.value]: read });
+  }))];
+}
+
+function serverItem(server) {
+  const changes = element("div");
+  const look = async () => {
+    const found = await ask("GET", `api/servers/${segment(server.name)}/changes`);
+    changes.replaceChildren(...found.flatMap((each) => [
+      element("strong", each.tool), element("p", `Changed: ${each.changed.join(", ")}`, "failed"),
+      element("pre", [each.diff].flat().join("\n")),
+      button(`Trust ${each.tool}`, "yes", async () => {
+        await ask("POST", `api/servers/${segment(server.name)}/trust`, { tool: each.tool, fingerprint: each.fingerprint });
+        await look();
+      }),
+    ]));
+    if (!found.length) changes.replaceChildren(element("p", "No tool has changed.", "quiet"));
+  };
+  const parts = [
+    element("strong", server.name), element("span", ` ${server.state}`, server.last_error ? "failed" : "completed"),
+    element("p", `${server.transport}; ${server.tools.length} tools, ${server.calls} calls`, "quiet"),
+    row(button(`Show changes of ${server.name}`, "", look)), changes,
+  ];
+  if (server.last_error) parts.splice(2, 0, element("p", server.last_error, "failed"));
+  return parts;
+}
+
+function said(value) { return typeof value === "string" ? value : JSON.stringify(value); }
+
+// Only texts and rings change every second.
 function tick() {
   const now = Date.now() / 1000;
   for (const each of document.querySelectorAll("[data-deadline]")) {
     each.textContent = `${Math.max(0, Math.round(each.dataset.deadline - now))} s left`;
   }
   for (const each of document.querySelectorAll("[data-since]")) {
-    each.textContent = ` ${Math.max(0, Math.round(now - each.dataset.since))} s`;
+    const passed = Math.max(0, now - each.dataset.since);
+    const limit = each.dataset.limit;
+    if (each.tagName === "circle") {
+      each.setAttribute("stroke-dasharray", `${Math.max(0, 100 - 100 * passed / limit)} 100`);
+    } else {
+      each.textContent = ` ${Math.round(passed)} s${limit ? ` of ${Math.round(limit)} s` : ""}`;
+    }
   }
+  drawTimeline(now);
 }
 
-function showTasks() {
-  fill("tasks", Object.values(state.tasks).flat().map((task) => {
-    const item = element("li", task.title);
-    item.append(element("span", ` ${task.status.replace("_", " ")}`, task.status));
-    return item;
-  }));
+const WINDOW_SECONDS = 60;
+const MOST_BARS = 150;
+const ROWS = ["user", "agent", "call"];
+
+function drawTimeline(now) {
+  state.bars = state.bars.filter((bar) => (bar.end ?? now) > now - WINDOW_SECONDS).slice(-MOST_BARS);
+  const [left, width, high] = [60, 530, 28];
+  const x = (at) => left + width * Math.max(0, 1 - (now - at) / WINDOW_SECONDS);
+  const parts = ROWS.map((name, index) => drawn("text", { x: 0, y: 18 + index * high }, `${name}${name === "call" ? "s" : ""}`));
+  for (let seconds = 0; seconds <= WINDOW_SECONDS; seconds += 15) {
+    const at = x(now - seconds);
+    parts.push(drawn("line", { class: "axis", x1: at, x2: at, y1: 0, y2: 88 }));
+    parts.push(drawn("text", { x: at, y: 104, "text-anchor": "middle" }, seconds ? `−${seconds} s` : "now"));
+  }
+  for (const bar of state.bars) {
+    const from = x(bar.at);
+    const made = drawn("rect", {
+      class: bar.broken ? "broken" : bar.kind, x: from, y: 4 + ROWS.indexOf(bar.kind) * high, rx: 3,
+      width: Math.max(3, x(Math.min(bar.end ?? now, now)) - from), height: high - 8,
+    });
+    made.append(drawn("title", {}, bar.label));
+    parts.push(made);
+  }
+  byId("timeline").setAttribute("viewBox", "0 0 610 110");
+  byId("timeline").replaceChildren(...parts);
 }
 
-function showTools() {
-  fill("tools", state.tools.map((tool) => {
-    const item = element("li");
-    const change = async () => {
-      await ask("PATCH", `api/tools/${segment(tool.name)}`, { enabled: !tool.enabled });
-      await loadTools();
-    };
-    const buttons = element("div", undefined, "buttons");
-    buttons.append(button(tool.enabled ? `Disable ${tool.name}` : `Enable ${tool.name}`, "", change));
-    item.append(element("strong", tool.name), element("p", tool.description, "quiet"), buttons);
-    return item;
-  }));
+async function loadMetrics() {
+  const found = await ask("GET", "api/metrics");
+  const { system, cache } = found;
+  byId("totals").textContent = `${system.executions} calls, ${system.failures} failed, `
+    + `${(100 * system.error_rate).toFixed(1)} % errors; cache: ${cache.hits} hits, ${cache.misses} misses`;
+  const tools = Object.entries(found.tools).filter(([, each]) => each.p95_seconds !== null)
+    .sort(([, a], [, b]) => b.executions - a.executions).slice(0, 12);
+  const most = Math.max(0.000001, ...tools.map(([, each]) => each.p95_seconds));
+  const ms = (seconds) => `${(seconds * 1000).toPrecision(3)} ms`;
+  const parts = tools.flatMap(([name, each], index) => {
+    const y = index * 40;
+    return [
+      drawn("text", { x: 0, y: y + 14 }, `${name}: p50 ${ms(each.p50_seconds)}, p95 ${ms(each.p95_seconds)}`),
+      drawn("rect", { class: "high", x: 0, y: y + 20, height: 12, width: 390 * each.p95_seconds / most }),
+      drawn("rect", { class: "median", x: 0, y: y + 20, height: 12, width: 390 * each.p50_seconds / most }),
+    ];
+  });
+  byId("latency").setAttribute("viewBox", `0 0 400 ${Math.max(1, tools.length * 40)}`);
+  byId("latency").replaceChildren(...parts);
 }
 
 async function loadTools() {
   state.tools = await ask("GET", "api/tools");
-  showTools();
+  soon("tools");
 }
 
-function note(event) {
-  const about = event.tool ?? event.session ?? "";
-  const when = new Date(event.at * 1000).toLocaleTimeString();
-  const item = element("li", `${when} ${event.event.replaceAll("_", " ")} ${about}`);
-  if (event.message) item.append(element("p", event.message, "quiet"));
-  byId("activity").prepend(item);
-  while (byId("activity").childElementCount > MOST_EVENTS) byId("activity").lastChild.remove();
+async function loadServers() {
+  state.servers = await ask("GET", "api/servers");
+  soon("servers");
+}
+
+async function loadFailures() {
+  const found = await ask("GET", "api/failures");
+  state.failures = new Map(found.map((call) => [call.trace_id, call]));
+  soon("failures");
+}
+
+// At most one request in two seconds, however many events there are.
+const later = new Map();
+function afterwards(load) {
+  if (later.has(load)) return;
+  later.set(load, setTimeout(() => { later.delete(load); load().catch(() => {}); }, 2000));
+}
+
+function listed(title, ...more) {
+  const item = element("li");
+  item.append(element("strong", title), ...more);
+  return item;
+}
+
+const when = (at) => new Date(at * 1000).toLocaleTimeString();
+
+async function replay(session) {
+  const steps = await ask("GET", `api/conversations/${segment(session)}`);
+  fill("found", steps.map((step) => listed(
+    `${when(step.at)} ${step.kind.replaceAll("_", " ")} ${step.tool}`, element("pre", JSON.stringify(step.data, null, 1)),
+  )));
+}
+
+byId("search").addEventListener("submit", async (submitted) => {
+  submitted.preventDefault();
+  const asked = new URLSearchParams({ limit: 100 });
+  if (byId("search-tool").value) asked.set("tool", byId("search-tool").value);
+  if (byId("search-text").value) asked.set("text", byId("search-text").value);
+  const rows = await ask("GET", `api/history?${asked}`).catch(() => []);
+  fill("found", rows.map((each) => listed(
+    each.tool, element("span", ` ${each.status}`, each.status === "ok" ? "completed" : "failed"),
+    element("p", `${when(each.at ?? each.started)} · session ${each.session}`, "quiet"),
+  )));
+});
+
+byId("list-conversations").addEventListener("click", async () => {
+  const found = await ask("GET", "api/conversations").catch(() => []);
+  fill("found", found.map((each) => listed(
+    each.session, element("p", `${when(each.started)}, ${each.calls} calls, ${each.failures} failed`, "quiet"),
+    row(button(`Replay ${each.session}`, "", () => replay(each.session))),
+  )));
+});
+
+function noted(event) {
+  const item = element("li", `${when(event.at)} ${event.event.replaceAll("_", " ")} ${event.tool ?? event.session ?? ""}`);
+  if (event.message) item.append(element("p", said(event.message), "quiet"));
+  return item;
+}
+
+function turn(event) {
+  return listed(event.who === "user" ? "User" : "Agent", element("p", event.text + (event.interrupted ? " (interrupted)" : "")));
+}
+
+// Newest first and bounded: only what will be seen becomes elements.
+function prepend(id, waiting, make) {
+  const list = byId(id);
+  list.prepend(...waiting.splice(0).slice(-MOST_EVENTS).reverse().map(make));
+  while (list.childElementCount > MOST_EVENTS) list.lastChild.remove();
+}
+
+const SHOW = {
+  questions: () => show("questions", [...state.questions], question),
+  calls: () => show("calls", [...state.calls].slice(0, MOST_EVENTS), runningCall),
+  failures: () => show("failures", [...state.failures].slice(-MOST_EVENTS), failedCall),
+  tasks: () => fill("tasks", Object.values(state.tasks).flat().map((task) => {
+    const item = element("li", `${task.status === "completed" ? "✓ " : ""}${task.title}`);
+    item.append(element("span", ` ${task.status.replace("_", " ")}`, task.status));
+    return item;
+  })),
+  tools: () => show("tools", state.tools.map((tool) => [tool.name, tool]), toolItem),
+  servers: () => show("servers", state.servers.map((server) => [server.name, server]), serverItem),
+  activity: () => prepend("activity", state.events, noted),
+  spoken: () => prepend("spoken", state.turns, turn),
+};
+const changed = new Set();
+
+function soon(name) {
+  if (!changed.size) requestAnimationFrame(flush);
+  changed.add(name);
+}
+
+function flush() {
+  const names = [...changed];
+  changed.clear();
+  for (const name of names) SHOW[name]();
+  tick();
 }
 
 const ENDED = new Set(["tool_complete", "tool_error", "tool_failed", "tool_cancel"]);
+const open = new Map();
+
+function bar(key, kind, at, label) {
+  const made = { kind, at, label };
+  open.set(key, made);
+  state.bars.push(made);
+  if (state.bars.length > 2 * MOST_BARS) state.bars.splice(0, MOST_BARS);
+}
+
+function endBar(key, event) {
+  const ended = open.get(key);
+  if (!ended) return;
+  open.delete(key);
+  ended.end = Math.max(event.at, ended.at + (event.interrupted ? 0 : event.sound_seconds ?? 0));
+  ended.broken = event.event === "tool_failed";
+  if (event.text) ended.label = event.text;
+}
+
+const ON = {
+  state: (event) => {
+    state.calls = new Map(event.calls.map((call) => [call.trace_id, call]));
+    state.questions = new Map(event.approvals.map((asked) => [asked.id, asked]));
+    state.tasks = event.tasks;
+    open.clear();
+    state.bars = [];
+    for (const call of event.calls) bar(call.trace_id, "call", call.at, call.tool);
+    for (const name of ["questions", "calls", "tasks"]) soon(name);
+    for (const load of [loadTools, loadServers, loadFailures, loadMetrics]) load().catch(() => {});
+  },
+  tool_start: (event) => {
+    state.calls.set(event.trace_id, event);
+    bar(event.trace_id, "call", event.at, event.tool);
+  },
+  tool_progress: (event) => {
+    const call = state.calls.get(event.trace_id);
+    if (call) state.calls.set(event.trace_id, { ...call, message: event.message });
+  },
+  tool_failed: (event) => state.failures.set(event.trace_id, event),
+  tool_skip: (event) => state.failures.delete(event.trace_id),
+  tool_retry: (event) => { if (event.by) afterwards(loadFailures); },
+  tool_approval_request: (event) => {
+    if (event.request) state.questions.set(event.request.id, event.request);
+    soon("questions");
+  },
+  tool_approval_answer: (event) => { state.questions.delete(event.approval_id); soon("questions"); },
+  task_list: (event) => { state.tasks[event.session] = event.tasks; soon("tasks"); },
+  task_update: (event) => {
+    const tasks = state.tasks[event.session] ?? [];
+    state.tasks[event.session] = tasks.map((task) => task.id === event.task.id ? event.task : task);
+    soon("tasks");
+  },
+  speech: (event) => {
+    const key = `${event.session} ${event.who}`;
+    if (event.state === "began") { bar(key, event.who, event.at, event.who); return; }
+    endBar(key, event);
+    if (event.text) { state.turns.push(event); soon("spoken"); }
+  },
+  settings_changed: () => loadTools().catch(() => {}),
+  tool_quarantined: () => loadServers().catch(() => {}),
+};
 
 function apply(event) {
-  if (event.event === "state") {
-    state.calls = new Map(event.calls.map((call) => [call.trace_id, call]));
-    state.questions = new Map(event.approvals.map((question) => [question.id, question]));
-    state.tasks = event.tasks;
-  } else {
-    note(event);
-    if (event.event === "tool_start") state.calls.set(event.trace_id, event);
-    if (ENDED.has(event.event)) state.calls.delete(event.trace_id);
-    if (event.event === "tool_progress" && state.calls.has(event.trace_id)) {
-      state.calls.get(event.trace_id).message = event.message;
-    }
-    if (event.event === "tool_approval_request" && event.request) {
-      state.questions.set(event.request.id, event.request);
-    }
-    if (event.event === "tool_approval_answer") state.questions.delete(event.approval_id);
-    if (event.event === "task_list") state.tasks[event.session] = event.tasks;
-    if (event.event === "settings_changed") loadTools().catch(() => {});
-  }
   const kind = event.event;
-  if (kind === "state" || kind.startsWith("tool_approval")) showQuestions();
-  if (kind === "state" || kind.startsWith("tool_")) showCalls();
-  if (kind === "state" || kind.startsWith("task_")) showTasks();
+  if (kind !== "state") {
+    state.events.push(event);
+    if (state.events.length > 2 * MOST_EVENTS) state.events.splice(0, MOST_EVENTS);
+    soon("activity");
+  }
+  if (ON[kind]) ON[kind](event);
+  if (ENDED.has(kind)) {
+    state.calls.delete(event.trace_id);
+    endBar(event.trace_id, event);
+    afterwards(loadMetrics);
+    if (kind !== "tool_failed") afterwards(loadFailures);
+  }
+  if (kind.startsWith("tool_")) { soon("calls"); soon("failures"); }
 }
+
+function problem(text) { byId("problem").textContent = text; }
 
 function connection(kind, text) {
   byId("connection").dataset.state = kind;
@@ -172,7 +477,6 @@ async function read() {
   if (answer.status === 401) { signIn(); return false; }
   if (!answer.ok) throw new Error(String(answer.status));
   connection("open", "Connected");
-  await loadTools();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";
   for (;;) {
