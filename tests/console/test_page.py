@@ -101,7 +101,20 @@ async def test_a_call_that_is_cancelled_on_the_page_ends(console, desk, screen):
     calling = asyncio.create_task(console.tools.execute("wait", session=ToolSession("desk")))
     calls = region(page, "Running calls")
     await calls.get_by_text("halfway").wait_for()
-    await calls.get_by_role("button", name="Cancel").click()
+    button = calls.get_by_role("button", name="Cancel")
+    await button.focus()
+    (call,) = console.tools.monitor.ledger.running()
+    console.tools.events.publish(
+        "tool_progress",
+        call_id=None,
+        tool="wait",
+        session="desk",
+        trace_id=call.trace_id,
+        message="nearly there",
+    )
+    await calls.get_by_text("nearly there").wait_for()
+    assert await button.evaluate("button => button === document.activeElement")
+    await button.click()
     assert (await calling).status == "cancelled"
     assert desk.stopped.is_set()
     await calls.get_by_text("No call is running.").wait_for()

@@ -133,7 +133,7 @@ function runningCall(call) {
     ring.append(drawn("circle", { cx: 18, cy: 18, r: 15.9 }), left);
     parts.unshift(ring);
   }
-  if (call.message) parts.push(element("p", said(call.message), "quiet"));
+  parts.push(element("p", "", "message quiet"));
   parts.push(row(button(`Cancel ${call.tool}`, "no", () => ask(
     "POST", `api/calls/${segment(call.trace_id)}/cancel`, { session: call.session },
   ))));
@@ -358,7 +358,12 @@ function prepend(id, waiting, make) {
 
 const SHOW = {
   questions: () => show("questions", [...state.questions], question),
-  calls: () => show("calls", [...state.calls].slice(0, MOST_EVENTS), runningCall),
+  calls: () => {
+    show("calls", [...state.calls].slice(0, MOST_EVENTS), runningCall);
+    for (const item of byId("calls").children) {
+      item.querySelector(".message").textContent = said(item.shown.message ?? "");
+    }
+  },
   failures: () => show("failures", [...state.failures].slice(-MOST_EVENTS), failedCall),
   tasks: () => fill("tasks", Object.values(state.tasks).flat().map((task) => {
     const item = element("li", `${task.status === "completed" ? "✓ " : ""}${task.title}`);
@@ -420,7 +425,7 @@ const ON = {
   },
   tool_progress: (event) => {
     const call = state.calls.get(event.trace_id);
-    if (call) state.calls.set(event.trace_id, { ...call, message: event.message });
+    if (call) call.message = event.message;
   },
   tool_failed: (event) => state.failures.set(event.trace_id, event),
   tool_skip: (event) => state.failures.delete(event.trace_id),
