@@ -154,16 +154,15 @@ function failedCall(call) {
 }
 
 function toolItem(tool) {
+  const settings = element("details");
+  const fillIn = (shown) => settings.replaceChildren(settings.firstChild, ...settingsOf(shown, change));
   const change = async (body) => {
-    await ask("PATCH", `api/tools/${segment(tool.name)}`, body);
+    fillIn(await ask("PATCH", `api/tools/${segment(tool.name)}`, body));
     await loadTools();
   };
-  const settings = element("details");
   settings.append(element("summary", `Settings of ${tool.name}`));
   settings.addEventListener("toggle", async () => {
-    if (!settings.open) return;
-    const shown = await ask("GET", `api/tools/${segment(tool.name)}`);
-    settings.replaceChildren(settings.firstChild, ...settingsOf(shown, change));
+    if (settings.open) fillIn(await ask("GET", `api/tools/${segment(tool.name)}`));
   });
   return [
     element("strong", tool.name), element("p", tool.description, "quiet"),
@@ -282,7 +281,13 @@ async function loadMetrics() {
 }
 
 async function loadTools() {
-  state.tools = await ask("GET", "api/tools");
+  const found = await ask("GET", "api/tools");
+  // A tool that is as it was stays the same element, with its settings open.
+  const before = new Map(state.tools.map((tool) => [tool.name, tool]));
+  state.tools = found.map((tool) => {
+    const old = before.get(tool.name);
+    return JSON.stringify(old) === JSON.stringify(tool) ? old : tool;
+  });
   soon("tools");
 }
 
