@@ -296,8 +296,12 @@ async function loadServers() {
   soon("servers");
 }
 
+let failuresSeen = 0;
+
 async function loadFailures() {
+  const before = failuresSeen;
   const found = await ask("GET", "api/failures");
+  if (failuresSeen !== before) { afterwards(loadFailures); return; } // the answer may be older
   state.failures = new Map(found.map((call) => [call.trace_id, call]));
   soon("failures");
 }
@@ -432,7 +436,7 @@ const ON = {
     const call = state.calls.get(event.trace_id);
     if (call) call.message = event.message;
   },
-  tool_failed: (event) => state.failures.set(event.trace_id, event),
+  tool_failed: (event) => { failuresSeen += 1; state.failures.set(event.trace_id, event); },
   tool_skip: (event) => state.failures.delete(event.trace_id),
   tool_retry: (event) => { if (event.by) afterwards(loadFailures); },
   tool_approval_request: (event) => {
