@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AdjustedParameters:
-    """What has been changed of the parameters in a session.
+    """Changes of the parameters in a session.
 
     Example:
         >>> from leonidas_tools.agent.models import ModelParameters

@@ -37,7 +37,7 @@ class ParsedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parsed:
-    """What was read out of a text.
+    """Thought, calls and answer of a text.
 
     Args:
         thought: What the model thinks.
@@ -460,7 +460,7 @@ _CLOSED = re.compile(r"(?:[}\])]|</\w+>)\Z")
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been read so far.
+    """State of reading a text.
 
     Args:
         tools: The names of the tools, where they are known.

@@ -96,7 +96,7 @@ class AgentLimits:
 
 
 class Thought(NamedTuple):
-    """What the model thinks in a turn."""
+    """Thought of the model in a turn."""
 
     text: str
 
@@ -323,7 +323,7 @@ class _Run:
             await self._plan(self._agent.planner)
 
     def close(self) -> None:
-        """End what belongs to the run: open questions, where nobody else can answer them."""
+        """Withdraw the open questions of the run, where no one else can answer them."""
         self._late.close()
         if self._is_own_session:
             self._session.get(Approvals).withdraw_all()

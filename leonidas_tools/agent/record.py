@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AgentStatus(StrEnum):
-    """How a run has ended.
+    """End of a run.
 
     `complete`: there is a final answer. `stopped`: the model has refused, or the reflector has
     stopped it. `limit`: the iterations or the tokens are used up. `failed`: the model cannot be

@@ -27,7 +27,7 @@ _MOST_OUTPUT_TOKENS = 8_192
 
 
 class ReflectorDecision(StrEnum):
-    """What is to happen after a turn."""
+    """Next step after a turn."""
 
     CONTINUE = "continue"
     RETRY = "retry"
@@ -37,7 +37,7 @@ class ReflectorDecision(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reflection:
-    """What the reflector makes of a turn.
+    """Judgement of the reflector about a turn.
 
     Args:
         decision: What is to happen.

@@ -167,7 +167,7 @@ def _parameters(ctx: Any) -> list[str]:
 
 
 class _LogLevel(StrEnum):
-    """How much goes into the log."""
+    """Level of the log."""
 
     DEBUG = "debug"
     INFO = "info"

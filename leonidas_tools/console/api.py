@@ -71,7 +71,7 @@ class ApprovalAnswer(_Body):
 
 
 class SessionMode(_Body):
-    """What a session may do without asking; `null` for the mode of the user or the settings."""
+    """Mode of a session; `null` for the mode of the user or the settings."""
 
     mode: Literal["ask", "autonomous", "read_only"] | None
 

@@ -89,7 +89,7 @@ class EventSource:
 
 
 class _Streaming(Response):
-    """Starlette's own stream would let a reader that stands still keep its place for ever."""
+    """Answer with the events; a reader that stands still loses its place, unlike in Starlette."""
 
     def __init__(self, source: EventSource, events: AsyncGenerator[Event]) -> None:
         super().__init__(

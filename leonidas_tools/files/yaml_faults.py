@@ -1,4 +1,4 @@
-"""What a YAML text lacks, in the words of its writer instead of those of the parser."""
+"""Explain a fault of a YAML text in the words of its writer instead of those of the parser."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Connection:
 
 
 class _Received:
-    """What has come on a socket: sound is read here, all else by google-genai.
+    """Messages of a socket: sound is read here, all else by google-genai.
 
     Args:
         socket: The socket.

@@ -1,4 +1,4 @@
-"""What a program prints, bounded from both ends."""
+"""Output of a program, bounded from both ends."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class NoSandboxError(ToolError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """How a program ended.
+    """End of a program.
 
     Args:
         exit_code: As a shell tells it: 128 and the signal's number after a signal.

@@ -52,7 +52,7 @@ _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What a program may use; `None` switches a limit off.
+    """Limits of a program; `None` switches a limit off.
 
     Args:
         timeout_seconds: How long it may run, unless a run says otherwise.
@@ -422,7 +422,7 @@ def _file(sent: contextlib.ExitStack, data: bytes) -> int:
 
 
 async def _to_the_end(running: Running) -> None:
-    """Wait until the program is gone, whoever cancels this task meanwhile."""
+    """Wait until the program is gone, also where this task is cancelled meanwhile."""
     loop = asyncio.get_running_loop()
     ends, cancelled = loop.time() + _GRACE_SECONDS, None
     waiting = asyncio.ensure_future(running.ended())

@@ -12,7 +12,7 @@ _MEGABYTE = 1 << 20
 
 
 class SandboxSettings(Model):
-    """Where programs run, and what they may use.
+    """Settings of the sandbox: its backend and its limits.
 
     Args:
         roots: The directories that programs may read and write; they run in the first.

@@ -21,7 +21,7 @@ Access: TypeAlias = Literal["files", "network", "programs", "store"]
 
 
 class ToolboxHost(Protocol):
-    """What runs beside the calls of a toolbox may use."""
+    """Services for the work that runs beside the calls of a toolbox."""
 
     @property
     def notices(self) -> Notices:

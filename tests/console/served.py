@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import random
+import socket
 
 import httpx
 
@@ -11,6 +13,14 @@ from leonidas_tools.console import serve_console
 
 TOKEN = "s3cret-token"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def port_to_come_back_to():
+    """Return a free port that no one is given who asks for any: those are above 32767."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 class Desk:

@@ -8,7 +8,7 @@ import pytest_asyncio
 from leonidas_tools import ToolContext, ToolError, ToolRuntime, ToolSession, tool
 from leonidas_tools.session.tasks import TaskList
 from tests.console.browser import axe, chromium
-from tests.console.served import TOKEN, Desk, Served
+from tests.console.served import TOKEN, Desk, Served, port_to_come_back_to
 from tests.hostile import HOSTILE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -162,12 +162,12 @@ async def test_a_page_that_lost_the_server_comes_back_to_the_state_of_the_new_on
     context = await browser.new_context()
     try:
         screen = Screen(context)
-        async with Served(ToolRuntime(desk.tools(), builtin_tools=False)) as before:
+        port = port_to_come_back_to()
+        async with Served(ToolRuntime(desk.tools(), builtin_tools=False), port=port) as before:
             page = await screen.open(before.url)
             await asked(before)
             await region(page, "Questions").get_by_text("Ana").first.wait_for()
         await page.get_by_text("Connection lost, trying again").wait_for()
-        port = int(before.url.rpartition(":")[2])
         after = Served(ToolRuntime(desk.tools(), builtin_tools=False), port=port)
         async with after:
             await page.get_by_text("Connected", exact=True).wait_for()

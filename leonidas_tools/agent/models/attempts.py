@@ -23,7 +23,7 @@ _LONGEST_MESSAGE = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerLimits:
-    """How long an answer may take, and how often it is asked for.
+    """Limits of an answer: its time, and the number of requests for it.
 
     Args:
         timeout_seconds: For the whole answer, from the question to its last word, with all

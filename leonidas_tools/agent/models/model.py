@@ -116,7 +116,7 @@ class Message:
 
 @record
 class ModelParameters:
-    """How a model is to answer; `None` leaves the choice to the server.
+    """Parameters of an answer; `None` leaves the choice to the server.
 
     Args:
         temperature: How freely it chooses its words.

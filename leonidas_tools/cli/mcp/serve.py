@@ -82,7 +82,7 @@ def serve(
 
 
 class Place(NamedTuple):
-    """Where a server listens."""
+    """Address of a server."""
 
     host: str
     port: int

@@ -47,7 +47,7 @@ class CodeSettings(SandboxSettings):
 
 
 class KeptVariables:
-    """What the code of a session has left for its next call, by engine.
+    """State of a session's code between its calls, by engine.
 
     Only the engine reads it, inside its sandbox.
     """

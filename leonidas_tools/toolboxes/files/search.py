@@ -31,7 +31,7 @@ _PLACE = re.compile(rb"([^\0]*)\0(\d+)[:-]")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """What is searched.
+    """Place and bounds of a search.
 
     Args:
         pattern: A regular expression.

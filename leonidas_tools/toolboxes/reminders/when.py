@@ -105,7 +105,7 @@ def _iso(text: str, zone: ZoneInfo) -> datetime | None:
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been understood of a phrase so far, and the rest of it."""
+    """State of reading a phrase, and the rest of it."""
 
     rest: str
     now: datetime

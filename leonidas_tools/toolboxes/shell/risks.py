@@ -1,4 +1,4 @@
-"""What a command may do that a person should be asked about first."""
+"""Find in a command what a person should be asked about first."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class _Wrapper:
 
 @dataclass(kw_only=True, slots=True)
 class Inner:
-    """What a command runs.
+    """Commands that a command runs.
 
     Args:
         commands: Commands, as words.
