@@ -5,6 +5,7 @@ import os
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from urllib.parse import urlsplit
 
 import typer
 
@@ -94,6 +95,12 @@ def _model(
 
     if name is not None and name.startswith(_SCRIPTED):
         return _scripted(Path(name.removeprefix(_SCRIPTED)), ScriptedModel)
+    if name == _SCRIPTED.rstrip(":"):
+        raise ConfigurationError(f"{name!r} names no file: write --model {_SCRIPTED}FILE.json")
+    if base_url is not None and urlsplit(base_url).scheme not in {"http", "https"}:
+        raise ConfigurationError(
+            f"{base_url!r} is no address: write --base-url http://127.0.0.1:8080/v1, for example"
+        )
     if base_url is None and name is None and any(map(os.environ.get, _GEMINI_KEYS)):
         name = _GEMINI_MODEL
     if base_url is None and name is not None and name.startswith("gemini"):

@@ -378,7 +378,7 @@ class ToolRuntime:
 
     def _errors(self, settings: Settings, tools: Mapping[str, AnyTool]) -> list[Finding]:
         more_may_come = self.mcp_servers.may_list_more(settings.mcp_servers)
-        findings = check_against(settings, tools, more_may_come=more_may_come)
+        findings = check_against(settings, _known(tools), more_may_come=more_may_come)
         return [
             finding
             for finding in findings
@@ -388,7 +388,7 @@ class ToolRuntime:
 
     def _warn(self) -> None:
         """Log what does less than it says, each once while it is so."""
-        findings = set(check_against(self._applied, self.registry.by_name))
+        findings = set(check_against(self._applied, _known(self.registry.by_name)))
         findings.update(self._toolboxes.warnings(self._applied))
         for finding in sorted(findings - self._warned, key=lambda each: each.key):
             place = self.settings.locate(finding.key)
@@ -450,6 +450,11 @@ def runtime_of(tools: object) -> ToolRuntime | None:
     """Return the runtime that `tools` is, or stands on; `None` for a processor without one."""
     runtime = getattr(tools, "runtime", tools)
     return runtime if isinstance(runtime, ToolRuntime) else None
+
+
+def _known(tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
+    """Return the tools with the built-in ones, which settings may name where they are not used."""
+    return {**{tool.name: tool for tool in (*action.TOOLS, *speech.TOOLS)}, **tools}
 
 
 def _told(finding: Finding) -> tuple[str, str]:

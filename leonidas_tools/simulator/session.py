@@ -266,7 +266,7 @@ class SimulatedSession:
         raise StepFailedError(
             f"the client declared no function {call.name!r}; {hint}. "
             "Add the tool to the session; if the agent has it, a rule or a setting hides or "
-            f"denies it: `leonidas policy explain {call.name}` says which. "
+            f"denies it: `leonidas policy explain {call.name} --config FILE` says which. "
             "To call it all the same, write `undeclared: true` in the step"
         )
 

@@ -112,6 +112,8 @@ def test_a_task_without_an_answer_ends_with_1(agent):
     ("arguments", "said"),
     [
         (["Hello"], "there is no model"),
+        (["Hello", "--model", "scripted"], "write --model scripted:FILE.json"),
+        (["Hello", "--base-url", "nonsense"], "'nonsense' is no address"),
         (["Hello", "--model", "gpt-7"], "OPENAI_API_KEY"),
         (["Hello", "--model", "gemini-9"], "GEMINI_API_KEY"),
         (["Hello", "--model", "scripted:none.json"], "none.json"),

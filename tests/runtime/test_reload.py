@@ -151,3 +151,10 @@ async def test_a_name_that_a_server_may_still_list_is_taken_and_logged_with_its_
         await asyncio.sleep(0)  # the runtime follows on its own loop
     said = f"{file}:3: warning: tools.buy: there is no such tool"
     assert said in caplog.text
+
+
+def test_settings_of_a_built_in_tool_are_no_mistake_where_the_built_in_tools_are_left_out(caplog):
+    settings = {"tools": {"think": {"timeout": 2}, "thikn": {"timeout": 2}}}
+    ToolRuntime([look], config=settings, builtin_tools=False)
+    assert "tools.thikn" in caplog.text
+    assert "tools.think:" not in caplog.text
