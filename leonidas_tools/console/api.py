@@ -329,6 +329,9 @@ class Api:
         wanted, generation = request.headers.get("if-match"), self._tools.settings.generation
         if wanted not in {None, "*", f'"{generation}"'}:
             raise HTTPException(412, "The settings have changed meanwhile: read them again")
+        if "${" in json.dumps(body):
+            # Read from the file it would be replaced, and shown in the answer.
+            raise HTTPException(422, "A value may not name a variable of the environment")
         await asyncio.to_thread(self._tools.settings.update, {"tools": {tool.name: body}})
         return await self._show_tool(request, None)
 

@@ -37,6 +37,9 @@ _SECURITY_HEADERS = {
     "x-frame-options": "DENY",
 }
 
+_PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz", *(r.path for r in page_routes())})
+"""All else needs the token, however its path is written."""
+
 
 class ConsoleApp:
     """The console of some tools, as an ASGI app; made by `console_app`.
@@ -119,7 +122,7 @@ def console_app(
 
 def _is_public(path: str) -> bool:
     """Return whether a path needs no token: the page without data, and whether all is well."""
-    return not path.startswith("/api/") and path != "/metrics"
+    return path in _PUBLIC
 
 
 def _with_headers(send: Send) -> Send:

@@ -349,6 +349,7 @@ def _begin(fds: list[int], status: int, groups: _Groups) -> None:
         os.chdir(request["working_directory"])
     groups.limit(request)
     _set_limits(request, groups.limited)
+    _keep_only(request, len(fds) - _FDS_OF_SUPERVISOR)
     if request["landlock"] is not None:
         _confine(request)
     os.execve(request["argv"][0], request["argv"], request["environment"])  # noqa: S606
@@ -374,6 +375,17 @@ def _place_descriptors(request: dict[str, Any], streams: list[int], status: int)
     above = {target: _duplicate(fd, first) for target, fd in wanted.items()}
     for target, fd in above.items():
         os.dup2(fd, target)
+
+
+def _keep_only(request: dict[str, Any], streams: int) -> None:
+    """Leave the program its own descriptors: with those of the launcher it could forge a report."""
+    kept = set(range(streams))
+    if request["landlock"] is None and request["seccomp"] is not None:
+        kept |= {STATUS_FD, SECCOMP_FD}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib is slow to import
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):  # the one that lists them is closed
+                os.set_inheritable(int(name), False)
 
 
 def _duplicate(fd: int, first: int) -> int:

@@ -212,4 +212,8 @@ class Running:
             while stream in self._open:  # all writers are gone: what is left can be read at once
                 self._read(stream, fd)
         if not self._ended.done():
-            self._ended.set_result(json.loads(self._report) if self._report else {})
+            try:
+                report = json.loads(self._report) if self._report else {}
+            except (ValueError, RecursionError):
+                report = {}  # it was cut off
+            self._ended.set_result(report if isinstance(report, dict) else {})

@@ -193,7 +193,9 @@ async def test_who_may_not_gets_nothing(console, method, path, body, headers, st
 @pytest.mark.parametrize(
     "path",
     ["//api/tools", "/api//tools", "/API/tools", "/x/../api/tools", "/api/tools/", "/%61pi/tools",
-     "/api%2ftools", "/static/../api/tools", "/metrics/", "/./metrics", "/%6detrics"],
+     "/api%2ftools", "/static/../api/tools", "/metrics/", "/./metrics", "/%6detrics",
+     "/metrics%0a", "/metrics%0A%0A",
+     "/api/tools%0a"],
 )  # fmt: skip
 async def test_no_way_of_writing_a_path_gets_round_the_token(console, path):
     host, port = console.url.removeprefix("http://").split(":")

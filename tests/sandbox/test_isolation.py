@@ -274,6 +274,15 @@ async def test_a_fifo_that_has_no_other_end_waits_until_the_time_is_over(backend
     assert finished.stopped_by == "timeout"
 
 
+async def test_a_program_has_no_descriptors_but_its_own(backend, places):
+    finished = await attacked(
+        backend,
+        places,
+        "for n in $(seq 3 60); do (true >&$n) 2>/dev/null && echo $n; done; echo end",
+    )
+    assert finished.stdout == "end\n"
+
+
 async def test_no_permission_is_an_error_of_the_program(backend, places):
     (places[0] / "mine").write_text("x")
     finished = await attacked(backend, places, "cat /etc/shadow; echo after")

@@ -98,7 +98,7 @@ def _read(said: bytes) -> dict[str, Any]:
     """Return the answer; the code can write there too, so that it may be anything."""
     try:
         answer = json.loads(said)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
 

@@ -27,7 +27,9 @@ _LEADING = re.compile(
 _SETUID = re.compile(r"[0-7]*[4-7][0-7]{3}|[ugoa]*[+=][rwxX]*s\w*")
 _MODULES_WITH_CODE = frozenset({"cProfile", "code", "pdb", "profile", "runpy", "timeit", "trace"})
 _PLAIN_SETTINGS = ("advice.", "color.", "core.quotepath", "init.", "pull.", "push.", "user.")
-_SQL = re.compile(r"\b(drop|truncate|delete|alter|grant|update)\b", re.IGNORECASE)
+_SQL = re.compile(
+    r"^\.(shell|system)\b|\b(drop|truncate|delete|alter|grant|update)\b", re.IGNORECASE
+)
 _AWK = re.compile(r"system\s*\(|\|\s*(getline|\")|\"\s*\||getline|@load")
 _SED = re.compile(r"(^|[;{}\n\d$/])\s*[ewW](\s|$)|/[gpiIm\d]*[ew][gpiIm\d]*(\s|;|$)")
 
@@ -41,7 +43,11 @@ def risks_of(script: Script) -> list[Risk]:
         (['destroys'], [])
     """
     found: list[Risk] = ["unclear"] if script.unclear else []
-    found += ["unseen" for name, _ in script.assigned if _LEADING.fullmatch(name)]
+    for name, value in script.assigned:
+        if _LEADING.fullmatch(name.partition("[")[0]):
+            found.append("unseen")
+        if "[" in value.text and ("$(" in value.text or "`" in value.text):
+            found.append("unclear")  # arithmetic on the variable would run it
     found += ["destroys" for target in script.written if _is_device(target)]
     found += ["publishes"] if script.connected else []
     for command in script.commands:
@@ -51,7 +57,7 @@ def risks_of(script: Script) -> list[Risk]:
 
 def _risks(command: Command) -> Iterator[Risk]:
     program = command.program
-    check = _CHECKS.get(program)
+    check = _CHECKS.get(program) or _CHECKS.get(_VERSION.sub("", program))
     if check is not None:
         yield from check(command.arguments)
     elif program.startswith("mkfs"):
@@ -153,6 +159,29 @@ def _mv(words: Sequence[Word]) -> Iterator[Risk]:
         yield "destroys"
 
 
+_VERSION = re.compile(r"-?\d[\d.]*(-.*)?$")
+_HARMLESS_OPTIONS = frozenset(
+    [
+        "-m",
+        "-u",
+        "-B",
+        "-s",
+        "-S",
+        "-O",
+        "-OO",
+        "-v",
+        "-w",
+        "-V",
+        "-h",
+        "--version",
+        "--help",
+        "--check",
+        "--test",
+    ]
+)
+_INPUT = re.compile(r"/dev/(stdin|fd/.*)|/proc/.*/fd/.*")
+
+
 def _interpreter(*options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
     """Return a check for code in the arguments, or in the input where there is no file."""
 
@@ -160,6 +189,14 @@ def _interpreter(*options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
         named = [index for index, word in enumerate(words) if not word.text.startswith("-")]
         before = words[: named[0] + 1] if named else words
         given, others = options_of(before)
+        # The value of an option may stand where the file is looked for, or be code.
+        first = [word.text for word in before if word.text.startswith("-") and word.text != "-"]
+        if any(each not in _HARMLESS_OPTIONS for each in first):
+            yield "unseen"
+            return
+        if any(_INPUT.fullmatch(word.text) for word in words):
+            yield "unseen"
+            return
         asks_only = any(each in ("--version", "--help", "-V", "-h") for each in given)
         has_code = any(_is_option(each, options) for each in given)
         module = others[0].text if others and "-m" in given else ""
@@ -208,6 +245,7 @@ def _git_push(words: Sequence[Word]) -> Iterator[Risk]:
     _, others = options_of(words)
     if any(each.text.startswith(("+", ":")) for each in others):
         yield "destroys"
+    yield from _has_options("unseen", ("--receive-pack", "--exec"), words)
     yield from _has_options("destroys", _PUSH_OPTIONS, words)
 
 
@@ -229,9 +267,48 @@ def _git_checkout(words: Sequence[Word]) -> Iterator[Risk]:
     yield from _has_options("destroys", ("-f", "--force"), words)
 
 
+def _naming(words: Sequence[Word]) -> Iterator[Risk]:
+    """Check for a variable that is set by its name, and changes what runs."""
+    if any(not word.known or _LEADING.fullmatch(word.text) for word in words):
+        yield "unseen"
+
+
+def _xargs(words: Sequence[Word]) -> Iterator[Risk]:
+    """Check for what is put into the text of a shell or of an interpreter."""
+    texts = [word.text for word in words]
+    replaces = any(text.startswith(("-I", "-i", "--replace")) for text in texts)
+    if replaces and any(text.endswith("sh") or _VERSION.sub("", text) in _CHECKS for text in texts):
+        yield "unclear"
+
+
+def _make(words: Sequence[Word]) -> Iterator[Risk]:
+    yield from _has_options("unseen", ("--eval", "-E"), words)
+    if any(word.text in ("-", "-f-", "--file=-", "--makefile=-") for word in words):
+        yield "unseen"  # it reads its input
+
+
+def _program_text(pattern: re.Pattern[str]) -> _Check:
+    """Return a check of a program that stands in a word: one that is not known may be any."""
+
+    def check(words: Sequence[Word]) -> Iterator[Risk]:
+        if any(not word.known for word in words):
+            yield "unclear"
+        yield from _matching("unseen", pattern)(words)
+
+    return check
+
+
 _Check: TypeAlias = "Callable[[Sequence[Word]], Iterable[Risk]]"
 _GIT: Mapping[str, _Check] = {
+    "archive": _with_options("unseen", "--remote", "--exec"),
     "bisect": _with_words("unclear"),
+    "clone": _with_options("unseen", "-c", "--config", "-u", "--upload-pack", "--template"),
+    "difftool": _with_options("unseen", "-x", "--extcmd"),
+    "fetch": _with_options("unseen", "--upload-pack"),
+    "grep": _with_options("unseen", "-O", "--open-files-in-pager"),
+    "init": _with_options("unseen", "--template"),
+    "ls-remote": _with_options("unseen", "--upload-pack", "--exec"),
+    "pull": _with_options("unseen", "--upload-pack"),
     "branch": _with_options("destroys", "-D", "-d", "-f", "-M", "--delete", "--force"),
     "checkout": _git_checkout,
     "clean": _with_options("destroys", "-f", "-d", "-x", "-X", "--force"),
@@ -293,15 +370,17 @@ _CHECKS: Mapping[str, _Check] = {
     ),
     **_named(_interpreter("-c"), "python python2 python3 pypy pypy3"),
     **_named(
-        _interpreter("-e", "-E", "-n", "-p", "-r", "--eval", "--print"), "perl ruby lua luajit"
+        _interpreter("-e", "-E", "-n", "-p", "-r", "--eval", "--print"),
+        "perl ruby lua luajit Rscript R julia ipython pwsh",
     ),
     **_named(
         _interpreter("-e", "-p", "-r", "--eval", "--print", "--require", "--import"),
         "node nodejs deno bun",
     ),
-    **_named(_interpreter("-r", "-B", "-R", "-E"), "php Rscript R julia tclsh osascript"),
-    **_named(_matching("unseen", _AWK), "awk gawk mawk nawk"),
-    **_named(_matching("unseen", _SED), "sed gsed"),
+    **_named(_interpreter("-r", "-B", "-R", "-E"), "php tclsh osascript"),
+    **_named(_program_text(_AWK), "awk gawk mawk nawk"),
+    **_named(_program_text(_SED), "sed gsed"),
+    **_named(_naming, "read printf mapfile readarray getopts"),
     **_named(_matching("destroys", _SQL), "psql mysql mariadb sqlite3 duckdb mongosh redis-cli"),
     **_named(_with_options("destroys", "-R", "--recursive"), "chown chgrp chattr setfacl"),
     "aws": _matching("destroys", re.compile(r"^(rm|rb|delete.*|terminate.*|put.*|remove.*)$")),
@@ -328,7 +407,7 @@ _CHECKS: Mapping[str, _Check] = {
     "helm": _with_words("system", "install", "upgrade", "uninstall", "delete", "rollback"),
     "kill": _kill,
     "kubectl": _except_words("system", "get", "describe", "logs", "version", "explain", "top"),
-    "make": _with_options("unseen", "--eval", "-E"),
+    "make": _make,
     "mv": _mv,
     "npm": _with_words("publishes", "publish", "unpublish"),
     "rg": _with_options("unseen", "--pre"),
@@ -343,7 +422,9 @@ _CHECKS: Mapping[str, _Check] = {
         "--remove-source-files",
         "--rsh",
     ),
+    "run-parts": _always("unseen"),
     "sort": _with_options("unseen", "--compress-program"),
+    "split": _with_options("unseen", "--filter"),
     "systemctl": _except_words("system", "status", "list-units", "show", "is-active", "cat"),
     "tar": _with_options(
         "unseen",
@@ -362,5 +443,6 @@ _CHECKS: Mapping[str, _Check] = {
     "tofu": _with_words("system", "apply", "destroy", "import", "taint"),
     "twine": _with_words("publishes", "upload"),
     "wget": _with_options("publishes", "--post-data", "--post-file", "--use-askpass", "-i"),
+    "xargs": _xargs,
     "zip": _with_options("unseen", "-T", "-m", "--unzip-command"),
 }

@@ -27,6 +27,8 @@ class Word(NamedTuple):
     @property
     def may_be_option(self) -> bool:
         """Return whether it is not known to be none, although it is not known to be one."""
+        if self.glob and self.text[:1] in ("*", "?", "["):  # a file may be named like an option
+            return True
         first = _CHANGES.split(self.text)[0]
         return not self.known and (not self.whole or not first or first.startswith("-"))
 

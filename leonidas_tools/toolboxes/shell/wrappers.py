@@ -190,6 +190,7 @@ def _of_eval(words: Sequence[Word]) -> Inner:
 
 
 def _of_trap(words: Sequence[Word]) -> Inner:
+    words = [word for word in words if word.text != "--"]
     return Inner(scripts=list(words[:1]) if len(words) > 1 else [])
 
 
@@ -200,7 +201,7 @@ def _of_alias(words: Sequence[Word]) -> Inner:
 
 def _of_env(words: Sequence[Word]) -> Inner:
     for index, word in enumerate(words):
-        split = re.match(r"-\w*S|--split-string=?", word.text)
+        split = re.match(r"-\w*S|--s\w*(-\w*)?=?", word.text)
         if split:
             rest = word.text[split.end() :]
             texts = [*([Word(rest, known=word.known)] if rest else []), *words[index + 1 :]]
@@ -223,16 +224,22 @@ def _of_option(*options: str) -> Callable[[Sequence[Word]], Inner]:
     """Return what reads the text behind one of these options as a script."""
 
     def read(words: Sequence[Word]) -> Inner:
-        scripts = [following for word, following in pairwise(words) if word.text in options]
-        scripts += [
-            Word(word.text[len(option) + 1 :], known=word.known)
-            for word in words
-            for option in options
-            if option.startswith("--") and word.text.startswith(f"{option}=")
-        ]
+        scripts = [following for word, following in pairwise(words) if _is_one(word.text, options)]
+        for word in words:
+            name, separator, value = word.text.partition("=")
+            if separator and _is_one(name, options):
+                scripts.append(Word(value, known=word.known))
         return Inner(scripts=scripts)
 
     return read
+
+
+def _is_one(given: str, options: Sequence[str]) -> bool:
+    """Return whether an option is one of these: a long one shortened, a short one with others."""
+    if given.startswith("--"):
+        return len(given) > 2 and any(each.startswith(given) for each in options)  # noqa: PLR2004
+    letters = {each[1] for each in options if not each.startswith("--")}
+    return given.startswith("-") and given[-1:] in letters
 
 
 def _of_flock(words: Sequence[Word]) -> Inner:

@@ -5,6 +5,42 @@ import pytest
 from leonidas_tools.toolboxes.shell.commands import parse
 from leonidas_tools.toolboxes.shell.risks import risks_of
 
+FOUND_BY_AN_ATTACK = r"""
+python3.11 -c 'import os'
+perl5.36.0 -e 1
+python3 -X utf8 -c x
+python3 -W ignore -c x
+python3 -mtimeit x
+python3 /dev/stdin
+perl /dev/fd/0
+Rscript -e x
+julia -e x
+trap -- 'rm -rf x' EXIT
+script -qc 'rm -rf x'
+script --comm='rm -rf x'
+env --split='rm -rf x'
+env --sp 'rm -rf x'
+xargs -I{} sh -c '{}'
+xargs -IX sh -c X
+split --filter='rm -rf x' f
+BASH_ALIASES[ls]='rm -rf x'
+x='a[$(rm -rf v)]'; ((x))
+printf -v PATH x
+read PATH
+git fetch --upload-pack='rm -rf x' .
+git push --receive-pack='rm -rf x'
+git clone -u 'rm x' a
+git difftool -x'rm -rf x'
+git grep -O'rm' x
+sed "$S" f
+awk "$P" f
+touch -- -rf; rm ?rf v
+rm [-]rf v
+make -f - <<<x
+sqlite3 x '.shell rm -rf x'
+run-parts d
+""".strip().splitlines()
+
 PLAIN = r"""
 rm -rf build
 rm -r x
@@ -366,7 +402,7 @@ export NAME=x
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("command", PLAIN)
+@pytest.mark.parametrize("command", [*PLAIN, *FOUND_BY_AN_ATTACK])
 def test_what_destroys_or_escalates_asks(command):
     assert risks_of(parse(command.replace("{} ;", r"{} \;"))) != []
 
