@@ -87,7 +87,7 @@ class Media:
     """
 
     mime_type: str
-    data: bytes
+    data: bytes = field(repr=False)
 
 
 @record
@@ -132,9 +132,9 @@ class ToolResult:
         return self.status is _OK or self.status is _NO_RESULTS
 
     def _repr_html_(self) -> str:
-        from leonidas_tools.results.html import html_table  # only notebooks show it
+        from leonidas_tools.results.html import html_media, html_table  # only notebooks show it
 
-        return html_table([self.to_response()])
+        return html_table([self.to_response()]) + html_media(self.media)
 
     @classmethod
     def no_results(cls, message: str, **more: Any) -> ToolResult:

@@ -1,7 +1,8 @@
-"""Show plain values as an HTML table, for notebooks."""
+"""Show results as HTML, for notebooks."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from html import escape
 from json import dumps
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from leonidas_tools.calls.call import Media
+
 _LONGEST_CELL = 500
+_ELEMENTS = {
+    "image/png": '<img src="{source}">',
+    "image/jpeg": '<img src="{source}">',
+    "image/gif": '<img src="{source}">',
+    "image/webp": '<img src="{source}">',
+    "audio/wav": '<audio controls src="{source}"></audio>',
+    "audio/mpeg": '<audio controls src="{source}"></audio>',
+}
+"""How kinds of media are shown; SVG is none of them, since it can hold programs."""
 
 
 def html_table(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -31,6 +43,24 @@ def html_table(rows: Iterable[Mapping[str, Any]]) -> str:
             "</table>",
         ]
     )
+
+
+def html_media(media: Iterable[Media]) -> str:
+    """Return pictures and sounds as HTML; other kinds of media are named.
+
+    Example:
+        >>> from leonidas_tools.calls.call import Media
+        >>> html_media([Media(mime_type="image/png", data=b"0")])
+        '<p><img src="data:image/png;base64,MA=="></p>'
+    """
+    return "".join(f"<p>{_element(each)}</p>" for each in media)
+
+
+def _element(media: Media) -> str:
+    element = _ELEMENTS.get(media.mime_type)
+    if element is None:
+        return escape(f"{media.mime_type}, {len(media.data)} bytes")
+    return element.format(source=f"data:{media.mime_type};base64,{b64encode(media.data).decode()}")
 
 
 def _row(cell: str, values: Iterable[Any]) -> str:

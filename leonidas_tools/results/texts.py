@@ -823,6 +823,11 @@ TEXTS: Mapping[str, Text] = {
     ),
     "no_matches": Text("Nothing fits {pattern}.", "A search finds no line; spoken."),
     "one_match": Text("I have found it in {name}, line {line}.", "One line is found; spoken."),
+    "matches_in_one_file": Text(
+        "I have found {count} lines in {name}, the first is line {line}.",
+        "A search finds some lines of one file; spoken.",
+        more=("files",),
+    ),
     "some_matches": Text(
         "I have found {count} lines in {files} files, the first in {name}, line {line}.",
         "A search finds some lines; spoken.",

@@ -5,7 +5,15 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from leonidas_tools.sandbox import Limits, Sandbox
-from leonidas_tools.settings.fields import Count, CountOrOff, Duration, Name, Switch, unset
+from leonidas_tools.settings.fields import (
+    Count,
+    CountOrOff,
+    Directory,
+    Duration,
+    Name,
+    Switch,
+    unset,
+)
 from leonidas_tools.settings.model import Model
 
 _MEGABYTE = 1 << 20
@@ -15,7 +23,8 @@ class SandboxSettings(Model):
     """Settings of the sandbox: its backend and its limits.
 
     Args:
-        roots: The directories that programs may read and write; they run in the first.
+        roots: The directories that programs may read and write; they run in the first. A relative
+            path is seen from the working directory.
         read_only: Directories and files that they may also read.
         network: Whether they may use the network.
         backend: How they are isolated: `bubblewrap`, `landlock`, `auto` for the first of these that
@@ -28,7 +37,7 @@ class SandboxSettings(Model):
         output_kilobytes: How much is kept of what it prints, from the beginning and the end.
     """
 
-    roots: tuple[Name, ...] = (".",)
+    roots: tuple[Directory, ...] = (".",)
     read_only: tuple[Name, ...] = ()
     network: Switch = False
     backend: Annotated[

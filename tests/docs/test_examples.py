@@ -22,6 +22,7 @@ SAID = {
     "plain_genai_session": "answered once: True",
     "reload_settings": "disabled",
     "serve_over_mcp": "It is sunny in Porto.",
+    "toolboxes": "You wanted to send the total.",
 }
 """What the output of each program says, among other things."""
 

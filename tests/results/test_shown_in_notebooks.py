@@ -3,6 +3,7 @@
 import pytest
 
 from leonidas_tools import Tool, ToolRegistry, ToolResult, tool
+from leonidas_tools.calls.call import Media
 from leonidas_tools.results.html import html_table
 
 HOSTILE = "<script>alert(1)</script>"
@@ -36,6 +37,11 @@ def test_a_result_shows_the_envelope_that_the_model_reads():
     )
 
 
+def test_a_picture_of_a_result_is_shown_below_its_table():
+    shown = ToolResult(result=1, media=[Media(mime_type="image/png", data=b"0")])._repr_html_()
+    assert shown.endswith('</table><p><img src="data:image/png;base64,MA=="></p>')
+
+
 @pytest.mark.parametrize(
     "shown",
     [
@@ -44,6 +50,8 @@ def test_a_result_shows_the_envelope_that_the_model_reads():
         get_weather.with_options(description=HOSTILE)._repr_html_(),
         get_weather.with_options(name=HOSTILE)._repr_html_(),
         html_table([{HOSTILE: HOSTILE}]),
+        ToolResult(media=[Media(mime_type=f"{{source}}{HOSTILE}", data=b"")])._repr_html_(),
+        ToolResult(media=[Media(mime_type=f"image/png{HOSTILE}", data=b"")])._repr_html_(),
     ],
 )
 def test_no_text_becomes_markup(shown):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
@@ -27,7 +27,7 @@ from leonidas_tools.files.beneath import (
     write_whole,
 )
 from leonidas_tools.results.texts import say
-from leonidas_tools.settings.fields import Count, Duration, Name, Switch
+from leonidas_tools.settings.fields import Count, Directory, Duration, Name, Switch
 from leonidas_tools.settings.model import Model
 from leonidas_tools.toolboxes.files.content import Content, is_same, read_content, too_big
 from leonidas_tools.toolboxes.files.roots import Place, Roots, reached
@@ -46,11 +46,18 @@ Line = Annotated[int, Field(ge=1)]
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
+def _not_empty(roots: tuple[str, ...]) -> tuple[str, ...]:
+    if not roots:
+        raise ValueError("must name at least one directory")
+    return roots
+
+
 class FilesSettings(Model):
     """Settings of the files.
 
     Args:
-        roots: The folders whose files may be used; relative paths begin at the first.
+        roots: The folders whose files may be used, seen from the working directory; relative paths
+            of files begin at the first.
         writable: Whether files may be written.
         max_file_kilobytes: How big a file that is read or written may be.
         max_lines: How many lines are read at a time.
@@ -60,7 +67,7 @@ class FilesSettings(Model):
         timeout: How long a search may take.
     """
 
-    roots: Annotated[tuple[Name, ...], Field(min_length=1)] = (".",)
+    roots: Annotated[tuple[Directory, ...], AfterValidator(_not_empty)] = (".",)
     writable: Switch = True
     max_file_kilobytes: Count = 4096
     max_lines: Count = 2000
@@ -255,7 +262,8 @@ class FileTools:
         above = Place(place.root, prefix, place.shown)
         shown = [{**each, "path": self._roots.shown(above, each["path"])} for each in matches]
         first, files = shown[0], len({each["path"] for each in shown})
-        key = "one_match" if len(shown) == 1 else "more_matches" if more else "some_matches"
+        several = "some_matches" if files > 1 else "matches_in_one_file"
+        key = "one_match" if len(shown) == 1 else "more_matches" if more else several
         speech = say(
             key, count=len(shown), files=files, name=Path(first["path"]).name, line=first["line"]
         )

@@ -14,6 +14,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession
 from leonidas_tools.calls.events import EventKind
+from leonidas_tools.errors import ToolboxError
 from leonidas_tools.files import beneath
 
 SECRET = "the secret outside"
@@ -474,6 +475,12 @@ async def test_a_line_is_told_with_its_place(tools, root):
     assert one["speech"] == "I have found it in a.py, line 1."
 
 
+async def test_lines_of_one_file_are_told_of_that_file(tools, root):
+    (root / "a.txt").write_text("x\nx\n")
+    found = await said(tools, "search_in_files", pattern="x")
+    assert found["speech"] == "I have found 2 lines in a.txt, the first is line 1."
+
+
 async def test_a_wrong_expression_is_named_as_such(tools, searching):
     wrong = await said(tools, "search_in_files", pattern="a(")
     assert (wrong["status"], wrong["reason_code"]) == ("invalid_argument", "bad_pattern")
@@ -542,3 +549,19 @@ def test_the_search_without_ripgrep_is_a_program_of_its_own(root):
         cwd=root, capture_output=True, check=True,
     )  # fmt: skip
     assert ran.stdout == b"a.py\x002:\n"
+
+
+@pytest.mark.parametrize(
+    ("roots", "why"),
+    [
+        (["nowhere"], "'nowhere' is not a directory: "),
+        (["outside/secret.txt"], "is a file"),
+        ([], "must name at least one directory"),
+    ],
+)
+def test_a_root_that_is_no_directory_is_refused_with_the_settings(
+    root, make, tmp_path, monkeypatch, roots, why
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ToolboxError, match=why):
+        make(roots=roots)
