@@ -19,6 +19,7 @@ from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.cli import summary
 from leonidas_tools.cli.happenings import Listener
 from leonidas_tools.cli.voice.interface import MICROPHONE_HERTZ
+from leonidas_tools.live.connection import failed_in_simulation
 from leonidas_tools.live.speech_output import SpeechOutputProcessor
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Conversation:
         except BrokenPipeError:  # the reader of the output has left
             raise
         except LOST as error:
-            if not limit.expired():
+            if not limit.expired() and not failed_in_simulation(error):  # told in the summary
                 self.errors.append(f"the connection was lost: {error}")
                 self._tell(self._listener.happening("lost", text=str(error)))
         except asyncio.CancelledError:  # Ctrl-C: the summary is still to come

@@ -120,12 +120,14 @@ class Lines:
                 _duration(call.seconds),
                 str(call.answers),
             )
-        if summary.calls:
-            console.print()
-            console.print(rows)
         console.print()
         for problem in summary.problems:
-            console.print(Text(f"✗ {problem}", "bold red"))
+            console.print(Text(f"✗ {problem}", "bold red"), soft_wrap=True)
+        if summary.problems:
+            console.print()
+        if summary.calls:
+            console.print(rows)
+            console.print()
         style = "yellow" if summary.interrupted else "green" if summary.ok else "red"
         console.print(Text(summary.verdict, f"bold {style}"))
 

@@ -38,6 +38,8 @@ _CONNECT_SECONDS = 10.0
 _NORMAL = 1000
 _ABNORMAL = 1006
 _REFUSALS = frozenset({1003, 1007, 1008, 1009, 400, 401, 403, 404})
+_STEP_FAILED = 4000
+"""The close code of a simulated session that has failed; the real server sends no private code."""
 
 
 def code_of(error: BaseException) -> int:
@@ -171,6 +173,11 @@ async def connect(
         yield Connection(session)
     finally:
         await connecting.__aexit__(None, None, None)
+
+
+def failed_in_simulation(error: BaseException) -> bool:
+    """Return whether a step of a scenario has failed: another connection cannot help."""
+    return isinstance(error, errors.APIError) and error.code == _STEP_FAILED
 
 
 def ended_by_server(error: BaseException) -> bool:

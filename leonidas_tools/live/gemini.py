@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 from genai_processors import processor
 from google.genai import Client, types
 
+from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.live.adaptation import Adaptation
 from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.input_buffer import InputBuffer
@@ -27,6 +29,7 @@ from leonidas_tools.live.tool_options import follow_declarations
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.arguments import known_arguments_only
 from leonidas_tools.session.speech import SpeechState
 
 if TYPE_CHECKING:
@@ -41,6 +44,18 @@ logger = visible_logger(__name__)
 
 API_VERSION = "v1beta"
 """Of the Developer API: the client's own default is not the one Google's Live pages name."""
+
+_OF_THE_ENVIRONMENT = (
+    "GOOGLE_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "GOOGLE_GENAI_USE_ENTERPRISE",
+)
+_NO_KEY = (
+    "GeminiLiveProcessor has no API key: set GOOGLE_API_KEY or GEMINI_API_KEY in the environment, "
+    "or give api_key= or a client=. The simulator needs none: give it api_key='none', and "
+    "http_options=simulator.http_options()"
+)
 
 
 class GeminiLiveProcessor(Stage):
@@ -85,7 +100,7 @@ class GeminiLiveProcessor(Stage):
         give_up_seconds: How long a connection may be missing before the stream ends with an error.
 
     Raises:
-        ConfigurationError: There is no profile of that name.
+        ConfigurationError: There is no profile of that name, or no key.
         TypeError: An argument is of a wrong type; the message says what to give.
         google.genai.errors.APIError: The server refuses the session, or it cannot be had any more;
             raised to the reader of the stream.
@@ -101,6 +116,7 @@ class GeminiLiveProcessor(Stage):
     takes_late_results = True
     """Whether it can be given results of calls that were answered: it tells of them as it fits."""
 
+    @known_arguments_only
     def __init__(  # noqa: PLR0913 - the surface of a whole service, by keyword
         self,
         model: str,
@@ -213,7 +229,12 @@ def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: A
     }
     defaults["logger"] = _WireLogger()
     options.async_client_args = {**defaults, **(options.async_client_args or {})}
-    client = Client(http_options=options, **options_of_client)
+    try:
+        client = Client(http_options=options, **options_of_client)
+    except ValueError:
+        if any(options_of_client.values()) or any(map(os.environ.get, _OF_THE_ENVIRONMENT)):
+            raise
+        raise ConfigurationError(_NO_KEY) from None
     if client.vertexai or options.api_version:
         return client
     options.api_version = API_VERSION

@@ -122,6 +122,8 @@ class ConversationRunner:
         code = connection.code_of(error)
         said = connection.said_by(error)
         self._talk.lost(code, said)
+        if connection.failed_in_simulation(error):
+            raise error
         if connection.ended_by_server(error) and not announced and self._state.handle is None:
             self._ended = True
             return

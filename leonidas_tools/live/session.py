@@ -34,6 +34,7 @@ from leonidas_tools.processors.parts import (
 from leonidas_tools.processors.requests import TOOL_REQUEST, is_request, read_only
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.arguments import known_arguments_only
 from leonidas_tools.runtime.runtime import runtime_of
 from leonidas_tools.session.state import AgentState, StateChange
 
@@ -74,6 +75,7 @@ class LiveToolSession(Stage):
         google.genai.errors.APIError: The connection was lost; raised to the reader of the stream.
     """
 
+    @known_arguments_only
     def __init__(
         self,
         model: processor.Processor,

@@ -28,6 +28,7 @@ from leonidas_tools.processors.monitoring import MonitoringProcessor
 from leonidas_tools.processors.registry import ToolRegistryProcessor
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.processors.stream import InSession
+from leonidas_tools.runtime.arguments import known_arguments_only
 from leonidas_tools.runtime.runtime import ToolRuntime
 from leonidas_tools.tools.tool import as_tools
 
@@ -84,6 +85,7 @@ class AdvancedToolProcessor(Stage):
         {'status': 'ok', 'result': 3, 'retryable': False}
     """
 
+    @known_arguments_only
     def __init__(  # noqa: PLR0913 - each is left out as a rule
         self,
         tools: Iterable[AnyTool | Callable[..., Any]] = (),

@@ -18,6 +18,7 @@ from leonidas_tools.monitoring.health import Vitals
 from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.policies.loop_guard import LoopHistory, LoopLimits
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.runtime.arguments import known_arguments_only
 from leonidas_tools.runtime.declared import DeclaredTools
 from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.runtime.on_demand import OnDemandTools
@@ -91,6 +92,7 @@ class ToolRuntime:
         {'status': 'ok', 'result': 3, 'retryable': False}
     """
 
+    @known_arguments_only
     def __init__(  # noqa: PLR0913 - each is left out as a rule
         self,
         tools: Iterable[AnyTool | Callable[..., Any]] = (),

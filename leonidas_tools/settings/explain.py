@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _LEAST_LIKENESS = 0.8
+_WORD = r"[\w./*-]+"
 _WORDS = {
     "missing": "is missing",
     "dict_type": "should be a mapping: keys, each with its value",
@@ -62,7 +64,7 @@ def explain(
     value = error["input"]
     if value is None and error["type"] != "value_error":
         return Problem("is empty: give it a value, or remove the line", path)
-    message = _message(error, path)
+    message = _message(error, path, None if path in secret else value)
     if error["type"] in _WITHOUT_VALUE or not isinstance(value, str | int | float):
         return Problem(message, path)
     shown = (
@@ -71,12 +73,14 @@ def explain(
     return Problem(f"{shown} {message}", path)
 
 
-def _message(error: ErrorDetails, path: KeyPath) -> str:
+def _message(error: ErrorDetails, path: KeyPath, value: object) -> str:
     context = error.get("ctx", {})
     if error["type"] == "value_error":
         return str(context["error"])
     if path == ("version",):
         return "is not a version this library reads: write 1"
+    if error["type"] == "tuple_type" and re.fullmatch(_WORD, str(value)):
+        return f"should be a list: write `{path[-1]}: [{value}]`"
     if error["type"] == "literal_error":
         return f"is not one of {context['expected']}"
     return _WORDS.get(error["type"]) or error["msg"].replace("Input should", "should")

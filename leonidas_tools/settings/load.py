@@ -54,6 +54,11 @@ mean 'timeout'?
         return source
     if source is None or isinstance(source, Mapping):
         return _validate(Document(data=dict(source or {})), None)
+    if not isinstance(source, str | Path):
+        raise TypeError(
+            f"config takes the path of a YAML file, a mapping, Settings or None, not "
+            f"{type(source).__name__}: such as config='tools.yaml'"
+        )
     path = Path(source)
     return read_settings(read_text(path), path)
 

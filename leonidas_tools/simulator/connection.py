@@ -431,7 +431,7 @@ class ConnectionHandler:
 
     async def _fail(self, message: str, reason: str) -> None:
         self._finish("failed", message)
-        await self._connection.close(protocol.INTERNAL, reason)
+        await self._connection.close(protocol.STEP_FAILED, reason)
 
     def _finish(self, status: Literal["played", "failed", "left"], message: str = "") -> None:
         outcome = Outcome(connection=self._number, status=status, message=message)

@@ -55,6 +55,23 @@ _MEANT = {
     "text": "input_transcription",
     "model": "say",
     "result": "response",
+    "wait": "pause",
+    "sleep": "pause",
+    "delay": "pause",
+    "user_says": "input_transcription",
+    "listen": "wait_for_input",
+    "speak": "say",
+    "function_call": "call",
+    "tool_call": "call",
+    "check": "expect",
+    "assert": "expect",
+    "answer": "expect",
+    "barge_in": "interrupt",
+    "disconnect": "drop",
+    "reconnect": "go_away",
+    "done": "turn_complete",
+    "end": "turn_complete",
+    "end_turn": "turn_complete",
 }
 """Keys that a scenario does not have, and those that do what they say."""
 
@@ -213,6 +230,8 @@ def _validate(source: YamlSource, kind: type[T], values: Any, key: Key) -> T:
         text = f"{first['loc'][-1]!r} is missing" if missing else first["msg"]
         if first["type"] == "string_type":  # YAML reads a bare `yes` or `12` as another type
             text = f"{first['input']!r} should be text: put it in quotes"
+        if first["type"] == "float_parsing":
+            text = f"{first['input']!r} should be a number, such as 2 or 0.5, without a unit"
         source.refuse(text, *key, *place)
 
 

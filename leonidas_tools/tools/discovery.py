@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.machinery
 import inspect
@@ -117,15 +118,54 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
     """
     root = _import(module) if isinstance(module, str) else module
     found: dict[int, AnyTool] = {}
-    for one in _modules(root):
+    modules = list(_modules(root))
+    for one in modules:
         for tool in _tools_of(one):
             found.setdefault(id(tool), tool)
+    plain = ", ".join(map(repr, _undecorated(modules)))
     if not found:
         logger.warning(
-            "The toolbox %r has no tools: decorate its functions with @tool, or list them in TOOLS",
+            "The toolbox %r has no tools: decorate %s with @tool, or list them in TOOLS",
             root.__name__,
+            plain or "its functions",
+        )
+    elif plain:
+        logger.warning(
+            "The toolbox %r does not offer %s: write @tool above a function that the model may "
+            "call, and begin the name of any other with _",
+            root.__name__,
+            plain,
         )
     return list(found.values())
+
+
+def _undecorated(modules: Iterable[ModuleType]) -> list[str]:
+    """Return the public functions that are no tools and that nothing in the modules uses."""
+    plain: list[str] = []
+    used: set[str] = set()
+    for module in modules:
+        names = [
+            name
+            for name, thing in vars(module).items()
+            if inspect.isfunction(thing)
+            and thing.__module__ == module.__name__
+            and thing.__name__ == name
+            and not name.startswith("_")
+        ]
+        if hasattr(module, "TOOLS"):  # which says what is offered
+            names = []
+        plain += names
+        try:
+            tree = ast.parse(inspect.getsource(module))
+        except (OSError, SyntaxError):  # it has no source here
+            continue
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                    used.add(name)
+                case ast.ImportFrom(names=aliases):
+                    used.update(alias.name for alias in aliases)
+    return [name for name in plain if name not in used]
 
 
 def _own(name: str) -> Toolbox:

@@ -83,6 +83,26 @@ def test_a_toolbox_without_tools_is_a_warning(check, tmp_path):
     assert "tools.yaml:2: warning: toolboxes.0: The toolbox 'plain_functions' has no" in output
 
 
+def test_a_function_without_the_decorator_is_a_warning_beside_tools(check, tmp_path):
+    (tmp_path / "lt_half_tools.py").write_text(
+        "from leonidas_tools import tool\n"
+        "def price(item: str) -> int:\n    return _stock(item)\n"
+        "def _stock(item):\n    return amount(item)\n"
+        "def amount(item):\n    return 4\n"
+        "@tool\ndef buy(item: str) -> int:\n    'Buy.'\n    return 1\n"
+    )
+    code, output, _ = check("version: 1\ntoolboxes: [lt_half_tools]\n")
+    assert code == 0
+    assert "The toolbox 'lt_half_tools' does not offer 'price': write @tool above" in output
+    assert output.count("warning: ") == 1
+
+
+def test_a_toolbox_without_the_brackets_is_shown_with_them(check):
+    code, output, _ = check("version: 1\ntoolboxes: shop\n")
+    assert code == 1
+    assert output.endswith("'shop' should be a list: write `toolboxes: [shop]`\n")
+
+
 @pytest.mark.parametrize(
     ("name", "advice"),
     [

@@ -6,7 +6,14 @@ import pytest
 from genai_processors import processor
 from google.genai import types
 
-from leonidas_tools import AdvancedToolProcessor, PythonFunctionProcessor, ToolRegistry, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    PythonFunctionProcessor,
+    ToolRegistry,
+    ToolRuntime,
+    tool,
+)
+from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.simulator import (
@@ -128,6 +135,24 @@ async def test_tools_that_are_given_once_are_called_and_answered():
         (lambda live: AdvancedToolProcessor(tools=[None]), "None is not a tool"),
         (lambda live: AdvancedToolProcessor(tools=[[add]]), "is not a tool: give a function"),
         (lambda live: AdvancedToolProcessor(registry=[add]), "takes a ToolRegistry"),
+        (
+            lambda live: AdvancedToolProcessor(config=5),
+            "config takes the path .*, not int: such as",
+        ),
+        (lambda live: AdvancedToolProcessor(config=["a"]), "config takes the path .*, not list"),
+        (
+            lambda live: AdvancedToolProcessor(tool=[add]),
+            "no argument 'tool'; did you mean 'tools'?",
+        ),
+        (lambda live: ToolRuntime(confg="a"), "ToolRuntime has no argument 'confg'; .* 'config'?"),
+        (
+            lambda live: LiveToolSession(live, tool=[add]),
+            "no argument 'tool'; did you mean 'tools'",
+        ),
+        (
+            lambda live: GeminiLiveProcessor(MODEL, key="a"),
+            "it takes model, config, tools, api_key",
+        ),
         (lambda live: PythonFunctionProcessor(add), r"such as \[add\]"),
         (lambda live: ToolRegistry(add), r"such as \[add\]"),
     ],
@@ -170,3 +195,13 @@ def test_a_model_that_is_known_or_has_a_profile_is_not_told_of(model, options, c
     with caplog.at_level(logging.WARNING, "leonidas_tools"):
         GeminiLiveProcessor(model, **KEY, **options)
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("options", [{}, {"api_key": ""}, {"vertexai": False}])
+def test_a_model_without_a_key_says_what_to_set(monkeypatch, options):
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigurationError) as raised:
+        GeminiLiveProcessor(MODEL, **options)
+    for todo in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "client=", "The simulator needs none"):
+        assert todo in str(raised.value)

@@ -396,7 +396,7 @@ async def test_the_demo_passes_without_a_pause():
         ([Call.one("missing")], "declared no function 'missing'"),
     ],
 )
-async def test_a_failed_step_ends_the_session_with_its_own_error_alone(steps, said):
+async def test_a_failed_step_ends_the_session_with_its_own_error_alone(steps, said, caplog):
     runs = []
 
     @tool
@@ -421,3 +421,4 @@ async def test_a_failed_step_ends_the_session_with_its_own_error_alone(steps, sa
         await recipe()
     assert raised.value.__suppress_context__
     assert (len(runs), len(gemini.connections)) == (1, 1)
+    assert [record for record in caplog.records if record.name.startswith("leonidas_tools")] == []

@@ -309,4 +309,4 @@ def test_a_class_whose_tools_have_no_object_is_named_in_a_warning(place, caplog)
 def test_a_toolbox_without_tools_is_named_in_a_warning(place, caplog):
     place("elsewhere/lt_empty.py", "def plain() -> None: ...\n")
     assert loaded({"toolboxes": ["lt_empty"]}) == set()
-    assert "The toolbox 'lt_empty' has no tools: decorate its functions with @tool" in caplog.text
+    assert "The toolbox 'lt_empty' has no tools: decorate 'plain' with @tool" in caplog.text
