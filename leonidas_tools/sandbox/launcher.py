@@ -127,9 +127,9 @@ class _Supervisor:
 
     def _supervise(self, fds: list[int], problem_out: int, status_out: int, taken: int) -> None:
         """Wait until the program has ended or has to, and report."""
+        control, owner, request = socket.socket(fileno=fds[1]), fds[2], _read_request(fds[0])
         try:
-            control, owner = socket.socket(fileno=fds[1]), fds[2]
-            deadline = time.monotonic() + _read_request(fds[0])["timeout_seconds"]
+            deadline = time.monotonic() + request["timeout_seconds"]
             problem = os.read(problem_out, _MOST_STATUS_BYTES)  # ends when the program begins
             began = time.monotonic()
             watched = (control.fileno(), owner, os.pidfd_open(self._child))
@@ -140,6 +140,9 @@ class _Supervisor:
             seconds = time.monotonic() - began
         finally:
             code, usage = self._end_all()
+            if request["private"]:  # removed here, for the owner may be dead
+                with contextlib.suppress(OSError, RecursionError):
+                    _remove(request["private"])
         told = {
             "problem": problem.decode(errors="replace"),
             "status": os.read(status_out, _MOST_STATUS_BYTES).decode(errors="replace"),
@@ -201,6 +204,21 @@ def _wait(watched: tuple[int, ...], deadline: float) -> str | None:
         if ready:
             return None if watched[-1] in ready else "cancelled"
     return "timeout"
+
+
+def _remove(path: str, directory: int | None = None) -> None:
+    """Remove a file, or a directory with all that is in it; no link is followed."""
+    try:
+        os.unlink(path, dir_fd=directory)
+    except IsADirectoryError:
+        os.chmod(path, 0o700, dir_fd=directory)
+        inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+        try:
+            for name in os.listdir(inside):  # noqa: PTH208 - of a descriptor
+                _remove(name, inside)
+        finally:
+            os.close(inside)
+        os.rmdir(path, dir_fd=directory)
 
 
 def _children() -> list[int]:
@@ -345,6 +363,8 @@ def _be_program(
 def _begin(fds: list[int], status: int, groups: _Groups) -> None:
     request = _read_request(fds[0])
     _place_descriptors(request, fds[_FDS_OF_SUPERVISOR:], status)
+    if request["private"]:
+        os.mkdir(request["private"], 0o700)  # noqa: PTH102 - as everywhere here
     if request["working_directory"] is not None:
         os.chdir(request["working_directory"])
     groups.limit(request)

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -234,25 +235,20 @@ class Sandbox:
 
     @asynccontextmanager
     async def _started(self, job: _Job, backend: str) -> AsyncIterator[Running]:
-        with contextlib.ExitStack() as own:
-            private = ""
-            if backend != "bubblewrap":
-                directory = tempfile.TemporaryDirectory(prefix="leonidas-sandbox-")
-                private = own.enter_context(directory)
-            request = self._request(job, backend, private)
-            running = self._launch(request, job, is_wrapped=backend == "bubblewrap")
+        request = self._request(job, backend)
+        running = self._launch(request, job, is_wrapped=backend == "bubblewrap")
+        try:
+            yield running
+        finally:
+            running.stop()
             try:
-                yield running
+                await _to_the_end(running)
             finally:
-                running.stop()
-                try:
-                    await _to_the_end(running)
-                finally:
-                    running.close()
+                running.close()
 
     # --- requests ----------------------------------------------------------------------------
 
-    def _request(self, job: _Job, backend: str, private: str) -> dict[str, Any]:
+    def _request(self, job: _Job, backend: str) -> dict[str, Any]:
         """Return what the launcher has to do."""
         limits = self.limits
         environment = {**_ENVIRONMENT, **self.environment}
@@ -271,9 +267,13 @@ class Sandbox:
             "open_files": limits.open_files,
             "landlock": None,
             "seccomp": None,
+            "private": "",
         }
         if backend == "bubblewrap":
             return request | self._bubblewrap(job.argv, environment, directory)
+        # The launcher makes it and removes it.
+        private = f"{tempfile.gettempdir()}/leonidas-sandbox-{secrets.token_hex(8)}"
+        request["private"] = private
         environment |= {"HOME": private, "TMPDIR": private}
         request["argv"][0] = _program(job.argv[0], environment["PATH"])
         return request | (self._landlock(private) if backend == "landlock" else {})

@@ -1,9 +1,11 @@
 """No program takes more than its limits allow, and nothing of it is left over."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -174,7 +176,11 @@ async def test_nothing_runs_after_our_own_death(backend, tmp_path, leaves):
     word = token()
     script = LEAVES[leaves].format(word=word) + f"; touch begun; sleep {word}"
     program = OWNER.format(backend=backend, root=str(tmp_path), script=script)
-    owner = subprocess.Popen([sys.executable, "-c", program], cwd=PROJECT)  # noqa: ASYNC220 - ours
+    owner = subprocess.Popen(  # noqa: ASYNC220 - ours
+        [sys.executable, "-c", program],
+        cwd=PROJECT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
     try:
         await gone(lambda: not (tmp_path / "begun").exists() and owner.poll() is None)
         family = children(owner.pid)
@@ -184,6 +190,7 @@ async def test_nothing_runs_after_our_own_death(backend, tmp_path, leaves):
         owner.wait()
     await gone(lambda: alive(word))
     await gone(lambda: any(map(_runs, family)))
+    assert list(tmp_path.glob("leonidas-sandbox-*")) == []
 
 
 REPEATING = """
@@ -233,6 +240,16 @@ async def test_nothing_is_left_when_the_sandbox_is_closed(backend, tmp_path):
         family = {launcher} | children(launcher)
     assert not any(map(_runs, family))
     assert not groups(launcher)
+
+
+async def test_nothing_is_left_of_the_home_of_a_program(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = (
+        "mkdir -p ~/a/b; echo x > ~/a/b/file; ln -s / ~/a/root; chmod 0 ~/a/b ~/a; mkfifo ~/pipe"
+    )
+    async with sandbox(backend, tmp_path) as box:
+        assert (await box.run(["/bin/sh", "-c", script])).ok
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_many_programs_run_at_a_time(backend, tmp_path):
