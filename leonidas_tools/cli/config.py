@@ -51,7 +51,8 @@ def check(
 ) -> None:
     """Check a settings file: show each problem with its line and how to correct it.
 
-    The exit code is 1 if there is an error; warnings alone leave it at 0.
+    The exit code is 1 if there is an error in the file, and 2 if the file cannot be read; warnings
+    alone leave it at 0.
 
     MCP servers are not started, so a tool name that only a server could define is a warning. The
     settings of a server's tools are checked against the tools it listed last.
@@ -102,6 +103,8 @@ def _findings(path: Path) -> Iterator[Found]:
     try:
         settings = load(path)
     except ConfigurationError as error:
+        if not error.problems and error.line is None:  # the file cannot be read
+            raise
         for problem in error.problems or [error]:
             yield Found(
                 severity="error",

@@ -10,7 +10,7 @@ import typer
 from leonidas_tools.errors import ConfigurationError
 
 CONFIG_HELP = (
-    "The settings file. Default: config/tools.yaml in this folder, else the demo settings."
+    "The settings file. Default: config/tools.yaml or tools.yaml in this folder, else the demo's."
 )
 
 Config: TypeAlias = Annotated[
@@ -22,7 +22,8 @@ Config: TypeAlias = Annotated[
 TOOLS = "`leonidas tools list` lists them"
 """What to do after a wrong name of a tool."""
 
-OWN_CONFIG = Path("config/tools.yaml")
+OWN_CONFIGS = (Path("config/tools.yaml"), Path("tools.yaml"))
+"""The settings of a folder, in the order in which they are looked for."""
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -36,13 +37,21 @@ def default_config() -> Path:
     """Return the settings file to use if none is named; say so if it is that of the demo."""
     from leonidas_tools.cli import terminal
 
-    if OWN_CONFIG.exists():
-        return OWN_CONFIG
-    beside = Path(OWN_CONFIG.name)
-    todo = f"for {beside}, add --config {beside}" if beside.exists() else "or name a file"
-    message = f"No {OWN_CONFIG} in this folder: the demo settings are used ({todo})"
-    terminal.say(message, err=True)
-    return _shipped() / "tools.yaml"
+    own = [file for file in OWN_CONFIGS if file.exists()]
+    if not own:
+        names = " or ".join(map(str, OWN_CONFIGS))
+        message = f"No {names} in this folder: the demo settings are used (or name a file)"
+        terminal.say(message, err=True)
+        return _shipped() / "tools.yaml"
+    for other in own[1:]:
+        message = f"{own[0]} is used, not {other}: to use that, add --config {other}"
+        terminal.say(message, err=True)
+    return own[0]
+
+
+def config_to_change() -> Path:
+    """Return the settings file of this folder; if there is none, the one to be made."""
+    return next((file for file in OWN_CONFIGS if file.exists()), OWN_CONFIGS[0])
 
 
 def configs_for(scenarios: Collection[Path]) -> list[Path]:
@@ -110,7 +119,7 @@ def find_scenario(name: str) -> Path:
 
 def _folders() -> list[Path]:
     """Return the folders to look in, first that of the working directory."""
-    return [OWN_CONFIG.parent, _shipped()]
+    return [OWN_CONFIGS[0].parent, _shipped()]
 
 
 def _shipped() -> Path:

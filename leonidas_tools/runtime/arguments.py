@@ -23,7 +23,7 @@ def known_arguments_only(
     def checked(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> None:
         code = init.__code__
         known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-        for name in kwargs.keys() - set(known):
+        for name in [each for each in kwargs if each not in known]:
             near = closest(name, known)
             hint = f"; did you mean {near!r}? It takes" if near else "; it takes"
             kind = type(self).__name__

@@ -76,11 +76,11 @@ CASES = [
     ),
     ("policy reference cach", 2, "There is no page 'cach'", "did you mean 'cache'?"),
     # config
-    ("config check none.yaml", 1, "none.yaml", NO_FILE),
-    ("config check --config none.yaml", 1, "none.yaml", NO_FILE),
+    ("config check none.yaml", 2, "none.yaml", NO_FILE),
+    ("config check --config none.yaml", 2, "none.yaml", NO_FILE),
     ("config check empty", 1, "empty", "write at least 'version: 1'"),
-    ("config check folder", 1, "folder", DIRECTORY),
-    ("config check pipe", 1, "pipe", "it is a FIFO, not a regular file; name another file"),
+    ("config check folder", 2, "folder", DIRECTORY),
+    ("config check pipe", 2, "pipe", "it is a FIFO, not a regular file; name another file"),
     ("config check utf16", 1, "utf16:1: ", "is not UTF-8 text: save it in that encoding"),
     ("config check bad.yaml", 1, "bad.yaml:2: ", "is not YAML: a bracket is not closed"),
     ("config check a.yaml --config b.yaml", 2, "'a.yaml' or --config 'b.yaml'", "name the file"),
@@ -149,25 +149,35 @@ def test_a_mistake_is_named_with_what_to_do_next(
     assert "\x1b" not in said
 
 
-def test_the_demo_settings_are_not_used_in_silence(leonidas, settings):
+def test_the_demo_settings_are_not_used_in_silence(leonidas):
     finished = leonidas("policy", "list")
     assert finished.returncode == 0
     assert finished.stderr == (
-        "No config/tools.yaml in this folder: the demo settings are used "
-        "(for tools.yaml, add --config tools.yaml)\n"
+        "No config/tools.yaml or tools.yaml in this folder: the demo settings are used "
+        "(or name a file)\n"
     )
-    assert leonidas("policy", "list", *SETTINGS).stderr == ""
-    assert leonidas("config", "check", *SETTINGS).stdout.endswith(
-        "tools.yaml: 0 errors, 0 warnings\n"
-    )
+
+
+def test_the_settings_of_the_folder_are_used_by_default(leonidas, settings, tmp_path):
+    checked = leonidas("config", "check")
+    assert (checked.stdout, checked.stderr) == ("tools.yaml: 0 errors, 0 warnings\n", "")
+    settings.write_text("tols: 1\n")
+    assert leonidas("config", "check").returncode == 1
+    assert "tools.yaml:1: tols: " in leonidas("tools", "list").stderr
+    other = tmp_path / "config" / "tools.yaml"
+    other.parent.mkdir()
+    other.write_text("version: 1\n")
+    checked = leonidas("config", "check")
+    assert checked.stdout == "config/tools.yaml: 0 errors, 0 warnings\n"
+    assert "config/tools.yaml is used, not tools.yaml" in checked.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 def test_an_unreadable_file_is_named_with_the_way_to_read_it(leonidas, settings):
     settings.chmod(0)
     finished = leonidas("config", "check", *SETTINGS)
-    assert finished.returncode == 1
-    assert "tools.yaml: error: cannot be read: allow it with `chmod u+r`" in finished.stdout
+    assert finished.returncode == 2
+    assert "tools.yaml: cannot be read: allow it with `chmod u+r`" in finished.stderr
     assert not BARE.search(finished.stdout + finished.stderr)
 
 

@@ -1,5 +1,6 @@
 """The examples in the documentation do what they say."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -45,10 +46,17 @@ def save_yaml(example):
         load(data)
 
 
+def save_python(example):
+    """Save a block under the name in the text above, where that says so."""
+    for name in re.findall(r"(?:[Ss]aved as|In) `(\w+\.py)`:$", said_before(example)):
+        Path(name).write_text(example.parsed)
+
+
 class PastedPython(PythonEvaluator):
     """Run a block alone, unless the text above says that it goes below an earlier one."""
 
     def __call__(self, example):
+        save_python(example)
         folder, begun = example.namespace["folder"], dict(example.namespace)
         if not re.search(r"\b[Bb]elow (it|the (first )?block)", said_before(example)):
             example.namespace.clear()
@@ -96,6 +104,34 @@ def test_the_commands_of_a_page_are_understood(page):
             command, rest = command.commands[rest[0]], rest[1:]
         if rest and rest != ["--version"]:  # a command alone is only named
             command.make_context("leonidas", rest)
+
+
+def explained_calls(page):
+    """Return the commands on a page that say which rule decides about a call."""
+    commands = typed_commands(page)
+    return [words for words in commands if words[:2] == ["policy", "explain"] and words[3:]]
+
+
+EXPLAINED = [page for page in MANUAL if explained_calls(page)]
+
+
+@pytest.mark.parametrize("page", EXPLAINED, ids=name_of)
+def test_the_calls_that_a_page_explains_are_explained_as_pasted(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parsers = [
+        CodeBlockParser(language="python", evaluator=save_python),
+        CodeBlockParser(language="yaml", evaluator=save_yaml),
+    ]
+    document = Sybil(parsers=parsers, path=str(ROOT)).parse(page)
+    document.namespace["folder"] = tmp_path
+    for example in document.examples():
+        example.evaluate()
+    for words in explained_calls(page):
+        command = [sys.executable, "-m", "leonidas_tools", *words, "--json"]
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert told.returncode == 0, told.stderr
+        decision = json.loads(told.stdout)
+        assert any(rule["decides"] for rule in decision["rules"]), decision
 
 
 @pytest.mark.slow

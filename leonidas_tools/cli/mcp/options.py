@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from leonidas_tools.cli.places import OWN_CONFIG, default_config, no_such
+from leonidas_tools.cli.places import config_to_change, default_config, no_such
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ChangedConfig: TypeAlias = Annotated[
         "--config",
         metavar="FILE",
         envvar="LEONIDAS_CONFIG",
-        help="The settings file to change. Default: config/tools.yaml in this folder.",
+        help="The file to change. Default: config/tools.yaml or tools.yaml in this folder.",
     ),
 ]
 
@@ -68,6 +68,6 @@ def file_to_change(config: Path | None) -> Path:
     The settings that come with the package are never changed.
 
     Args:
-        config: The file; `config/tools.yaml` in the working directory when left out.
+        config: The file; when left out, that of the working directory, or `config/tools.yaml`.
     """
-    return config or OWN_CONFIG
+    return config or config_to_change()
