@@ -42,7 +42,13 @@ class AdjustedParameters:
         return replace(parameters, **self.changes) if self.changes else parameters
 
 
-@tool(category="action", effect="idempotent", lane="llm_parameters", tags=["agent"])
+@tool(
+    category="action",
+    effect="idempotent",
+    lane="llm_parameters",
+    tags=["agent"],
+    after_untrusted="allow",
+)
 async def adjust_llm_parameters(  # noqa: D417 - models read it; `ctx` is no argument
     ctx: ToolContext,
     temperature: Annotated[float, Field(ge=0.0, le=2.0)] | None = None,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest, Channel, Decision
     from leonidas_tools.approvals.spoken import SpokenCheck
     from leonidas_tools.approvals.transcript import Exchange, Utterance
+    from leonidas_tools.approvals.untrusted import Foreign
     from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.rules.rule import Rule
 
@@ -94,6 +95,8 @@ class Question:
     """
     trusts_model: bool
     """Whether the model's claim that the user agreed is enough."""
+    untrusted: Foreign | None = None
+    """Set if the call may follow from untrusted content."""
     waiter: asyncio.Future[tuple[Decision, str]] | None = None
     """Set while the call itself waits: receives the decision, and a reason code for a denial."""
     timer: asyncio.TimerHandle | None = None
@@ -224,6 +227,7 @@ class Question:
             rule=self.rule.name,
             expires_at=self.request.deadline,
             on_expiry=self.request.on_expiry,
+            **({} if self.untrusted is None else {"untrusted": list(self.untrusted.tools)}),
         )
         self._log(None)
 

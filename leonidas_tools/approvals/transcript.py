@@ -162,6 +162,17 @@ class Transcript:
                     return "".join(reversed(texts)).strip()
         return "".join(reversed(texts)).strip()
 
+    def user_texts(self, most_characters: int) -> list[str]:
+        """Return the last utterances of the user, the latest first."""
+        texts: list[str] = []
+        for piece in reversed(self._heard):
+            if piece.kind == "user":
+                most_characters -= piece.characters
+                if most_characters < 0:
+                    break
+                texts.append("".join(piece.texts))
+        return texts
+
     def mark(self) -> int:
         """Mark the current position, such as that of a question, and return it."""
         self._add("mark")

@@ -59,14 +59,13 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
     *,
     language: str,
     shortens: bool,
-    changed: bool = False,
+    notice: str = "",
     words: Wording = AS_IT_IS,
 ) -> tuple[str, SpokenCheck] | None:
     """Return the question as a sentence to speak, and what checks that the model has spoken it.
 
-    `shortens` allows the beginning and the end of a long value in place of all of it. `changed`
-    says that an earlier "always" was about another definition of the tool. `words` are those of the
-    settings.
+    `shortens` allows the beginning and the end of a long value in place of all of it. `notice`
+    precedes the question. `words` are those of the settings.
 
     Returns:
         `None` if the question cannot be spoken so that a listener learns all of it.
@@ -92,9 +91,13 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
             return None
     if not is_short(said) and not shortens:
         return None
-    if changed:
-        said = f"{words.template('definition_changed', language)} {said}"
-    return said, SpokenCheck(said, "" if rule.message or changed else tool, values)
+    said = noticed(notice, said)
+    return said, SpokenCheck(said, "" if rule.message or notice else tool, values)
+
+
+def noticed(notice: str, question: str) -> str:
+    """Return a question after a notice, which may be empty."""
+    return f"{notice} {question}" if notice else question
 
 
 def fixed_question(question: str, language: str) -> tuple[str, SpokenCheck] | None:

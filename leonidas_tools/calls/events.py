@@ -38,6 +38,7 @@ class EventKind(StrEnum):
     UNDO = "tool_undo"
     SKIP = "tool_skip"
     BREAKER = "tool_breaker"
+    UNTRUSTED = "tool_untrusted"
     ITERATION = "iteration"
     TASK_LIST = "task_list"
     TASK_UPDATE = "task_update"

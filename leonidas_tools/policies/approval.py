@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
@@ -15,14 +15,15 @@ from leonidas_tools.approvals.question import Question
 from leonidas_tools.approvals.request import Answer, ApprovalRequest
 from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.approvals.untrusted import Foreign, foreign, has_read_untrusted
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.json_schema import ArgumentValidator
-from leonidas_tools.results.texts import AS_IT_IS
-from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict
-from leonidas_tools.rules.rule import Decide, Mode
+from leonidas_tools.results.texts import AS_IT_IS, say
+from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict, stricter
+from leonidas_tools.rules.rule import AFTER_UNTRUSTED, AUTONOMOUS_UNTRUSTED, Decide, Mode
 from leonidas_tools.rules.subject import subject_of, with_facts
-from leonidas_tools.tools.metadata import fingerprint_of, hash_of
+from leonidas_tools.tools.metadata import AfterUntrusted, fingerprint_of, hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.settings.rules import ApprovalSettings
 
+_MOST_NAMED = 3
 _ALLOW = Decide.ALLOW
 _ASK = Decide.ASK
 
@@ -59,9 +61,17 @@ class Approval:
     asking: Asking
     wording: Wording
     """The words of the question."""
+    has_rules: bool
+    """Whether a rule may ask, deny or record."""
+    after_untrusted: AfterUntrusted
+    """What happens to a call with foreign arguments once untrusted content was read."""
+    presets: Mapping[str, Any]
+    """The arguments that the settings fill in."""
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Run the call, deny it, or ask a person first."""
+        if not self.has_rules and not has_read_untrusted(call):
+            return run(call)
         verdict = self._verdict(call)
         if verdict.decide is _ASK:
             verdict = self._unasked(call) or verdict
@@ -93,7 +103,23 @@ class Approval:
         mode = mode or self._mode_of(policy)
         arguments = with_facts(self.rules.subject.metadata, call.as_run())
         about = Circumstances(arguments=arguments, mode=mode, user=user_of(session))
-        return self.rules.decide(about, more)
+        verdict = self.rules.decide(about, more)
+        found = self._foreign(call)
+        if found is None:
+            return verdict
+        if self.after_untrusted is AfterUntrusted.DENY:
+            reason = say("after_untrusted_denied", tools=", ".join(found.tools))
+            rule = replace(AFTER_UNTRUSTED, decide=Decide.DENY, message=reason)
+        else:
+            rule = AUTONOMOUS_UNTRUSTED if mode is Mode.AUTONOMOUS else AFTER_UNTRUSTED
+        return stricter(self.rules.verdict_of(rule, about, more), verdict)
+
+    def _foreign(self, call: ToolCall) -> Foreign | None:
+        """Return why the call may follow from untrusted content, if it may."""
+        if self.after_untrusted is AfterUntrusted.ALLOW:
+            return None
+        parameters = {} if call.tool is None else call.tool.metadata.parameters
+        return foreign(call, parameters, self.presets)
 
     def _mode_of(self, policy: SessionPolicy | None) -> Mode:
         return self.mode if policy is None else policy.mode_or(self.mode)
@@ -147,16 +173,21 @@ class Approval:
         # The call as it arrived: user policies will change the new copy again.
         original = invocation.call if invocation.call.name == call.name else call
         shown, language = _shown(call), policy.language
+        notice, found = self._notice(call, language, changed=asks.outdated)
+        # Silence and the word of a model that has read such content are no yes.
+        on_expiry = "cancel" if found else rule.on_expiry or self.settings.on_expiry
         return Question(
             request=ApprovalRequest(
                 id=secrets.token_hex(4),
                 tool=call.name,
-                title=self._title(call, rule, language, changed=asks.outdated),
+                title=wording.noticed(
+                    notice, wording.question(call.name, shown, rule, language, self.wording)
+                ),
                 details=shown,
                 hash=digest,
                 created=now,
                 deadline=now + seconds,
-                on_expiry=rule.on_expiry or self.settings.on_expiry,
+                on_expiry=on_expiry,
                 session=session.id,
                 user=user_of(session),
                 call_id=call.id,
@@ -176,18 +207,24 @@ class Approval:
                 rule,
                 language=language,
                 shortens=self.settings.shorten_values,
-                changed=asks.outdated,
+                notice=notice,
                 words=self.wording,
             ),
-            trusts_model=self.settings.trust_model,
+            trusts_model=self.settings.trust_model and found is None,
+            untrusted=found,
         )
 
-    def _title(self, call: ToolCall, rule: Rule, language: str, *, changed: bool) -> str:
-        """Return the question, with a notice if an "always" was about another definition."""
-        title = wording.question(call.name, _shown(call), rule, language, self.wording)
-        if not changed:
-            return title
-        return f"{self.wording.template('definition_changed', language)} {title}"
+    def _notice(
+        self, call: ToolCall, language: str, *, changed: bool
+    ) -> tuple[str, Foreign | None]:
+        """Return what precedes the question: what was read, or that the tool has changed."""
+        notices, found = [], self._foreign(call)
+        if found is not None:
+            tools = ", ".join(tool.replace("_", " ") for tool in found.tools[-_MOST_NAMED:])
+            notices.append(self.wording.template("after_untrusted", language).format(tools=tools))
+        if changed:
+            notices.append(self.wording.template("definition_changed", language))
+        return " ".join(notices), found
 
 
 def _shown(call: ToolCall) -> dict[str, Any]:
@@ -210,7 +247,8 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
     """Yield the approval of a tool's calls, unless no rule can ask, deny or record."""
     policies, metadata = shared.policies, options.tool.metadata
     rules = shared.rules.for_tool(subject_of(metadata, options.settings))
-    if options.guarded or rules.acts_in(policies.mode):
+    has_rules = options.guarded or rules.acts_in(policies.mode)
+    if has_rules or options.after_untrusted is not AfterUntrusted.ALLOW:
         yield Approval(
             rules=rules,
             mode=policies.mode,
@@ -219,4 +257,7 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Approval]:
             settings=policies.approval,
             wording=shared.settings.wording or AS_IT_IS,
             asking=shared.asking,
+            has_rules=has_rules,
+            after_untrusted=options.after_untrusted,
+            presets=options.settings.custom_parameters,
         )

@@ -28,6 +28,7 @@ ORDER: Final = (
     "dependencies.for_tool",
     "approval.for_tool",
     "inquiries.for_tool",
+    "untrusted.for_tool",  # outside the cache: a result that is used again marks the session too
     "cache.for_tool",  # inside approval: one session must not see what only another may see
     "call_limits.for_tool",
     "timeout.deadline_for_tool",

@@ -617,6 +617,26 @@ TEXTS: Mapping[str, Text] = {
         "自从您说了“总是”以后，这个工具的定义变了。",  # noqa: RUF001 - Chinese punctuation
         "The same in Chinese.",
     ),
+    "after_untrusted": Text(
+        "Not all of this is from you: it may come from what {tools} returned.",
+        "Precedes the question if untrusted content was read and the user has not said all of it.",
+        required=("tools",),
+    ),
+    "after_untrusted_pt": Text(
+        "Nem tudo isto veio de si: pode vir do que {tools} devolveu.",
+        "The same in Portuguese.",
+        required=("tools",),
+    ),
+    "after_untrusted_zh": Text(
+        "这些内容不全是您说的，可能来自 {tools} 返回的内容。",  # noqa: RUF001 - Chinese punctuation
+        "The same in Chinese.",
+        required=("tools",),
+    ),
+    "after_untrusted_denied": Text(
+        "the user has not said all of its arguments, and results of {tools} were read, which may "
+        "come from anyone",
+        "The reason of a denial after untrusted content was read.",
+    ),
     # Approval in the terminal.
     "terminal_choice": Text(
         "[y]es, [n]o, or [a]lways in this session: ",

@@ -123,9 +123,15 @@ class ToolRules:
                 continue
             verdict = self._verdict_of(rule, compiled, about, more)
             if holds:
-                return _stricter(doubtful, verdict)
-            doubtful = _stricter(doubtful, verdict)
-        return _stricter(doubtful, _ALLOWED)
+                return stricter(doubtful, verdict)
+            doubtful = stricter(doubtful, verdict)
+        return stricter(doubtful, _ALLOWED)
+
+    def verdict_of(self, rule: Rule, about: Circumstances, more: Sequence[Rule] = ()) -> Verdict:
+        """Return the verdict of a rule that applies and is none of these."""
+        mode, more = about.mode, tuple(more)
+        compiled = self._with_session(mode, more) if more else self._for_mode(mode)
+        return self._verdict_of(rule, compiled, about, more)
 
     def _verdict_of(
         self,
@@ -219,8 +225,8 @@ def _strength(rule: Rule) -> tuple[int, int, int]:
     return rule.strength
 
 
-def _stricter(doubtful: Verdict | None, other: Verdict) -> Verdict:
-    """Return the stricter of the verdict of a rule in doubt and the verdict without it."""
+def stricter(doubtful: Verdict | None, other: Verdict) -> Verdict:
+    """Return the stricter of the verdict of a rule, if any, and the verdict without it."""
     if doubtful is None or severity_of(doubtful.decide) <= severity_of(other.decide):
         return other
     return doubtful

@@ -245,5 +245,12 @@ AUTONOMOUS_RISKS = Rule(
     modes=(Mode.AUTONOMOUS,),
     tier=Tier.BUILTIN,
 )
+AFTER_UNTRUSTED = Rule(
+    name="after_untrusted", decide=Decide.ASK, modes=(Mode.ASK,), tier=Tier.BUILTIN
+)
+"""The question of a call with foreign arguments, in a session that has read untrusted content."""
+AUTONOMOUS_UNTRUSTED = Rule(
+    name="autonomous_untrusted", decide=Decide.AUDIT, modes=(Mode.AUTONOMOUS,), tier=Tier.BUILTIN
+)
 BUILTIN = (READ_ONLY, CONFIRMING, REQUIRES_APPROVAL, AUTONOMOUS, RISKS, AUTONOMOUS_RISKS)
 """The built-in rules: two for tools with `requires_approval`, two for calls with `risks`."""

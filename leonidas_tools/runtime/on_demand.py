@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.effective import either, refused
+from leonidas_tools.settings.effective import after_untrusted_of, either, refused
 from leonidas_tools.toolboxes.approval import answer_question, confirm_action
 from leonidas_tools.toolboxes.results import read_result
 from leonidas_tools.toolboxes.tool_search import ToolSearch
-from leonidas_tools.tools.tool import Overflow
+from leonidas_tools.tools.tool import AfterUntrusted, Overflow
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
@@ -51,7 +51,8 @@ class OnDemandTools:
             return
         if self._by_voice:
             servers_may_ask = self._servers_may_ask()
-            self._keep_answering(confirm_action, needed=servers_may_ask or self._rules_may_ask())
+            may_ask = servers_may_ask or self._rules_may_ask() or self._untrusted_may_ask()
+            self._keep_answering(confirm_action, needed=may_ask)
             self._keep_answering(answer_question, needed=servers_may_ask)
         self._keep(read_result, needed=any(map(self._offloads, self._registry)))
         show = settings.policies.show
@@ -101,6 +102,15 @@ class OnDemandTools:
                 subject_of(tool.metadata, settings.for_tool(tool.name, tool.origin))
             ).may_ask
             for tool in self._registry
+        )
+
+    def _untrusted_may_ask(self) -> bool:
+        """Return whether a call may be asked about after a tool with untrusted results."""
+        settings = self._settings.current
+        named = [(tool, settings.for_tool(tool.name, tool.origin)) for tool in self._registry]
+        return any(either(own.untrusted, tool.metadata.untrusted) for tool, own in named) and any(
+            after_untrusted_of(tool, own, settings.policies) is AfterUntrusted.ASK
+            for tool, own in named
         )
 
     def _offloads(self, tool: AnyTool) -> bool:

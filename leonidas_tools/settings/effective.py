@@ -18,6 +18,7 @@ from leonidas_tools.policies.retry import (
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.policy_settings import BreakerSettings
 from leonidas_tools.tools.tool import (
+    AfterUntrusted,
     OnCancel,
     Overflow,
     Scheduling,
@@ -50,6 +51,8 @@ class EffectiveOptions:
         lane: The concurrency key; `None` stands for the module or object of the function.
         timeout_seconds: How long one attempt may take; 0 where another call is only waited for.
         deadline_seconds: How long the whole call may take; 0 for no limit.
+        untrusted: Whether its results mark the session that reads them.
+        after_untrusted: What happens to its calls in a session so marked.
         retry_attempts: How often a failed attempt is repeated.
         retries_timeouts: Whether an attempt that ran out of time is repeated too.
         retry_delay_seconds: The longest wait before the first retry.
@@ -76,6 +79,8 @@ class EffectiveOptions:
     lane: str | None
     timeout_seconds: float
     deadline_seconds: float
+    untrusted: bool
+    after_untrusted: AfterUntrusted
     retry_attempts: int
     retries_timeouts: bool
     retry_delay_seconds: float
@@ -96,6 +101,12 @@ class EffectiveOptions:
     def is_read(self) -> bool:
         """Return whether a call changes nothing."""
         return self.effect is ToolEffect.READ
+
+    @property
+    def tells_progress(self) -> bool:
+        """Return whether the model reads what a call reports while it runs."""
+        scheduling = scheduling_of(self.tool, self.settings)
+        return scheduling is not None and scheduling.progress is not None
 
     @property
     def is_once(self) -> bool:
@@ -134,6 +145,8 @@ def effective_options(
         deadline_seconds=(
             0.0 if waits_only else either(settings.deadline, own.deadline_seconds) or 0.0
         ),
+        untrusted=bool(either(settings.untrusted, own.untrusted)),
+        after_untrusted=after_untrusted_of(tool, settings, policies),
         retry_attempts=USUAL_RETRIES if attempts is None else attempts,
         retries_timeouts=attempts is not None,
         retry_delay_seconds=either(settings.retry_delay, USUAL_DELAY_SECONDS),
@@ -178,6 +191,15 @@ def category_of(tool: AnyTool, settings: ToolConfiguration | None) -> ToolCatego
 def effect_of(tool: AnyTool, settings: ToolConfiguration) -> ToolEffect:
     """Return what a call of the tool changes."""
     return settings.effect or tool.metadata.effect
+
+
+def after_untrusted_of(
+    tool: AnyTool, settings: ToolConfiguration, policies: PolicySettings
+) -> AfterUntrusted:
+    """Return what happens to the tool's calls in a session that has read untrusted content."""
+    if effect_of(tool, settings) is ToolEffect.READ or tool.metadata.answers_questions:
+        return AfterUntrusted.ALLOW
+    return settings.after_untrusted or tool.metadata.after_untrusted or policies.after_untrusted
 
 
 def on_cancel_of(tool: AnyTool, settings: ToolConfiguration) -> OnCancel:

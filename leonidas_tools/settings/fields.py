@@ -21,6 +21,7 @@ from pydantic import (
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.tools.metadata import NO_TIMEOUT_OFF, is_off
 from leonidas_tools.tools.tool import (
+    AfterUntrusted,
     OnCancel,
     Overflow,
     ToolBehavior,
@@ -365,6 +366,11 @@ OnCancelled = Annotated[
     OnCancel | None,
     BeforeValidator(choice(OnCancel)),
     WithJsonSchema(choice_schema(OnCancel)),
+]
+ReadsUntrusted = Annotated[
+    AfterUntrusted | None,
+    BeforeValidator(choice(AfterUntrusted)),
+    WithJsonSchema(choice_schema(AfterUntrusted)),
 ]
 OverflowsTo = Annotated[
     Overflow | None,

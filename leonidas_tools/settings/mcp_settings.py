@@ -155,6 +155,8 @@ class MCPServerSettings(Model):
         pin: What happens to a tool whose name, description or schema is no longer what it was when
             first used: `quarantine` refuses its calls until a person trusts it, `warn` only tells.
             A tool that comes later is used, and told of; `include` keeps it out.
+        untrusted: Whether the results of its tools may come from anyone, such as mail or web pages:
+            they mark the session that reads them. A tool under `tools` may say otherwise.
         resources: Whether its resources can be listed and read as tools.
         prompts: Whether its prompts can be listed and used as tools.
         roots: The directories it is told it may work in.
@@ -183,6 +185,7 @@ class MCPServerSettings(Model):
     include: Names | None = None
     exclude: Names = ()
     pin: Literal["quarantine", "warn", "off"] = "quarantine"
+    untrusted: Switch = False
     resources: Switch = False
     prompts: Switch = False
     roots: Names = ()

@@ -35,6 +35,7 @@ from leonidas_tools.settings.mcp_settings import (
 from leonidas_tools.settings.model import Model
 from leonidas_tools.settings.policy_settings import GuardSettings
 from leonidas_tools.settings.rules import (
+    AfterUntrustedSetting,
     AlwaysSettings,
     ApprovalSettings,
     RuleSettings,
@@ -49,7 +50,7 @@ from leonidas_tools.settings.tool_configuration import (
     merge,
 )
 from leonidas_tools.settings.toolbox_settings import NamedToolboxes
-from leonidas_tools.tools.metadata import ToolOrigin
+from leonidas_tools.tools.metadata import AfterUntrusted, ToolOrigin
 
 __all__ = [
     "AlertRule",
@@ -136,6 +137,9 @@ class PolicySettings(GuardSettings):
         rules: Which calls are allowed, asked about, denied or recorded.
         always: Questions that were answered with "always", by a name for each.
         approval: How a person is asked.
+        after_untrusted: What happens to calls with an effect once the session has read untrusted
+            content, if some of their arguments did not come from the user: `ask`, `deny` or
+            `allow`.
     """
 
     concurrency: CountOrOff = None
@@ -153,6 +157,7 @@ class PolicySettings(GuardSettings):
     approval: Annotated[ApprovalSettings, BeforeValidator(mapping)] = (
         ApprovalSettings.model_construct()
     )
+    after_untrusted: AfterUntrustedSetting = AfterUntrusted.ASK
 
     @model_validator(mode="after")
     def _rules_have_names_of_their_own(self) -> Self:
@@ -259,7 +264,7 @@ class Settings(Model):
         secrets = server.secrets(self._hidden)
         if (own := server.tools.get(origin.tool)) is not None:
             secrets = (*secrets, *secrets_in(own.arguments, self._hidden))
-        if origin.tool not in server.tools and not secrets:
+        if origin.tool not in server.tools and not secrets and not server.untrusted:
             return self.resolved.get(name, self.resolved_defaults)
         secrets = (*secrets, *self.toolbox_secrets)
         return merge(self._values(self.layers(name, origin)), self._hidden, secrets)
@@ -278,6 +283,8 @@ class Settings(Model):
         """
         sections = {"defaults": self.defaults}
         server = None if origin is None else self.mcp_servers.get(origin.server)
+        if server is not None and server.untrusted and origin is not None:
+            sections[f"mcp_servers.{origin.server}"] = ToolConfiguration(untrusted=True)
         if origin is not None and server is not None and origin.tool in server.tools:
             sections[f"mcp_servers.{origin.server}.tools.{origin.tool}"] = server.tools[origin.tool]
         if name in self.tools:

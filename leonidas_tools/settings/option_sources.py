@@ -16,7 +16,12 @@ from leonidas_tools.policies.retry import (
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.subject import subject_of
-from leonidas_tools.settings.effective import effect_of, on_cancel_of, scheduling_of
+from leonidas_tools.settings.effective import (
+    after_untrusted_of,
+    effect_of,
+    on_cancel_of,
+    scheduling_of,
+)
 from leonidas_tools.settings.shown import shown_parameters
 from leonidas_tools.tools.metadata import ToolMetadata
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
@@ -211,6 +216,12 @@ class _Resolution:
 
     def _approval(self) -> Iterator[Effective]:
         yield self._of("requires_approval")
+        yield self._of("untrusted")
+        yield self._of(
+            "after_untrusted",
+            policy="after_untrusted",
+            value=after_untrusted_of(self._tool, self._settings, self._all.policies),
+        )
         mode, source, key = self._of_policy("mode")
         rules = RuleBook(self._all.policies.all_rules())
         subject = subject_of(self._tool.metadata, self._settings)

@@ -26,6 +26,7 @@ from leonidas_tools.settings.fields import (
     OverflowsTo,
     Parameters,
     Priority,
+    ReadsUntrusted,
     Retries,
     Status,
     Switch,
@@ -143,6 +144,11 @@ class ToolOverrides(Model):
         repeat_after_resume: Whether a call that the model makes again after a reconnect runs again.
         description: What the model reads about the tool, instead of its own description.
         requires_approval: Whether a person is asked first.
+        untrusted: Whether its results may come from anyone, such as the text of a web page: they
+            mark the session that reads them.
+        after_untrusted: What happens to its calls in a session so marked, if they have an effect
+            and arguments that did not come from the user: `ask`, `deny` or `allow`; unless it is
+            set, `policies.after_untrusted` says so for all tools.
         cache_seconds: How long a result may be used again, only with the effect `read`; `0` or
             `off` for never.
         stale_if_error: How long beyond that it may replace a failure; `0` or `off` for
@@ -188,6 +194,8 @@ class ToolOverrides(Model):
     repeat_after_resume: OptionalSwitch = None
     description: str | None = None
     requires_approval: OptionalSwitch = None
+    untrusted: OptionalSwitch = None
+    after_untrusted: ReadsUntrusted = None
     cache_seconds: DurationOrOff = None
     stale_if_error: DurationOrOff = None
     polling: OptionalSwitch = None

@@ -25,7 +25,7 @@ def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-@tool(category="action", effect="idempotent")
+@tool(category="action", effect="idempotent", after_untrusted="allow")
 async def think(analysis: Thought, reasoning: Thought, plan: Thought) -> dict[str, str]:
     """Thinks a problem through before acting: use it for anything of more than one step.
 
@@ -41,7 +41,7 @@ async def think(analysis: Thought, reasoning: Thought, plan: Thought) -> dict[st
     return {**thought, "timestamp": _timestamp(time.time())}
 
 
-@tool(category="action")
+@tool(category="action", after_untrusted="allow")
 async def change_state(new_state: str, reason: str, ctx: ToolContext) -> dict[str, Any]:
     """Change what the agent is doing, such as `listening`, `thinking` or `working`.
 

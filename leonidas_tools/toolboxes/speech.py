@@ -20,7 +20,7 @@ def _told(speech: SpeechState, setting: str, **result: Any) -> ToolResult:
     return ToolResult(result=result, message=None if speech.is_heard(setting) else say("not_heard"))
 
 
-@tool(category="speech", effect="idempotent")
+@tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def set_speech_rate(
     rate: Annotated[float, Field(ge=0.5, le=2.0)], ctx: ToolContext
 ) -> ToolResult:
@@ -34,7 +34,7 @@ async def set_speech_rate(
     return _told(speech, "rate", previous_rate=previous, rate=speech.set(rate=rate).rate)
 
 
-@tool(category="speech", effect="idempotent")
+@tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def set_speech_volume(
     volume: Annotated[float, Field(ge=0.0, le=2.0)], ctx: ToolContext
 ) -> ToolResult:
@@ -49,7 +49,7 @@ async def set_speech_volume(
     return _told(speech, "volume", previous_volume=previous, volume=now)
 
 
-@tool(category="speech", effect="idempotent")
+@tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def change_voice(voice: Voice, ctx: ToolContext) -> ToolResult:
     """Speak with another voice from now on.
 
@@ -61,7 +61,7 @@ async def change_voice(voice: Voice, ctx: ToolContext) -> ToolResult:
     return _told(speech, "voice", previous_voice=previous, voice=speech.set(voice=voice).voice)
 
 
-@tool(category="speech", effect="idempotent")
+@tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def pause_speech(
     ctx: ToolContext, seconds: Annotated[float, Field(gt=0, le=30)] = 2.0
 ) -> ToolResult:
@@ -75,7 +75,7 @@ async def pause_speech(
     return _told(speech, "paused_until", paused_seconds=seconds)
 
 
-@tool(category="speech", effect="idempotent")
+@tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def resume_speech(ctx: ToolContext) -> dict[str, bool]:
     """Go on speaking after a pause."""
     speech = ctx.session.get(SpeechState)
@@ -84,7 +84,7 @@ async def resume_speech(ctx: ToolContext) -> dict[str, bool]:
     return {"was_paused": was_paused}
 
 
-@tool(category="speech", effect="idempotent")
+@tool(category="speech", effect="idempotent", after_untrusted="allow")
 async def emphasize_text(text: Annotated[str, Field(min_length=1)], ctx: ToolContext) -> ToolResult:
     """Stresses words the next time they are spoken.
 

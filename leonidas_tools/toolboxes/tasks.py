@@ -15,7 +15,13 @@ _MOST_TASKS = 50
 _MOST_TOOLS = 20
 
 
-@tool(category="action", effect="idempotent", lane="tasks", tags=["plan", "todo"])
+@tool(
+    category="action",
+    effect="idempotent",
+    lane="tasks",
+    tags=["plan", "todo"],
+    after_untrusted="allow",
+)
 async def write_tasks(
     tasks: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=_MOST_TASKS)],
     ctx: ToolContext,
@@ -40,7 +46,13 @@ async def write_tasks(
     return _short(written)
 
 
-@tool(category="action", effect="idempotent", lane="tasks", tags=["plan", "todo"])
+@tool(
+    category="action",
+    effect="idempotent",
+    lane="tasks",
+    tags=["plan", "todo"],
+    after_untrusted="allow",
+)
 async def update_task(
     id: str,  # noqa: A002 - what the model calls it
     status: Literal["pending", "in_progress", "completed", "failed"],

@@ -90,6 +90,14 @@ class OnCancel(StrEnum):
     UNDO = "undo"
 
 
+class AfterUntrusted(StrEnum):
+    """The treatment of a call with an effect in a session that has read untrusted content."""
+
+    ASK = "ask"
+    DENY = "deny"
+    ALLOW = "allow"
+
+
 class Overflow(StrEnum):
     """The part that is kept of a result that is too long."""
 
@@ -257,6 +265,10 @@ class ToolMetadata:
             another id, runs again.
         secrets: Names of what is secret in its arguments and its result, however deep: it is
             neither kept nor shown, and of a result not even the model is told.
+        untrusted: Whether its results may come from anyone, such as the text of a web page: they
+            mark the session that reads them.
+        after_untrusted: What happens to its calls in a session so marked: `ask`, `deny` or
+            `allow`; `None` leaves it to the settings.
         cpu_bound: Whether it runs in a process of its own.
         collect: Whether the result of a generator is the list of all that it yields, and not its
             last value.
@@ -299,6 +311,8 @@ class ToolMetadata:
     filler: str | None = None
     repeat_after_resume: bool = False
     secrets: Sequence[str] = ()
+    untrusted: bool = False
+    after_untrusted: AfterUntrusted | None = None
     cpu_bound: bool = False
     collect: bool = False
     status: ToolStatus = ToolStatus.ACTIVE
@@ -419,6 +433,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "behavior": partial(as_enum, ToolBehavior),
     "scheduling": Scheduling.of,
     "on_cancel": partial(as_enum, OnCancel),
+    "after_untrusted": partial(as_enum, AfterUntrusted),
     "overflow": partial(as_enum, Overflow),
     "timeout_seconds": _timeout,
     "deadline_seconds": partial(_limit_or_off, "deadline_seconds", "a time in seconds"),
@@ -440,6 +455,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
             "polling",
             "repeat_after_resume",
             "requires_approval",
+            "untrusted",
         )
     },
     **{option: partial(_text, option) for option in ("description", "filler", "name", "version")},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.redaction import Redaction
 from leonidas_tools.tools.metadata import (
+    AfterUntrusted,
     OnCancel,
     Overflow,
     Scheduling,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
+    "AfterUntrusted",
     "OnCancel",
     "Overflow",
     "Scheduling",
@@ -333,6 +335,8 @@ def tool(
     filler: str | None = None,
     repeat_after_resume: bool | None = None,
     secrets: Sequence[str] | None = None,
+    untrusted: bool | None = None,
+    after_untrusted: AfterUntrusted | str | None = None,
     cpu_bound: bool | None = None,
     collect: bool | None = None,
     status: ToolStatus | str | None = None,

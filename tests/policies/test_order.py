@@ -27,6 +27,7 @@ def test_a_policy_stands_outside_what_it_must_see_or_hold_back():
         "dependencies.for_tool",
         "approval.for_tool",
         "inquiries.for_tool",
+        "untrusted.for_tool",
         "cache.for_tool",
         "call_limits.for_tool",
         "timeout.deadline_for_tool",

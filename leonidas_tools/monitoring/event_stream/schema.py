@@ -39,6 +39,7 @@ class OpenQuestion(TypedDict):
     created: float
     deadline: float
     on_expiry: Literal["cancel", "proceed"]
+    untrusted: NotRequired[list[str]]
     session: str
     user: str | None
     call_id: str | None
@@ -151,6 +152,12 @@ class ToolBreaker(_OfTask):
     event: Literal["tool_breaker"]
     breaker: str
     state: Literal["closed", "open", "half_open"]
+
+
+class ToolUntrusted(_OfTask):
+    """The result of a tool may come from anyone: its session is marked from now on."""
+
+    event: Literal["tool_untrusted"]
 
 
 class Iteration(_OfTask):
@@ -339,6 +346,7 @@ Event: TypeAlias = (
     | ToolUndo
     | ToolSkip
     | ToolBreaker
+    | ToolUntrusted
     | Iteration
     | TaskList
     | TaskUpdate

@@ -1,0 +1,305 @@
+"""Mark sessions that have read untrusted content, and find the arguments that are not the user's.
+
+A text that a tool has returned may tell the model what to do. What the model then passes to a tool
+counts as the user's only where the user has said or typed it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from leonidas_tools.approvals.session_policy import user_of
+from leonidas_tools.approvals.spoken import numbers_in
+from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.calls.invocation import current
+from leonidas_tools.calls.records import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from leonidas_tools.calls.call import ToolCall, ToolSession
+
+_MOST_TOOLS = 16
+_MOST_SESSIONS = 16
+_MOST_CHARACTERS = 65_536
+"""The most characters of the user's speech that arguments are compared with, the latest."""
+_MOST_LEAVES = 256
+_MOST_DEPTH = 16
+_LEAST_CHARACTERS = 3
+_LEAST_NUMBER = 10
+_SPOKEN_FROM = 2
+"""The least number that counts in words: "a" and "one" are said of anything."""
+_COMMON_WORDS = """
+all any and are but can for him his her its not now off one our out she the them then they this
+that these those what when which who will with yes you your everything everyone every anything
+something everybody nothing none here there true false null tudo todos todas sim não para com que
+uma isto isso este esta seu sua eles elas 全部 所有 一切 这个 那个 这些 那些 我们 你们 他们
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+"""Words that are said of anything: alone they do not make a call the user's."""
+_OPENING = "\"'“”‘’«»([{<¿¡"  # noqa: RUF001 - of several languages
+_CLOSING = "\"'“”‘’«»)]}>.,!?;:…。，！？；：、」』）"  # noqa: RUF001 - of several languages
+_OPENING_CJK = "「『（"  # noqa: RUF001 - of several languages
+_OTHER = "\0"
+"""Stands for what no argument contains."""
+_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_DIGITS = re.compile(r"(?<![\w.\-/])\d+(?:,\d{3})*(?:\.\d+)?(?!\d|[,.\-/:]\d)")
+_NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?:\.\d+)?)(?![\d.])")
+_NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
+
+_Said: TypeAlias = Literal["foreign", "weak", "strong"]
+"""Where a value comes from; a weak one is the user's, and too short or common to tell of a wish."""
+
+
+class UntrustedContent:
+    """The tools whose untrusted results a session has read.
+
+    Example:
+        >>> content = UntrustedContent()
+        >>> content.mark("read_page"), content.mark("read_page"), content.tools
+        (True, False, ('read_page',))
+        >>> content.clear()
+        >>> content.tools
+        ()
+    """
+
+    __slots__ = ("tools",)
+
+    def __init__(self) -> None:
+        self.tools: tuple[str, ...] = ()
+        """The names of the tools, in the order of their first results."""
+
+    def mark(self, tool: str) -> bool:
+        """Record that a result of a tool was read; return whether that is new."""
+        if tool in self.tools:
+            return False
+        self.tools = (*self.tools, tool)[:_MOST_TOOLS]
+        return tool in self.tools
+
+    def clear(self) -> None:
+        """Remove the mark, such as when the model begins with an empty context."""
+        self.tools = ()
+
+
+@record
+class Foreign:
+    """The reason to ask about a call: it may follow from what was read.
+
+    Args:
+        tools: The tools whose untrusted results were read.
+        arguments: The arguments that did not come from the user; empty if the user has said nothing
+            that tells of this call.
+    """
+
+    tools: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+def mark(call: ToolCall) -> bool:
+    """Mark the session of a call, and those of the calls around it; return whether that is new."""
+    marked = [session.get(UntrustedContent).mark(call.name) for session in _sessions(call.session)]
+    return any(marked)
+
+
+def has_read_untrusted(call: ToolCall) -> bool:
+    """Return whether the session of a call, or of a call around it, is marked; this is cheap."""
+    content = call.session.find(UntrustedContent)
+    if content is not None and content.tools:
+        return True
+    return current().outer is not None and bool(_tools_read(call.session))
+
+
+def foreign(
+    call: ToolCall, parameters: Mapping[str, Any], presets: Mapping[str, Any]
+) -> Foreign | None:
+    """Return why a call may follow from untrusted content; `None` if it is the user's.
+
+    It is the user's if the user has said or typed every value in its arguments, and at least one
+    that is neither short nor common. A default of the schema and a preset of the settings need no
+    words.
+    """
+    tools = _tools_read(call.session)
+    if not tools:
+        return None
+    properties = parameters.get("properties", {})
+    names = _property_names(parameters)
+    given = {
+        name: value
+        for name, value in call.arguments.items()
+        if not _is_usual(name, value, properties, presets)
+    }
+    words = UserWords(_texts(call.session))
+    strong, others = False, []
+    for name, value in given.items():
+        judged = set(words.judge_all(value, names))
+        strong = strong or "strong" in judged
+        if "foreign" in judged:
+            others.append(name)
+    if strong and not others:
+        return None
+    return Foreign(tools=tools, arguments=tuple(others))
+
+
+class UserWords:
+    """The words of a user, to be compared with the arguments of a call.
+
+    Example:
+        >>> words = UserWords(["Mail Ana's report to bob@example.org.", "Pay him 120 euros."])
+        >>> [words.judge(v) for v in ("bob@example.org", 120, "Ana", "pay", "eve@example.org", 12)]
+        ['strong', 'strong', 'strong', 'strong', 'foreign', 'foreign']
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = [_normal(text) for text in texts]
+        chunks = [_spoken_chunks(text) for text in self._texts]
+        plain = f" {_OTHER} ".join(" ".join(each) for each in chunks)
+        owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
+        self._chunks = f" {plain} {_OTHER} {owners} "
+
+    @cached_property
+    def _joined(self) -> str:
+        return _OTHER.join("".join(text.split()) for text in self._texts)
+
+    @cached_property
+    def _digits(self) -> frozenset[Decimal]:
+        found = (each for text in self._texts for each in _DIGITS.findall(text))
+        return frozenset(Decimal(each.replace(",", "")) for each in found)
+
+    @cached_property
+    def _numbers(self) -> frozenset[Decimal]:
+        spoken = {n for text in self._texts for n in numbers_in(text) if n >= _SPOKEN_FROM}
+        return self._digits | spoken
+
+    @cached_property
+    def _negatives(self) -> frozenset[Decimal]:
+        found = (each for text in self._texts for each in _NEGATIVE.findall(text))
+        return frozenset(map(Decimal, found))
+
+    def judge(self, value: Any) -> _Said:
+        """Return where a single value comes from."""
+        if isinstance(value, str):
+            return self._judge_text(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return "foreign"
+        return self._judge_number(Decimal(str(value)))
+
+    def judge_all(self, value: Any, names: frozenset[str]) -> Iterator[_Said]:
+        """Yield where each value inside a value comes from; keys count unless they are `names`."""
+        left = [(value, 0)]
+        count = 0
+        while left:
+            each, depth = left.pop()
+            count += 1
+            if depth > _MOST_DEPTH or count > _MOST_LEAVES:
+                yield "foreign"
+                return
+            if isinstance(each, dict) and each:
+                left += [(key, depth + 1) for key in each if key not in names]
+                left += [(inner, depth + 1) for inner in each.values()]
+            elif isinstance(each, list | tuple) and each:
+                left += [(inner, depth + 1) for inner in each]
+            else:
+                yield self.judge(each)
+
+    def _judge_text(self, value: str) -> _Said:
+        text = _normal(value)
+        if len(text) > _MOST_CHARACTERS or _OTHER in text:
+            return "foreign"
+        chunks = [chunk.rstrip(".,") for chunk in text.split()]
+        if not chunks or not all(chunks):
+            return "foreign"
+        if f" {' '.join(chunks)} " in self._chunks:
+            return "strong" if _tells(chunks) else "weak"
+        if _CJK.search(text) and (joined := "".join(chunks)) in self._joined:
+            return "strong" if len(joined) > 1 and joined not in _COMMON else "weak"
+        if _NUMBER.fullmatch(text):
+            return self._judge_number(Decimal(text), spoken=False)
+        return "foreign"
+
+    def _judge_number(self, value: Decimal, *, spoken: bool = True) -> _Said:
+        if not value.is_finite():
+            return "foreign"
+        positives = self._numbers if spoken else self._digits
+        known = self._negatives if value < 0 else positives
+        if abs(value) not in known:
+            return "foreign"
+        return "strong" if abs(value) >= _LEAST_NUMBER else "weak"
+
+
+def _tells(chunks: Sequence[str]) -> bool:
+    """Return whether words are neither all short nor all common; a number of two digits is long."""
+    return any(
+        (len(each) >= _LEAST_CHARACTERS and each not in _COMMON)
+        or (each.isdecimal() and int(each) >= _LEAST_NUMBER)
+        for each in chunks
+    )
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+def _spoken_chunks(text: str) -> list[str]:
+    """Return the words of a text, without the punctuation around them."""
+    chunks = (each.lstrip(_OPENING + _OPENING_CJK).rstrip(_CLOSING) for each in text.split())
+    return [each or _OTHER for each in chunks]
+
+
+def _is_usual(
+    name: str, value: Any, properties: Mapping[str, Any], presets: Mapping[str, Any]
+) -> bool:
+    """Return whether a call without the argument would have the same value."""
+    if name in presets:
+        return _is_same(presets[name], value)
+    schema = properties.get(name)
+    return isinstance(schema, dict) and "default" in schema and _is_same(schema["default"], value)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+
+
+def _property_names(schema: Any) -> frozenset[str]:
+    """Return the names of all properties in a schema, however deep."""
+    names: set[str] = set()
+    left = [schema]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            properties = each.get("properties")
+            names.update(properties if isinstance(properties, dict) else ())
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+    return frozenset(names)
+
+
+def _sessions(session: ToolSession) -> list[ToolSession]:
+    """Return the session of a call, and those of the calls around it, of the same user."""
+    found, outer = [session], current().outer
+    while outer is not None and len(found) < _MOST_SESSIONS:
+        if outer.call.session not in found:
+            found.append(outer.call.session)
+        outer = outer.outer
+    return found
+
+
+def _tools_read(session: ToolSession) -> tuple[str, ...]:
+    contents = (each.find(UntrustedContent) for each in _sessions(session))
+    return tuple(
+        dict.fromkeys(tool for each in contents if each is not None for tool in each.tools)
+    )
+
+
+def _texts(session: ToolSession) -> list[str]:
+    """Return what the user has said in the session, and in those around it of the same user."""
+    user, texts = user_of(session), []
+    for each in _sessions(session):
+        transcript = each.find(Transcript)
+        if transcript is not None and (each is session or user_of(each) == user):
+            texts += transcript.user_texts(_MOST_CHARACTERS)
+    return texts
