@@ -1,19 +1,20 @@
 """`leonidas config`: check a settings file, or print the JSON Schema of settings files."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leonidas_tools.cli.places import CONFIG_HELP, Config, default_config, is_typed, lines_of
+from leonidas_tools.cli.places import CONFIG_HELP, Config, default_config, is_typed
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.finding import Finding
+    from leonidas_tools.settings.sound import SoundPart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +67,7 @@ def check(
     if file is not None and config is not None and is_typed(context, "config"):
         raise typer.BadParameter(f"name the file once: {str(file)!r} or --config {str(config)!r}")
     path = file or config or default_config()
-    findings = list(_findings(path))
+    findings = sorted(_findings(path), key=lambda found: found.line or 0)
     errors = sum(found.severity == "error" for found in findings)
     if as_json:
         terminal.write_json([asdict(found) for found in findings])
@@ -98,68 +99,81 @@ def schema(
 
 
 def _findings(path: Path) -> Iterator[Found]:
-    from leonidas_tools.settings.load import load
+    """Yield all that is wrong; where keys are wrong, the rest is checked without them.
 
+    Raises:
+        ConfigurationError: The file cannot be read.
+    """
+    from leonidas_tools.settings.finding import line_of
+    from leonidas_tools.settings.load import configuration_error, read_text
+    from leonidas_tools.settings.sound import sound_part
+
+    part: SoundPart | None = None
     try:
-        settings = load(path)
+        part = sound_part(read_text(path), path)
     except ConfigurationError as error:
         if not error.problems and error.line is None:  # the file cannot be read
             raise
-        for problem in error.problems or [error]:
-            yield Found(
-                severity="error",
-                file=str(path),
-                line=problem.line,
-                key=problem.key,
-                message=problem.message,
-            )
+        problems = error.problems or [error]
+    else:
+        wrong = part.problems
+        problems = configuration_error(wrong, part.document, path).problems if wrong else ()
+    for problem in problems:
+        yield Found(
+            severity="error",
+            file=str(path),
+            line=problem.line,
+            key=problem.key,
+            message=problem.message,
+        )
+    if part is None:
         return
-    yield from _against_tools(path, settings)
+    for each in _against_tools(path, part):
+        found = replace(each, key=part.key_of(each.key))
+        if part.bears(found):
+            yield Found(
+                severity=found.severity,
+                file=str(path),
+                line=line_of(found.key, part.document.lines),
+                key=found.key,
+                message=found.message,
+            )
 
 
-def _against_tools(path: Path, settings: "Settings") -> Iterator[Found]:
+def _against_tools(path: Path, part: "SoundPart") -> "Iterator[Finding]":
     """Yield well-formed settings that have no effect on the registered tools."""
     from leonidas_tools import ToolRuntime
     from leonidas_tools.mcp.listing.selection import check_server
     from leonidas_tools.mcp.listing.tool_names import ListedNames
     from leonidas_tools.runtime.toolboxes import Toolboxes
     from leonidas_tools.settings.check import check_against, undescribed
+    from leonidas_tools.settings.finding import Finding
     from leonidas_tools.settings.watch import WatchedSettings
 
-    lines = lines_of(path)
+    settings = part.settings
     registry = ToolRuntime().registry
-    toolboxes = Toolboxes(registry, WatchedSettings(path))
+    watched = WatchedSettings(settings)
+    watched.path = path  # beside which toolboxes are looked for
+    toolboxes = Toolboxes(registry, watched)
     for index, toolbox in enumerate(settings.toolboxes):
         with _warnings("leonidas_tools.tools") as warned:  # while this one is loaded
             first = settings.toolboxes[: index + 1]
             problems = toolboxes.load(settings.model_copy(update={"toolboxes": first}))
         wrong = [each for each in problems if each.name == toolbox.name]
-        told = [("error", one.key, one.why) for each in wrong for one in each.problems or [each]]
-        for severity, key, message in [
-            *told,
-            *(("warning", f"toolboxes.{index}", each) for each in warned),
-        ]:
-            yield Found(
-                severity=severity,
-                file=str(path),
-                line=_line_of(key, lines),
-                key=key,
-                message=message,
-            )
+        for one in [one for each in wrong for one in each.problems or [each]]:
+            yield Finding(severity="error", key=one.key, message=one.why)
+        for message in warned:
+            yield Finding(severity="warning", key=f"toolboxes.{index}", message=message)
     known = {tool.name: tool for tool in registry}
-    findings = [*check_against(settings, known), *undescribed(known)]
-    findings += toolboxes.warnings(settings)
+    more_may_come = True if part.lacks_tools else None
+    yield from check_against(settings, known, more_may_come=more_may_come)
+    yield from undescribed(known)
+    if not any(path[0] == "store" for path in part.left_out):
+        yield from toolboxes.warnings(settings)
     for name, server in settings.mcp_servers.items():
         listed = ListedNames(name).names()  # by an earlier session, if there was one
-        findings += check_server(name, server, listed) if listed and server.enabled else []
-    for finding in findings:
-        yield Found(
-            severity=finding.severity,
-            file=str(path),
-            line=_line_of(finding.key, lines),
-            key=finding.key,
-            message=finding.message,
-        )
+        if listed and server.enabled:
+            yield from check_server(name, server, listed)
 
 
 @contextmanager
@@ -176,10 +190,3 @@ def _warnings(name: str) -> Iterator[list[str]]:
     finally:
         logger.propagate = True
         logger.removeHandler(handler)
-
-
-def _line_of(key: str, lines: Mapping[str, int]) -> int | None:
-    """Return the line of the nearest key in the file."""
-    while key and key not in lines:
-        key = key.rpartition(".")[0]
-    return lines.get(key)

@@ -28,8 +28,8 @@ def check_against(
     Args:
         settings: The settings.
         known_tools: The tools that there are.
-        more_may_come: Whether MCP servers may still list tools: then an unknown name is a warning,
-            else an error. By default, whether one is enabled.
+        more_may_come: Whether there may be more tools: then an unknown name is a warning, else an
+            error. By default, whether an MCP server is enabled, which may still list some.
 
     Example:
         >>> from leonidas_tools.settings.models import Settings
@@ -38,9 +38,10 @@ def check_against(
         >>> print(*check_against(settings, {"search": Tool(search)}))
         error: tools.serach: there is no such tool; did you mean 'search'?
     """
-    if more_may_come is None:
-        more_may_come = any(server.enabled for server in settings.mcp_servers.values())
-    names = _Names(known_tools, more_may_come=more_may_come)
+    servers = any(server.enabled for server in settings.mcp_servers.values())
+    more_may_come = servers if more_may_come is None else more_may_come
+    bringing = "an MCP server" if servers else "what is wrong elsewhere in the settings"
+    names = _Names(known_tools, more_may_come=more_may_come, bringing=bringing)
     findings = [*_environment(settings), *_fallbacks("defaults", settings.defaults, names)]
     for name, configuration in settings.tools.items():
         key = f"tools.{name}"
@@ -61,8 +62,9 @@ def check_against(
 class _Names:
     """Known names, and the message for an unknown one."""
 
-    def __init__(self, known_tools: Tools, *, more_may_come: bool) -> None:
+    def __init__(self, known_tools: Tools, *, more_may_come: bool, bringing: str) -> None:
         self._known = known_tools
+        self._bringing = bringing
         self._more_may_come = more_may_come
 
     def unknown(self, key: str, *names: str) -> Iterator[Finding]:
@@ -72,7 +74,7 @@ class _Names:
             suggestion = closest(name, list(self._known))
             hint = f"; did you mean {suggestion!r}?" if suggestion else ": remove it"
             if self._more_may_come:
-                hint += " (an MCP server may still bring it)"
+                hint += f" ({self._bringing} may still bring it)"
             what = "there is no such tool" if key.endswith(name) else f"there is no tool {name!r}"
             severity: Literal["error", "warning"] = "warning" if self._more_may_come else "error"
             yield Finding(severity=severity, key=key, message=what + hint)

@@ -105,6 +105,15 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
 
 
 def _validate(document: Document, file: Path | None) -> Settings:
+    settings, problems = checked(document, file)
+    if settings is not None and not problems:
+        return settings
+    # Raised out here: chained to pydantic's error it would carry the values along.
+    raise configuration_error(problems, document, file)
+
+
+def checked(document: Document, file: Path | None) -> tuple[Settings | None, list[Problem]]:
+    """Return the settings, if they can be read at all, and what is wrong with them."""
     taken, foreign_problems = _with_foreign_servers(document.data, file)
     expansion = Expansion(ChainMap(os.environ, {INTERPRETER_VARIABLE: sys.executable}))
     data = expansion.expand({key: taken[key] for key in taken if key != TEXTS})
@@ -118,13 +127,10 @@ def _validate(document: Document, file: Path | None) -> Settings:
         settings = Settings.model_validate(data)
     except ValidationError as error:
         found = [explain(detail, expansion.secret) for detail in error.errors(include_url=False)]
-        problems += [problem for problem in found if problem.path not in missing]
-    if not problems:
-        settings.written.update(expansion.written)
-        settings.hidden.update(expansion.values)
-        return settings
-    # Raised out here: chained to pydantic's error it would carry the values along.
-    raise configuration_error(problems, document, file)
+        return None, [*problems, *(each for each in found if each.path not in missing)]
+    settings.written.update(expansion.written)
+    settings.hidden.update(expansion.values)
+    return settings, problems
 
 
 def _with_foreign_servers(data: Any, file: Path | None) -> tuple[Any, list[Problem]]:

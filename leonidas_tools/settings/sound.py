@@ -1,0 +1,190 @@
+"""The sound part of settings that have mistakes, so that all can be named in one run."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from leonidas_tools.settings.document import read_document
+from leonidas_tools.settings.load import FOREIGN, checked, configuration_error, read_settings
+from leonidas_tools.settings.problem import Document, DocumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from leonidas_tools.settings.finding import Finding
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.problem import KeyPath, Problem
+
+_GONE: Final = object()
+"""Stands where a list item was left out, so that the others keep their numbers."""
+_COMPARED = frozenset(
+    {"cache_seconds", "deadline", "on_cancel", "retry_attempts", "scheduling", "stale_if_error"}
+)
+"""Settings that are held against others of the tool, of all tools and of the policies."""
+_OF_ALL_TOOLS = frozenset({"policies", "policies.default_timeout"})
+_NAMES = frozenset({"tools", "tags", "servers"})
+"""What a rule names, whatever else it says."""
+_OF_TOOLS = frozenset({"defaults", "mcp_servers", "tools", FOREIGN})
+_BRING_TOOLS = frozenset({"mcp_servers", "toolboxes", FOREIGN})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SoundPart:
+    """Settings without the keys that are wrong.
+
+    Args:
+        settings: What is left.
+        problems: What is wrong with the rest.
+        document: The settings as they were written.
+        left_out: The keys that are wrong.
+        keys: The dotted keys of the file, by those of `settings`: a list may have become shorter.
+    """
+
+    settings: Settings
+    problems: Sequence[Problem]
+    document: Document
+    left_out: frozenset[KeyPath]
+    keys: Mapping[str, str]
+
+    @property
+    def lacks_tools(self) -> bool:
+        """Return whether what was left out may bring tools."""
+        return any(path[0] in _BRING_TOOLS for path in self.left_out)
+
+    def key_of(self, key: str) -> str:
+        """Return the key of the file for a key of the settings."""
+        above = key
+        while above and above not in self.keys:
+            above = above.rpartition(".")[0]
+        return self.keys.get(above, "") + key[len(above) :]
+
+    def bears(self, finding: Finding) -> bool:
+        """Return whether a finding, by its key in the file, holds whatever was left out."""
+        return all(_is_apart(finding.key, path) for path in self.left_out)
+
+
+def sound_part(text: str, file: Path) -> SoundPart:
+    """Read settings from YAML text, without the keys that are wrong.
+
+    Raises:
+        ConfigurationError: It is no YAML, or not a mapping, or what is wrong is not a key of it.
+    """
+    try:
+        document = read_document(text)
+    except DocumentError:
+        document = Document()
+    if not isinstance(document.data, dict):
+        read_settings(text, file)  # raises
+    data = copy.deepcopy(document.data)
+    problems: list[Problem] = []
+    left_out: set[KeyPath] = set()
+    rest = document
+    while True:
+        settings, found = checked(rest, file)
+        found = [replace(each, path=_in_file(data, each.path)) for each in found]
+        problems += [each for each in found if not _follows(each.path, left_out)]
+        wrong = [each.path for each in found if each not in document.problems]
+        if settings is not None and not wrong:
+            break
+        before = len(left_out)
+        for path in wrong:
+            if not any(path[: len(gone)] == gone for gone in left_out):
+                left_out |= _removed(data, path)
+        if len(left_out) == before:  # what is wrong cannot be left out, as a variable that is set
+            raise configuration_error(problems, document, file)
+        rest = Document(data=_without_gaps(data))
+    return SoundPart(
+        settings=settings,
+        problems=problems,
+        document=document,
+        left_out=frozenset(left_out),
+        keys=dict(_keys(data)),
+    )
+
+
+def _is_apart(key: str, left_out: KeyPath) -> bool:
+    """Return whether what is found at a key does not depend on another one."""
+    last = key.rpartition(".")[2]
+    section, place, rule = (".".join(map(str, left_out[:length])) for length in (1, 2, 3))
+    if key == "environment":
+        return section not in _OF_TOOLS
+    if last in _COMPARED:
+        common = section in {"defaults", "environment"} or place in _OF_ALL_TOOLS
+        return not common and not key.startswith(f"{place}.")
+    if place == "policies.rules":
+        is_rule = key.startswith(f"{place}.") and key.count(".") == place.count(".") + 1
+        in_rule = key.startswith(f"{rule}.") and last not in _NAMES
+        return not is_rule and not in_rule and last != "question"
+    return True
+
+
+def _follows(path: KeyPath, left_out: Collection[KeyPath]) -> bool:
+    """Return whether a problem may be there only because of a key that was left out."""
+    return any(
+        path[: max(len(gone) - 1, 1)] == (gone[:-1] or gone) or path == gone[: len(path)]
+        for gone in left_out
+    )
+
+
+def _in_file(data: Any, path: KeyPath) -> KeyPath:
+    """Return the path in the file for one in data without gaps."""
+    found: list[str | int] = []
+    for step in path:
+        here = step
+        if isinstance(data, list) and isinstance(step, int):
+            there = [index for index, item in enumerate(data) if item is not _GONE]
+            here = there[step] if step < len(there) else step
+        found.append(here)
+        data = _at(data, (here,))
+    return tuple(found)
+
+
+def _at(data: Any, path: KeyPath) -> Any:
+    for step in path:
+        try:
+            data = data[step]
+        except (LookupError, TypeError):
+            return None
+    return data
+
+
+def _removed(data: Any, path: KeyPath) -> set[KeyPath]:
+    """Remove a key, or the nearest one above it that there is, and return its path."""
+    if _at(data, path[:2]) is None and _at(data, (FOREIGN, *path[1:2])) is not None:
+        path = (FOREIGN, *path[1:])  # a server that other programs write so
+    while path:
+        *above, last = path
+        parent = _at(data, tuple(above))
+        if isinstance(parent, dict) and last in parent:
+            del parent[last]
+            return {path}
+        if isinstance(parent, list) and isinstance(last, int) and last < len(parent):
+            parent[last] = _GONE
+            return {path}
+        path = tuple(above)
+    return set()
+
+
+def _without_gaps(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_gaps(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_without_gaps(item) for item in data if item is not _GONE]
+    return data
+
+
+def _keys(data: Any, left: str = "", written: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each dotted key of the data without gaps, and that in the file."""
+    yield left, written
+    if isinstance(data, dict):
+        items = [(str(key), str(key), value) for key, value in data.items()]
+    elif isinstance(data, list):
+        there = [(index, item) for index, item in enumerate(data) if item is not _GONE]
+        items = [(str(number), str(index), item) for number, (index, item) in enumerate(there)]
+    else:
+        return
+    for key, in_file, value in items:
+        yield from _keys(value, f"{left}.{key}".lstrip("."), f"{written}.{in_file}".lstrip("."))
