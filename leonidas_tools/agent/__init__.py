@@ -1,5 +1,6 @@
 """The agent: language models, and what thinks, acts and observes with them."""
 
+from leonidas_tools.agent.delegation import Delegation
 from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
 from leonidas_tools.agent.parameters import adjust_llm_parameters
 from leonidas_tools.agent.parser import parse
@@ -11,6 +12,7 @@ from leonidas_tools.agent.reflector import Reflection, Reflector, ReflectorDecis
 __all__ = [
     "AgentResult",
     "AgentStatus",
+    "Delegation",
     "GeminiModel",
     "OpenAIModel",
     "Planner",

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -31,15 +31,23 @@ from leonidas_tools.agent.planner import planned_text
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.agent.reflector import ReflectorDecision
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.call import (
+    REPEATED,
+    ResultStatus,
+    ToolCall,
+    ToolResult,
+    ToolSession,
+)
 from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.calls.turns import Turns
-from leonidas_tools.errors import ModelError
+from leonidas_tools.errors import ModelError, ToolError
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import AS_IT_IS, join, say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
 from leonidas_tools.session.tasks import TaskList, TaskStatus
+from leonidas_tools.tools.exports import find
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
     from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
     from leonidas_tools.agent.planner import Planner
     from leonidas_tools.agent.reflector import Correction, Reflection, Reflector
+    from leonidas_tools.approvals.question import Question
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.declared import Declaration
     from leonidas_tools.session.tasks import Task
@@ -79,6 +88,7 @@ class AgentLimits:
         max_calls_per_turn: How many calls of one turn run; those beyond are refused.
         max_tokens: How many tokens all answers together may take; `None` for any number.
         max_corrections: How often running the model may write what cannot be read.
+        max_calls: How many calls may run in all; those beyond are refused.
 
     Raises:
         ValueError: A bound is below 1.
@@ -88,10 +98,11 @@ class AgentLimits:
     max_calls_per_turn: int = 8
     max_tokens: int | None = None
     max_corrections: int = 3
+    max_calls: int | None = None
 
     def __post_init__(self) -> None:
         bounds = (self.max_iterations, self.max_calls_per_turn, self.max_corrections)
-        if min(*bounds, self.max_tokens or 1) < 1:
+        if min(*bounds, *(b for b in (self.max_tokens, self.max_calls) if b is not None)) < 1:
             raise ValueError(f"the bounds of an agent are 1 or more: {self!r}")
 
 
@@ -102,9 +113,10 @@ class Thought(NamedTuple):
 
 
 class CallsMade(NamedTuple):
-    """The calls that the model makes in a turn, before they run."""
+    """The calls that the model makes in a turn, before they run, and what it writes beside them."""
 
     calls: Sequence[ModelCall]
+    text: str = ""
 
 
 class TurnEnded(NamedTuple):
@@ -112,6 +124,8 @@ class TurnEnded(NamedTuple):
 
     turn: Turn
 
+
+OnQuestion: TypeAlias = "Callable[[ToolCall, ToolResult], None]"
 
 Step: TypeAlias = Thought | CallsMade | TurnEnded | AgentResult
 """What happens in a run; the result is the last."""
@@ -143,6 +157,8 @@ class ReActAgent(Stage):
             and by text where its server takes no tools.
         planner: Writes the task list of the session first, and again where a task fails.
         reflector: Decides after each turn how to go on.
+        max_calls: How many calls may run in all; those beyond are refused.
+        may_use: Says of each tool whether the agent has it; by default it has all.
 
     Raises:
         ValueError: A bound is below 1.
@@ -173,6 +189,8 @@ class ReActAgent(Stage):
         function_calling: FunctionCalling = "auto",
         planner: Planner | None = None,
         reflector: Reflector | None = None,
+        max_calls: int | None = None,
+        may_use: Callable[[AnyTool], bool] | None = None,
     ) -> None:
         self.model = model
         self.runtime = _runtime(tools)
@@ -181,6 +199,7 @@ class ReActAgent(Stage):
             max_calls_per_turn=max_calls_per_turn,
             max_tokens=max_tokens,
             max_corrections=max_corrections,
+            max_calls=max_calls,
         )
         self.instructions = instructions
         self.parameters = parameters
@@ -189,6 +208,7 @@ class ReActAgent(Stage):
         self.function_calling: FunctionCalling = function_calling
         self.planner = planner
         self.reflector = reflector
+        self.may_use = may_use
 
     async def run(
         self,
@@ -198,6 +218,7 @@ class ReActAgent(Stage):
         history: Sequence[Message] = (),
         on_step: Callable[[Step], None] | None = None,
         on_chunk: Callable[[Chunk], None] | None = None,
+        on_question: OnQuestion | None = None,
     ) -> AgentResult:
         """Work on a task to its end. Cancelling this cancels the calls.
 
@@ -207,10 +228,14 @@ class ReActAgent(Stage):
             history: The conversation before, without instructions.
             on_step: Called with each step.
             on_chunk: Called with each piece of the model's answers as it comes.
+            on_question: Called with each question of a call that no channel asks: what it is
+                about, and what a model is told that is to ask it.
         """
         result: AgentResult | None = None
         async with aclosing(
-            self.steps(task, session=session, history=history, on_chunk=on_chunk)
+            self.steps(
+                task, session=session, history=history, on_chunk=on_chunk, on_question=on_question
+            )
         ) as steps:
             async for step in steps:
                 if on_step is not None:
@@ -227,6 +252,7 @@ class ReActAgent(Stage):
         session: ToolSession | None = None,
         history: Sequence[Message] = (),
         on_chunk: Callable[[Chunk], None] | None = None,
+        on_question: OnQuestion | None = None,
     ) -> AsyncGenerator[Step]:
         """Work on a task, and yield each step; the last is the result.
 
@@ -235,9 +261,14 @@ class ReActAgent(Stage):
             session: The session of its calls; by default a new one.
             history: The conversation before, without instructions.
             on_chunk: Called with each piece of the model's answers as it comes.
+            on_question: Called with each question of a call that no channel asks: what it is
+                about, and what a model is told that is to ask it.
         """
-        run = _Run(self, session, on_chunk)
-        async with self.runtime:
+        run = _Run(self, session, on_chunk, on_question)
+        around = innermost()
+        # A call of this runtime ends before the runtime closes, and must not close it.
+        is_inside = around is not None and around.host is self.runtime
+        async with nullcontext() if is_inside else self.runtime:
             try:
                 await run.begin(task, history)
                 while run.result is None:
@@ -276,6 +307,7 @@ class _Run:
         agent: The agent.
         session: The session of its calls; by default a new one.
         on_chunk: Called with each piece of the model's answers.
+        on_question: Called with each question that no channel asks.
     """
 
     def __init__(
@@ -283,6 +315,7 @@ class _Run:
         agent: ReActAgent,
         session: ToolSession | None,
         on_chunk: Callable[[Chunk], None] | None,
+        on_question: OnQuestion | None,
     ) -> None:
         self._is_own_session = session is None
         session = session or ToolSession()
@@ -304,16 +337,20 @@ class _Run:
         self._plans = 0
         self._corrections_of_turn: list[Correction] = []
         self._begun = time.perf_counter()
-        self._late = _LateResults()
+        self._calls = 0
         self._event_call = ToolCall(
             name="agent", session=session, number=next(session.numbers), id=None
         )
+        # Several agents may work in a session, and their models number their calls alike.
+        self._id_prefix = "" if self._is_own_session else f"agent-{self._event_call.number}-"
+        self._late = _LateResults(session.get(Approvals), self._id_prefix, on_question)
 
     async def begin(self, task: str, history: Sequence[Message]) -> None:
         """Begin the conversation with the model, with a plan if there is a planner."""
         self._task = task
-        self._session.get(Turns).next()
-        self._late.follow(self._session.get(Approvals))
+        if innermost() is None:  # else it belongs to the turn of the call that it works for
+            self._session.get(Turns).next()
+        self._late.follow()
         self._tools = self._declared()
         system = self._system()
         self._messages = [Message.system(system)] if system else []
@@ -323,10 +360,10 @@ class _Run:
             await self._plan(self._agent.planner)
 
     def close(self) -> None:
-        """Withdraw the open questions of the run, where no one else can answer them."""
-        self._late.close()
-        if self._is_own_session:
-            self._session.get(Approvals).withdraw_all()
+        """Withdraw the open questions of the run, and stop the approved calls it waits for."""
+        for call_id in self._late.close():
+            with suppress(ToolError):  # it has ended, or has not begun
+                self._agent.runtime.cancel(call_id, session=self._session)
 
     async def turn(self) -> AsyncGenerator[Step]:
         """Run one turn, and yield its steps; at the end of the run, `result` is set."""
@@ -344,7 +381,7 @@ class _Run:
         results: Sequence[ToolResult] = ()
         if calls:
             self._tell(number, step="action", tools=[call.name for call in calls])
-            yield CallsMade(calls)
+            yield CallsMade(calls, said.text.strip() if self._is_native else "")
             results = await self._run(calls)
             self._tell(number, step="observation", statuses=[r.status.value for r in results])
         turn = Turn(
@@ -433,7 +470,7 @@ class _Run:
             return result
 
         async def run(arguments: Mapping[str, Any]) -> ToolResult:
-            identifier = new_id(None, ())
+            identifier = self._id_prefix + new_id(None, ())
             again = await self._agent.runtime.execute(
                 call.name, arguments, session=self._session, call_id=identifier
             )
@@ -461,7 +498,11 @@ class _Run:
         if not self._agent.enable_tools:
             return ()
         declared = self._agent.runtime.declared(self._session)
-        return [each for each in declared if not each.tool.metadata.answers_questions]
+        return [each for each in declared if self._may_use(each.tool)]
+
+    def _may_use(self, tool: AnyTool) -> bool:
+        may_use = self._agent.may_use
+        return not tool.metadata.answers_questions and (may_use is None or may_use(tool))
 
     def _system(self) -> str:
         parts = [self._agent.instructions]
@@ -605,6 +646,9 @@ class _Run:
                 results[at] = self._refused(
                     ResultStatus.INVALID_ARGUMENT, problem, "unreadable_arguments"
                 )
+            elif self._is_withheld(call.name):
+                text = say("unknown_tool", tool=call.name)
+                results[at] = self._refused(ResultStatus.NOT_FOUND, text, "unknown_tool")
             elif not self._may_call:
                 results[at] = self._refused(
                     ResultStatus.LIMITED, say("agent_last_turn"), "react_mode"
@@ -613,12 +657,16 @@ class _Run:
                 most = self._limits.max_calls_per_turn
                 text = say("agent_too_many_calls", count=len(calls), most=most)
                 results[at] = self._refused(ResultStatus.LIMITED, text, "max_calls_per_turn")
+            elif self._calls == self._limits.max_calls:
+                text = say("agent_calls_used_up", most=self._calls)
+                results[at] = self._refused(ResultStatus.LIMITED, text, "max_calls")
             else:
-                asked = {"name": call.name, "arguments": arguments, "id": call.id}
-                to_run.append((at, asked))
+                self._calls += 1
+                identifier = self._id_prefix + call.id
+                to_run.append((at, {"name": call.name, "arguments": arguments, "id": identifier}))
         ran = await self._executed([asked for _, asked in to_run])
         for (at, _), result in zip(to_run, ran, strict=True):
-            ended = await self._late.of(calls[at].id, result)
+            ended = await self._late.of(self._id_prefix + calls[at].id, result)
             results[at] = ended if ended.ok else await self._corrected(calls[at], ended)
         return [results[at] for at in range(len(calls))]
 
@@ -631,6 +679,10 @@ class _Run:
             only["name"], only["arguments"], session=self._session, call_id=only["id"]
         )
         return [result]
+
+    def _is_withheld(self, name: str) -> bool:
+        tool = find(self._agent.runtime.registry, name)
+        return tool is not None and not self._may_use(tool)
 
     def _refused(self, status: ResultStatus, message: str, reason_code: str) -> ToolResult:
         return ToolResult(
@@ -741,37 +793,67 @@ _MESSAGES = {
 
 
 class _LateResults:
-    """The results of calls that wait for a person's approval: an agent has the time to wait."""
+    """The results of calls that wait for a person's approval: an agent has the time to wait.
 
-    def __init__(self) -> None:
-        self._results: dict[str | None, ToolResult] = {}
+    Args:
+        desk: The questions of the session.
+        id_prefix: How the ids of the run's calls begin.
+        on_question: Called with each question of these calls that no channel asks.
+    """
+
+    def __init__(self, desk: Approvals, id_prefix: str, on_question: OnQuestion | None) -> None:
+        self._desk = desk
+        self._id_prefix = id_prefix
+        self._on_question = on_question
+        self._results: dict[str, list[ToolResult]] = {}
         self._askers: dict[str, str] = {}
+        self._waiting: set[str] = set()
         self._came = asyncio.Event()
-        self._unsubscribe: Callable[[], None] | None = None
+        self._ends: list[Callable[[], None]] = []
 
-    def follow(self, desk: Approvals) -> None:
-        """Listen to the answers of a session."""
-        self._unsubscribe = desk.on_result(self._hear)
+    def follow(self) -> None:
+        """Listen to the questions and answers of the session."""
+        self._ends = [self._desk.on_outcome(self._hear), self._desk.on_left(self._hand_on)]
 
     def _hear(self, call: ToolCall, result: ToolResult) -> None:
-        self._results[call.id] = result
-        self._came.set()
+        if result.reason_code != REPEATED and call.id is not None and self._is_own(call.id):
+            self._results.setdefault(call.id, []).append(result)
+            self._came.set()
+
+    def _hand_on(self, question: Question) -> None:
+        if self._on_question is not None and self._is_own(question.call.id or ""):
+            self._on_question(question.call, self._desk.pending_result(question))
+
+    def _own_questions(self) -> list[Question]:
+        asked = [r for r in self._desk.pending() if r.call_id is not None]
+        return [self._desk.question(r.id) for r in asked if self._is_own(r.call_id or "")]
+
+    def _is_own(self, call_id: str) -> bool:
+        return call_id.startswith(self._id_prefix)
 
     async def of(self, call_id: str, result: ToolResult) -> ToolResult:
-        """Return the result of a call; wait for that of one that waits for approval."""
-        if result.status is not ResultStatus.PENDING_APPROVAL:
-            return result
-        question = str((result.result or {}).get("approval_id"))
-        asker = self._askers.setdefault(question, call_id)  # equal calls share a question
-        while asker not in self._results:
-            self._came.clear()
-            await self._came.wait()
-        return self._results[asker]
+        """Return the result of a call; wait for that of one that waits for a person."""
+        heard = 0
+        while result.status is ResultStatus.PENDING_APPROVAL:
+            body = result.result or {}
+            question = str(body.get("approval_id") or body.get("question_id"))
+            asker = self._askers.setdefault(question, call_id)  # equal calls share a question
+            self._waiting.add(asker)
+            while len(self._results.get(asker, ())) <= heard:
+                self._came.clear()
+                await self._came.wait()
+            result = self._results[asker][heard]
+            heard += 1
+        self._waiting.discard(call_id)
+        return result
 
-    def close(self) -> None:
-        """Stop to listen."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
+    def close(self) -> set[str]:
+        """Withdraw the open questions; return the ids of the calls that were waited for."""
+        for end in self._ends:
+            end()
+        for question in self._own_questions():
+            self._desk.withdraw(question)
+        return self._waiting
 
 
 def described_tool(tool: Declaration) -> str:

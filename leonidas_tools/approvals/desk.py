@@ -56,6 +56,7 @@ class Approvals:
         self._grants: dict[int, str] = {}
         self._current: Question | None = None
         self._changes = Listeners[[]]("approvals")
+        self._left = Listeners["Question"]("open questions")
         self._results = Listeners[ToolCall, ToolResult]("late results")
         self._outcomes = Listeners[ToolCall, ToolResult]("late results")
 
@@ -66,6 +67,17 @@ class Approvals:
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Subscribe to questions being opened or closed; return a function that unsubscribes."""
         return self._changes.subscribe(listener)
+
+    def on_left(self, listener: Callable[[Question], None]) -> Callable[[], None]:
+        """Subscribe to open questions that no channel asks: the answer comes later, or by voice.
+
+        Args:
+            listener: Receives the question.
+
+        Returns:
+            A function that unsubscribes.
+        """
+        return self._left.subscribe(listener)
 
     def on_result(self, listener: OnResult) -> Callable[[], None]:
         """Subscribe to new results of calls that were answered before.
@@ -163,6 +175,8 @@ class Approvals:
         question.announce()
         self._select_next()
         self._changes.notify()
+        if question.waiter is None:
+            self._left.notify(question)
 
     def redeem(self, number: int, digest: str) -> bool:
         """Use up the permission of a call; return whether it covers what is about to run."""
@@ -172,6 +186,7 @@ class Approvals:
         """Detach the waiting call; the question stays open."""
         question.waiter = None
         self._select_next()
+        self._left.notify(question)
 
     def withdraw(self, question: Question) -> None:
         """Close a question without an answer, and end the call that waits for it."""
@@ -224,7 +239,11 @@ class Approvals:
 
     def tell_running(self, call: ToolCall) -> None:
         """Notify the `on_outcome` listeners that a call runs whose earlier result is outdated."""
-        self._outcomes.notify(call, repeated(call.name))
+        self.tell_outcome(call, repeated(call.name))
+
+    def tell_outcome(self, call: ToolCall, result: ToolResult) -> None:
+        """Notify the `on_outcome` listeners of a result that another call is answered with."""
+        self._outcomes.notify(call, result)
 
     def tell(self, call: ToolCall, result: ToolResult) -> None:
         """Notify the `on_result` listeners of a new result of a call that was answered before."""

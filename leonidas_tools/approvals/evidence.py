@@ -59,7 +59,9 @@ async def confirm(
         decision = desk.settle(question, Decision.deny(reason), by="voice")
         if question.paused is not None:
             return question, await desk.run(question, decision)
-        return question, refusal or wording.denied(question.request.tool, "refused", reason)
+        denied = refusal or wording.denied(question.request.tool, "refused", reason)
+        desk.tell_outcome(question.call, denied)
+        return question, denied
     decision = desk.settle(question, Decision.approve(), by="voice")
     return question, await desk.run(question, decision)
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+REPEATED = "repeated_call"
+"""The reason code of the answer to a repeated call whose outcome is not known yet."""
+
 _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
@@ -569,7 +572,7 @@ def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
     return ToolResult(
         status=ResultStatus.UNKNOWN_OUTCOME,
         message=say("repeated_call", tool=name),
-        reason_code="repeated_call",
+        reason_code=REPEATED,
     )
 
 

@@ -38,6 +38,12 @@ _current: ContextVar[Invocation] = ContextVar("leonidas_tools_invocation")
 current: Callable[[], Invocation] = _current.get
 """The invocation in whose task this runs."""
 
+
+def innermost() -> Invocation | None:
+    """Return the invocation in whose task this runs; `None` outside of all calls."""
+    return _current.get(None)
+
+
 _START = EventKind.START
 _LAST_WORDS = ("cancel", "stop")
 """Reasons to stop after which no policy may go on."""
@@ -88,9 +94,9 @@ class Invocation:
 
     __slots__ = (
         "_answer", "_entered", "_on_end", "_run", "_stop", "_task", "begun", "call", "context",
-        "ended", "left_over", "limits", "measured", "on_failure", "outer", "owner", "places",
-        "sinks", "started", "stoppable", "stopped_by", "take_back", "undo_ends", "undone", "wanted",
-        "wording",
+        "ended", "host", "left_over", "limits", "measured", "on_failure", "outer", "owner",
+        "places", "sinks", "started", "stoppable", "stopped_by", "take_back", "undo_ends",
+        "undone", "wanted", "wording",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915 - what it knows of its call, line by line
@@ -117,6 +123,8 @@ class Invocation:
         now."""
         self.stopped_by: str | None = None
         """Decision of the person who stops the call: `cancel` or `skip`."""
+        self.host: object = None
+        """Runtime that runs the call, where there is one."""
         self.limits: Mapping[str, float] = _NO_LIMITS
         """Expected duration, as in the first event."""
         self.on_failure: OnEnd | None = None

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.tools.metadata import is_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -204,7 +205,9 @@ class InLane:
 
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[InLane]:
-    """Yield the place of a tool's calls in their lane."""
+    """Yield the place of a tool's calls in their lane, unless the lane is `off`."""
+    if options.lane is not None and is_off(options.lane):
+        return
     tool, lanes = options.tool, shared.lanes
     if options.settings.effect is None and not tool.declares_effect:
         lanes.undeclared.add(tool.name)

@@ -727,6 +727,10 @@ TEXTS: Mapping[str, Text] = {
         "These are {count} calls at once, of which {most} run. Write the others in the next turn.",
         "An agent's model makes more calls in a turn than may run.",
     ),
+    "agent_calls_used_up": Text(
+        "The {most} calls of this task are used up. Answer with what you know.",
+        "An agent's model makes more calls than it may in all.",
+    ),
     "agent_last_turn": Text(
         "This is your last turn. Write your final answer with what you know.",
         "An agent's model is asked for the last time.",
@@ -775,6 +779,31 @@ TEXTS: Mapping[str, Text] = {
         "The code has failed ({error}) and was corrected and run again; this is the result of:"
         "\n{code}",
         "The code of a call was corrected by the reflector.",
+    ),
+    "no_delegation": Text(
+        "Nothing can be delegated here. Do it yourself.",
+        "delegate runs without a runtime.",
+    ),
+    "delegation_too_deep": Text(
+        "You work on a delegated task already: do it yourself.",
+        "An agent that works on a delegated task delegates.",
+    ),
+    "too_many_delegations": Text(
+        "{most} delegated tasks run already: wait for one to end, or stop one.",
+        "A session delegates more tasks than may run at once.",
+    ),
+    "nothing_delegated": Text(
+        "No such task is worked on: it has ended already.",
+        "stop_delegated finds nothing to stop.",
+    ),
+    "delegation_late": Text(
+        "The task was not done within {seconds} seconds and was stopped. Tell the user what was "
+        "done and what was not.",
+        "The time of a delegated task is up.",
+    ),
+    "delegation_ended": Text(
+        "The task was not done: {reason}. Tell the user what was done and what was not.",
+        "A delegated task ends without an answer.",
     ),
     "no_coin": Text(
         "No coin can be offered here. Continue without one.",

@@ -126,6 +126,8 @@ class Executor:
         settings = settings or Settings()
         limits = settings.policies
         self.registry = registry
+        self.host: object = None
+        """Runtime of this executor, which a tool that works with other tools finds by its call."""
         self.sinks = tuple(sinks)
         self.workers = Workers(threads=limits.threads, processes=limits.processes)
         self._compiler = Compiler(
@@ -177,6 +179,7 @@ class Executor:
         if call.stands_in:
             run = partial(_in_place, run=run)
         invocation = Invocation(call, run, on_end, sinks)
+        invocation.host = self.host
         invocation.limits = plan.limits
         invocation.wording = settings.wording
         invocation.on_failure = self._keep_failure

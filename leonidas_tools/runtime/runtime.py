@@ -125,6 +125,7 @@ class ToolRuntime:
             approval=approval or on_demand.ask_by_voice,
             save=self.settings.update,
         )
+        self.executor.host = self
         self._register(as_tools(tools), builtin_tools=builtin_tools)
         self._declared = DeclaredTools(self.registry, self.settings, update=on_demand.update)
         servers, tell = self.settings.current.mcp_servers, self.monitor.events.publish

@@ -245,7 +245,8 @@ class ToolMetadata:
         fallback_tools: Tools to try in turn, with the same arguments, when it stays down.
         dependencies: What it needs: names of tools, `module:NAME` or `command:NAME`.
         tags: Words to find it by.
-        lane: Which lane it shares; by default that of its module or object.
+        lane: Which lane it shares; by default that of its module or object. With `off`, its calls
+            wait for none.
         cache_seconds: How long a result may be used again; only where the effect is `read`.
         stale_if_error_seconds: How long beyond that it may replace a failure.
         polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.

@@ -1,0 +1,355 @@
+"""`Delegation`: a voice hands a job of several steps to an agent, and goes on talking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable  # noqa: TC003 - the annotations of the tools are read
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import Field
+
+from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
+from leonidas_tools.agent.react import CallsMade, ReActAgent, TurnEnded
+from leonidas_tools.agent.record import AgentStatus
+from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
+from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with the annotations
+from leonidas_tools.calls.invocation import current
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
+from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
+from leonidas_tools.toolboxes import action, speech
+from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
+from leonidas_tools.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leonidas_tools.agent.react import Step
+    from leonidas_tools.agent.record import AgentResult, Turn
+    from leonidas_tools.tools.registry import AnyTool
+
+DELEGATE, STOP = "delegate", "stop_delegated"
+
+_OF_THE_VOICE = frozenset(each.name for each in (*action.TOOLS, *speech.TOOLS))
+"""Tools about the conversation itself, which an agent in the background does not have."""
+_GRACE_SECONDS = 10.0
+_MOST_STEPS_TOLD = 50
+_STATUSES = {
+    AgentStatus.STOPPED: ResultStatus.FAILED,
+    AgentStatus.LIMIT: ResultStatus.LIMITED,
+    AgentStatus.FAILED: ResultStatus.UNAVAILABLE,
+}
+_INSTRUCTIONS = (
+    "You work on a task for a voice assistant that talks with the user meanwhile. You cannot ask "
+    "the user by yourself. When there is progress worth telling, write one short sentence of it "
+    "beside your calls. End with an answer of a few sentences that can be spoken."
+)
+
+Task: TypeAlias = Annotated[str, Field(min_length=1, max_length=10_000)]
+OpensModel: TypeAlias = "Callable[[], AbstractAsyncContextManager[Model]]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DelegationLimits:
+    """The bounds of delegated work.
+
+    Args:
+        max_at_once: How many delegations of a session may run at once.
+        max_depth: How deep they may nest; with 1, the agent delegates nothing itself.
+        max_seconds: How long one may take, with the time in which a person is asked.
+        max_iterations: How often its model is asked.
+        max_calls: How many calls it may make.
+        max_tokens: How many tokens its answers may take.
+        progress_seconds: The least time between two reports of progress.
+
+    Raises:
+        ValueError: A bound is too small.
+    """
+
+    max_at_once: int = 3
+    max_depth: int = 1
+    max_seconds: float = 600.0
+    max_iterations: int = 20
+    max_calls: int = 60
+    max_tokens: int = 100_000
+    progress_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        counts = (self.max_at_once, self.max_depth, self.max_iterations)
+        if min(*counts, self.max_calls, self.max_tokens) < 1:
+            raise ValueError(f"the bounds of a delegation are 1 or more: {self!r}")
+        if self.max_seconds <= 0 or self.progress_seconds < 0:
+            raise ValueError(f"the times of a delegation are above 0: {self!r}")
+
+
+class Delegation:
+    """The tools `delegate` and `stop_delegated`: an agent works while the conversation goes on.
+
+    The agent has the tools of the runtime that `delegate` is called in, in the session of the
+    call: under the same policies, for the same user, with the same approvals. What its calls ask
+    is put to the user by the voice. Cancelling the call of `delegate` stops the agent and all its
+    calls; an interruption alone does not.
+
+    Args:
+        model: The model of the agent, or a function that opens one for each task.
+        max_at_once: How many delegations of a session may run at once.
+        max_depth: How deep they may nest; with 1, the agent delegates nothing itself.
+        max_seconds: How long one may take, with the time in which a person is asked.
+        max_iterations: How often its model is asked.
+        max_calls: How many calls it may make.
+        max_tokens: How many tokens its answers may take.
+        progress_seconds: The least time between two reports of progress.
+        instructions: What its model is told beforehand, after how it is to report.
+        parameters: How its model is to answer.
+
+    Raises:
+        ValueError: A bound is too small.
+
+    Example:
+        >>> from leonidas_tools import ToolRuntime
+        >>> from leonidas_tools.agent.models import ScriptedModel
+        >>> model = ScriptedModel(["Booked for noon."])
+        >>> tools = ToolRuntime(Delegation(model).tools, builtin_tools=False)
+        >>> asyncio.run(tools.execute("delegate", {"task": "Book a table."})).result["answer"]
+        'Booked for noon.'
+    """
+
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
+        self,
+        model: Model | OpensModel,
+        *,
+        max_at_once: int = 3,
+        max_depth: int = 1,
+        max_seconds: float = 600.0,
+        max_iterations: int = 20,
+        max_calls: int = 60,
+        max_tokens: int = 100_000,
+        progress_seconds: float = 10.0,
+        instructions: str = "",
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+    ) -> None:
+        self.limits = DelegationLimits(
+            max_at_once=max_at_once,
+            max_depth=max_depth,
+            max_seconds=max_seconds,
+            max_iterations=max_iterations,
+            max_calls=max_calls,
+            max_tokens=max_tokens,
+            progress_seconds=progress_seconds,
+        )
+        self._model = model
+        self._instructions = f"{_INSTRUCTIONS}\n\n{instructions}" if instructions else _INSTRUCTIONS
+        self._parameters = parameters
+        self.tools: tuple[Tool[..., Any], ...] = (
+            Tool(
+                self._delegate,
+                name=DELEGATE,
+                category="action",
+                effect="once",
+                lane="off",  # several at once
+                behavior="NON_BLOCKING",
+                scheduling=Scheduling(
+                    ok=ToolScheduling.WHEN_IDLE,
+                    error=ToolScheduling.WHEN_IDLE,
+                    late=ToolScheduling.WHEN_IDLE,
+                    progress=ToolScheduling.WHEN_IDLE,
+                ),
+                timeout_seconds=max_seconds + _GRACE_SECONDS,
+                deadline_seconds="off",
+                retry_attempts="off",
+                on_cancel="stop",
+                filler_after_seconds="off",
+                tags=["agent"],
+            ),
+            Tool(
+                self._stop_delegated,
+                name=STOP,
+                category="action",
+                effect="idempotent",
+                lane="off",
+                tags=["agent"],
+            ),
+        )
+        """Tools to be given to a runtime or a processor, beside others."""
+
+    async def _delegate(  # noqa: D417 - models read it; `ctx` is no argument
+        self, task: Task, ctx: ToolContext
+    ) -> ToolResult:
+        """Hand a job of several steps to an agent that works on it in the background.
+
+        Go on talking with the user meanwhile: its answer comes by itself, maybe minutes later. Do
+        not call it again for the same job. What the agent's own calls have to ask comes as a
+        question with an id, which you put to the user and answer as any other.
+
+        Args:
+            task: What is to be done, whole and in itself: the agent has not heard the conversation.
+        """
+        invocation = current()
+        runtime = runtime_of(invocation.host)
+        if runtime is None:
+            raise ToolError(say("no_delegation"), reason_code="no_runtime")
+        depth = _depth()
+        if depth > self.limits.max_depth:
+            raise ToolError(say("delegation_too_deep"), status="limited", reason_code="max_depth")
+        running = ctx.session.get(_Running)
+        if len(running.tasks) >= (most := self.limits.max_at_once):
+            said = say("too_many_delegations", most=most)
+            raise ToolError(said, status="limited", retryable=True, reason_code="max_at_once")
+        running.tasks[ctx.call.trace_id] = task
+        try:
+            return await _Work(self, runtime, ctx, deepest=depth >= self.limits.max_depth).run(task)
+        finally:
+            running.tasks.pop(ctx.call.trace_id, None)
+
+    async def _stop_delegated(  # noqa: D417 - models read it; `ctx` is no argument
+        self, ctx: ToolContext, task: str = ""
+    ) -> ToolResult:
+        """Stop what was delegated, with all that it does, because the user does not want it.
+
+        Args:
+            task: Words of the task to stop, where there are several; empty stops all.
+        """
+        running, runtime = ctx.session.get(_Running), runtime_of(current().host)
+        wanted = task.casefold().strip()
+        found = {key: text for key, text in running.tasks.items() if wanted in text.casefold()}
+        if not found or runtime is None:
+            options = list(running.tasks.values()) or None
+            return ToolResult.not_found(say("nothing_delegated"), valid_options=options)
+        for trace_id in found:
+            runtime.cancel(trace_id, session=ctx.session)
+        return ToolResult(result={"stopped": list(found.values())})
+
+    def opened(self) -> AbstractAsyncContextManager[Model]:
+        """Return the model for one task, to be entered."""
+        model = self._model
+        return model() if callable(model) else nullcontext(model)
+
+    def agent(self, model: Model, runtime: ToolRuntime, *, deepest: bool) -> ReActAgent:
+        """Return the agent for one task.
+
+        Args:
+            model: Its model.
+            runtime: Its tools.
+            deepest: Whether it may not delegate.
+        """
+        withheld = _OF_THE_VOICE | {DELEGATE, STOP} if deepest else _OF_THE_VOICE
+
+        def may_use(tool: AnyTool) -> bool:
+            return tool.name not in withheld
+
+        return ReActAgent(
+            model,
+            runtime,
+            max_iterations=self.limits.max_iterations,
+            max_tokens=self.limits.max_tokens,
+            max_calls=self.limits.max_calls,
+            instructions=self._instructions,
+            parameters=self._parameters,
+            may_use=may_use,
+        )
+
+
+class _Running:
+    """The tasks of a session that agents work on, by the trace id of their call."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, str] = {}
+
+
+class _Work:
+    """One delegated task.
+
+    Args:
+        delegation: How it is worked on.
+        runtime: The tools.
+        ctx: The call of `delegate`.
+        deepest: Whether the agent may not delegate.
+    """
+
+    def __init__(
+        self, delegation: Delegation, runtime: ToolRuntime, ctx: ToolContext, *, deepest: bool
+    ) -> None:
+        self._delegation = delegation
+        self._runtime = runtime
+        self._ctx = ctx
+        self._deepest = deepest
+        self._turns: list[Turn] = []
+        self._told_at: float | None = None
+
+    async def run(self, task: str) -> ToolResult:
+        """Work on the task to its end, or until its time is up."""
+        limits = self._delegation.limits
+        try:
+            async with (
+                asyncio.timeout(limits.max_seconds) as limit,
+                self._delegation.opened() as model,
+            ):
+                agent = self._delegation.agent(model, self._runtime, deepest=self._deepest)
+                result = await agent.run(
+                    task,
+                    session=self._ctx.session,
+                    on_step=self._follow,
+                    on_question=self._ask,
+                )
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            said = say("delegation_late", seconds=f"{limits.max_seconds:g}")
+            return ToolResult(
+                status=ResultStatus.TIMEOUT,
+                result=_done(self._turns),
+                message=said,
+                reason_code="max_seconds",
+            )
+        return _told(result)
+
+    def _follow(self, step: Step) -> None:
+        """Tell the voice of progress, where there is something to say."""
+        if isinstance(step, TurnEnded):
+            self._turns.append(step.turn)
+        if not isinstance(step, CallsMade) or not step.text:
+            return
+        now = asyncio.get_running_loop().time()
+        least = self._delegation.limits.progress_seconds
+        if self._told_at is None or now >= self._told_at + least:
+            self._told_at = now
+            self._ctx.progress(step.text)
+
+    def _ask(self, call: ToolCall, pending: ToolResult) -> None:
+        """Have the voice put a question of the agent's call to the user."""
+        if not self._runtime.notices.tell(call, pending):
+            self._ctx.progress(**pending.to_response())
+
+
+def _depth() -> int:
+    """Return how many delegations there are around this place, this one included."""
+    depth, here = 1, current().outer
+    while here is not None:
+        depth += here.call.name == DELEGATE
+        here = here.outer
+    return depth
+
+
+def _told(result: AgentResult) -> ToolResult:
+    """Return what the voice is told of a run."""
+    done = _done(result.turns)
+    if result.ok:
+        return ToolResult(result={"answer": result.answer, **done})
+    if result.answer:
+        done = {"answer": result.answer, **done}
+    said = say("delegation_ended", reason=result.message or result.status.value)
+    return ToolResult(
+        status=_STATUSES[result.status], result=done, message=said, reason_code=result.reason
+    )
+
+
+def _done(turns: Sequence[Turn]) -> dict[str, Any]:
+    """Return what was done: the calls with their statuses, the last where there are many."""
+    steps = [
+        f"{call.name}: {result.status.value}"
+        for turn in turns
+        for call, result in zip(turn.calls, turn.results, strict=True)
+    ]
+    return {"steps": steps[-_MOST_STEPS_TOLD:]}
