@@ -12,8 +12,9 @@ from pydantic import Field
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
-from leonidas_tools.embeddings import Embedder, EmbedderSettings, make_embedder
-from leonidas_tools.errors import ConfigurationError, ModelError, StoreError, ToolError
+from leonidas_tools.embeddings import EmbedderSettings, make_embedder
+from leonidas_tools.embeddings.embedder import import_numpy
+from leonidas_tools.errors import ModelError, StoreError, ToolError
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.memories import MOST_MEMORIES, Memories, Memory, TooManyMemoriesError
@@ -41,11 +42,16 @@ class MemorySettings(Model):
 
 
 class MemoryTools:
-    """The tools, for some settings."""
+    """The tools, for some settings.
+
+    Raises:
+        ConfigurationError: The embeddings lack a package or a key.
+    """
 
     def __init__(self, settings: MemorySettings) -> None:
         self._settings = settings
-        self._made: Embedder | None = None
+        self._embedder = make_embedder(settings.embeddings)
+        import_numpy()  # which finds the nearest, whatever makes the vectors
 
     @tool(category="storage", effect="idempotent", lane="memory", tags=["memory"])
     async def remember(self, text: str, ctx: ToolContext) -> ToolResult:
@@ -63,7 +69,7 @@ class MemoryTools:
             raise ToolError(said, status="invalid_argument", reason_code="too_long_memory")
         keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
         with _reached():
-            [kept] = await keeper.remember(user, [text], self._embedder())
+            [kept] = await keeper.remember(user, [text], self._embedder)
         return ToolResult(result=_shown(kept), speech=say("remembered"))
 
     @tool(category="storage", effect="read", lane="memory", tags=["memory"])
@@ -82,7 +88,7 @@ class MemoryTools:
         keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
         asked = utf8_text(query)
         with _reached():
-            found = await keeper.recall(user, asked, self._embedder(), limit=limit)
+            found = await keeper.recall(user, asked, self._embedder, limit=limit)
         if not found:
             said = say("nothing_recalled")
             return ToolResult.no_results(said, speech=said)
@@ -105,11 +111,6 @@ class MemoryTools:
             raise ToolError(said, status="not_found", reason_code="unknown_memory")
         return ToolResult(result=_shown(gone), speech=say("forgotten"))
 
-    def _embedder(self) -> Embedder:
-        if self._made is None:
-            self._made = make_embedder(self._settings.embeddings)
-        return self._made
-
 
 def _make(settings: MemorySettings) -> Sequence[Tool[..., Any]]:
     memory = MemoryTools(settings)
@@ -124,7 +125,7 @@ def _reached() -> Iterator[None]:
     except TooManyMemoriesError as error:
         said = say("too_many_memories", most=MOST_MEMORIES)
         raise ToolError(said, status="limited", reason_code="too_many_memories") from error
-    except (StoreError, ModelError, ConfigurationError) as error:
+    except (StoreError, ModelError) as error:
         said = say("memories_unavailable")
         raise ToolError(said, status="unavailable", reason_code="memories_unavailable") from error
 

@@ -35,6 +35,7 @@ ENTRY_POINT_GROUP = "leonidas_tools.toolboxes"
 OWN_PACKAGE = "leonidas_tools.toolboxes"
 OWN_TOOLBOXES: Mapping[str, str | None] = {
     "code": "sandbox",
+    "delegate": "agent",
     "demo": None,
     "files": None,
     "launcher": None,
@@ -45,6 +46,8 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
     "weather": None,
 }
 """The toolboxes that ship with this package and load by their short name, each with its extra."""
+_ELSEWHERE: Mapping[str, str] = {"delegate": "leonidas_tools.agent.toolbox"}
+"""Modules of those that are not in `OWN_PACKAGE`."""
 
 _MAX_REASON_CHARACTERS = 500
 
@@ -172,7 +175,7 @@ def _own(name: str) -> Toolbox:
     """Return a toolbox of this package; say which extra to install where it needs one."""
     extra = OWN_TOOLBOXES[name]
     try:
-        return _toolbox_of(_import(f"{OWN_PACKAGE}.{name}"))
+        return _toolbox_of(_import(_ELSEWHERE.get(name, f"{OWN_PACKAGE}.{name}")))
     except RegistryError as error:
         if extra is None or not isinstance(error.__cause__, ImportError):
             raise

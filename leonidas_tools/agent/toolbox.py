@@ -1,0 +1,105 @@
+"""The toolbox `delegate`: delegation with a model that the settings name."""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from leonidas_tools.agent.delegation import Delegation
+from leonidas_tools.agent.models import GeminiModel, OpenAIModel
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.settings.fields import Count, Duration, Name, Switch
+from leonidas_tools.settings.model import Model
+from leonidas_tools.tools.tool import Tool
+from leonidas_tools.tools.toolbox import Toolbox
+
+ServedModel: TypeAlias = OpenAIModel | GeminiModel
+
+
+class DelegateSettings(Model):
+    """Settings of delegation.
+
+    Args:
+        provider: `openai` (any compatible endpoint, such as llama.cpp's) or `gemini`.
+        model: The name of the model.
+        base_url: The address of the endpoint, such as `http://127.0.0.1:8080/v1`; by default the
+            provider's own.
+        api_key_variable: The environment variable that has the key; by default the provider's own.
+        text_calls: Whether the model calls by text, because it knows no function calling.
+        answer_timeout: How long one answer of the model may take.
+        instructions: What the model is told beforehand.
+        max_at_once: How many delegations of a session may run at once.
+        max_depth: How deep they may nest; with 1, the agent delegates nothing itself.
+        max_seconds: How long one may take, with the time in which a person is asked.
+        max_iterations: How often its model is asked.
+        max_calls: How many calls it may make.
+        max_tokens: How many tokens its answers may take.
+        progress_seconds: The least time between two reports of progress.
+    """
+
+    provider: Literal["openai", "gemini"] = "openai"
+    model: Name
+    base_url: Name | None = None
+    api_key_variable: Name | None = None
+    text_calls: Switch = False
+    answer_timeout: Duration = 120.0
+    instructions: str = ""
+    max_at_once: Count = 3
+    max_depth: Count = 1
+    max_seconds: Duration = 600.0
+    max_iterations: Count = 20
+    max_calls: Count = 60
+    max_tokens: Count = 100_000
+    progress_seconds: Duration = 10.0
+
+
+def _model(settings: DelegateSettings) -> ServedModel:
+    """Return the model; it is closed by its user.
+
+    Raises:
+        ConfigurationError: A package or a key is missing.
+    """
+    key = None
+    if settings.api_key_variable is not None:
+        key = os.environ.get(settings.api_key_variable)
+        if not key:
+            raise ConfigurationError(
+                f"there is no key: set the environment variable {settings.api_key_variable!r}"
+            )
+    if settings.provider == "gemini":
+        return GeminiModel(
+            settings.model,
+            api_key=key,
+            base_url=settings.base_url,
+            timeout_seconds=settings.answer_timeout,
+        )
+    return OpenAIModel(
+        settings.model,
+        base_url=settings.base_url,
+        api_key=key,
+        calls_functions=not settings.text_calls,
+        timeout_seconds=settings.answer_timeout,
+    )
+
+
+def _make(settings: DelegateSettings) -> Sequence[Tool[..., Any]]:
+    _model(settings)  # what is missing is told now, and not in the middle of a conversation
+    return Delegation(
+        partial(_model, settings),
+        max_at_once=settings.max_at_once,
+        max_depth=settings.max_depth,
+        max_seconds=settings.max_seconds,
+        max_iterations=settings.max_iterations,
+        max_calls=settings.max_calls,
+        max_tokens=settings.max_tokens,
+        progress_seconds=settings.progress_seconds,
+        instructions=settings.instructions,
+    ).tools
+
+
+TOOLBOX = Toolbox(
+    summary="An agent that works on jobs of several steps while the voice goes on talking.",
+    make=_make,
+    settings=DelegateSettings,
+    access=frozenset({"network"}),
+)
