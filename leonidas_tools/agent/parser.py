@@ -156,7 +156,7 @@ _ENDS = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|</s>|<end_of_turn>"
     r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[/?INST\]"
 )
-"""Where the model's own turn ends; what follows is made up."""
+"""End of the model's own turn; what follows is made up."""
 
 
 def _ended(text: str) -> str:
@@ -455,7 +455,7 @@ _FENCE = re.compile(r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\n?|\n?[ \t]*```[ \t]*$", re.
 
 
 _CLOSED = re.compile(r"(?:[}\])]|</\w+>)\Z")
-"""How a text ends in which no call is cut off."""
+"""End of a text in which no call is cut off."""
 
 
 @dataclass(slots=True)

@@ -128,7 +128,7 @@ class TurnEnded(NamedTuple):
 OnQuestion: TypeAlias = "Callable[[ToolCall, ToolResult], None]"
 
 Step: TypeAlias = Thought | CallsMade | TurnEnded | AgentResult
-"""What happens in a run; the result is the last."""
+"""One event of a run; the result is the last."""
 
 
 class ReActAgent(Stage):

@@ -24,7 +24,7 @@ class Closing:
     """The person's answer (`approve`, `deny`, `edit`, `fill`, `always`), else `proceed` or
     `cancel` after expiry, or `withdrawn`."""
     by: str
-    """Who or what closed it: `person`, `voice`, `terminal`, `expiry`, `session`, `tool`, …"""
+    """Author of the decision: `person`, `voice`, `terminal`, `expiry`, `session`, `tool`, …"""
     decision: Decision | None = None
     """The person's answer in full."""
 

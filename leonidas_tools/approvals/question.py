@@ -55,7 +55,7 @@ class Asking:
     channel: Channel | None = None
     """Asks a person; without one, the answer comes by `Approvals.decide` or by voice."""
     by_voice: Callable[[], bool] = lambda: False
-    """Whether the model can ask the question aloud and report the answer."""
+    """True if the model can ask the question aloud and report the answer."""
     save: Callable[[Mapping[str, Any]], object] | None = None
     """Merges an "always" into the settings file, under `policies.always`."""
 
@@ -94,7 +94,7 @@ class Question:
     `None` if it cannot be spoken in full, and so cannot be approved by voice.
     """
     trusts_model: bool
-    """Whether the model's claim that the user agreed is enough."""
+    """True if the model's claim that the user agreed is enough."""
     untrusted: Foreign | None = None
     """Set if the call may follow from untrusted content."""
     waiter: asyncio.Future[tuple[Decision, str]] | None = None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 4096
 _LONGEST_EVENT = 65_536
 _STREAMED = frozenset({"message", "value"})
-"""What a text may be told as in pieces, such as those that a generator yields."""
+"""Kinds of progress in which a text may come in pieces, such as those a generator yields."""
 _MOST_KEYS = 16
 _MOST_WAITING = 64
 _LONGEST_WAIT_SECONDS = 1.0

@@ -119,7 +119,7 @@ class Invocation:
         self.undone = 0
         """Number of steps of the last attempt that were rolled back."""
         self.undo_ends = 0.0
-        """When undoing has taken as long as it may, in the time of the loop; 0 if nothing is undone
+        """Deadline of undoing, in the time of the loop; 0 if nothing is undone
         now."""
         self.stopped_by: str | None = None
         """Decision of the person who stops the call: `cancel` or `skip`."""

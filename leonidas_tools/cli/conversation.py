@@ -37,7 +37,7 @@ INSTRUCTION = (
     "You are Leonidas, a voice agent. Use your tools where they help, and say briefly what you do."
 )
 _USER = "local"
-"""Whose sessions those of the terminal are: what this user prefers holds in them."""
+"""Owner of the sessions of the terminal, whose preferences apply in them."""
 _REPLY_SECONDS = 15.0
 LOST = (APIError, OSError, WebSocketException, GoogleAuthError)
 """The errors that end a conversation early."""

@@ -20,7 +20,7 @@ Config: TypeAlias = Annotated[
 """The option of every command that reads settings."""
 
 TOOLS = "`leonidas tools list` lists them"
-"""What to do after a wrong name of a tool."""
+"""Advice after a wrong name of a tool."""
 
 OWN_CONFIGS = (Path("config/tools.yaml"), Path("tools.yaml"))
 """The settings of a folder, in the order in which they are looked for."""

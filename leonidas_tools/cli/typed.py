@@ -30,7 +30,7 @@ class TypedLines:
         self.ended = asyncio.Event()
         """Set when all lines are read."""
         self.interactive = os.isatty(descriptor)
-        """Whether a person types, who sees what is said."""
+        """True if a person types and sees the output."""
         self._descriptor = descriptor
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._room = threading.Semaphore(_MOST_WAITING)

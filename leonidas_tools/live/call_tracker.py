@@ -108,7 +108,7 @@ class CallTracker:
         self.connection = 0
         """The connection that is open, or was last."""
         self.user_spoke = False
-        """Whether the user has said something new on this connection."""
+        """True once the user has said something new on this connection."""
         self._heard = 0
 
     def hear_user(self) -> None:

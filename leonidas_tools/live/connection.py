@@ -32,7 +32,7 @@ LOST = (
     TransportError,
     RefreshError,
 )
-"""What is raised when a connection, or the token for it, is not to be had, or is gone."""
+"""Exceptions raised when a connection, or its token, cannot be had or is lost."""
 
 _CONNECT_SECONDS = 10.0
 _NORMAL = 1000

@@ -67,7 +67,7 @@ class DeadAir:
         self._loop = asyncio.get_running_loop()
         self._calls: dict[str, _OpenCall] = {}
         self._silent_since = self._loop.time()
-        """When the last sound ends; it may lie ahead."""
+        """Time at which the last sound ends; it may lie in the future."""
         self._timer: asyncio.TimerHandle | None = None
 
     def called(self, call_id: str, filler: Filler | None) -> None:

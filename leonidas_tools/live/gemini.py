@@ -112,9 +112,9 @@ class GeminiLiveProcessor(Stage):
     """
 
     takes_interim_answers = True
-    """Whether it can be given answers that are not the last: it knows which calls take them."""
+    """True: it accepts interim answers, and knows which calls take them."""
     takes_late_results = True
-    """Whether it can be given results of calls that were answered: it tells of them as it fits."""
+    """True: it accepts results of calls already answered, and delivers them at a fitting moment."""
 
     @known_arguments_only
     def __init__(  # noqa: PLR0913 - the surface of a whole service, by keyword

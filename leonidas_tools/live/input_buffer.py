@@ -44,11 +44,11 @@ class InputBuffer:
 
     def __init__(self, held_seconds: float) -> None:
         self.dropped = 0
-        """How many pieces of sound and video were dropped so far."""
+        """Number of pieces of sound and video dropped so far."""
         self.ended = False
         self._held_seconds = held_seconds
         self.is_repeated = False
-        """Whether the part taken last was sent on an earlier connection already."""
+        """True if the part taken last was already sent on an earlier connection."""
         self._places = itertools.count()
         self._waiting: deque[_Input] = deque()
         self._seconds = 0.0

@@ -42,11 +42,11 @@ class OutgoingScheduler:
 
     def __init__(self, state: LiveState) -> None:
         self.count = 0
-        """How many messages were chosen so far; the last one has this number."""
+        """Number of messages chosen so far, which is also the number of the last one."""
         self.takes_tools = state.profile.context_update and not state.other_tools
-        """Whether other tools can be declared on an open connection."""
+        """True if other tools can be declared on an open connection."""
         self.speaking = False
-        """Whether the user has begun to speak, as far as the user's own signals say."""
+        """True while the user speaks, according to the client's own activity signals."""
         self._state = state
         self._told_tools_at = -math.inf
         self._accepted_tools: Sequence[types.Tool] = ()

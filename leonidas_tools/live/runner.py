@@ -36,7 +36,7 @@ _BURST = 16
 _LEFT = 1000
 """The code with which we end a connection."""
 _REASON = 200
-"""How many characters of a reason the listener is told."""
+"""Most characters of a reason that the listener receives."""
 
 
 class Line(Protocol):

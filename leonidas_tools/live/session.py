@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 CALLS_SUBSTREAM = "function_call"
-"""Where the listener finds calls, answers and cancellations; upstream uses the same name."""
+"""Substream of calls, answers and cancellations; upstream uses the same name."""
 
 _NORMAL_CLOSURE = 1000
 _HANDED_ON = "handed_on"

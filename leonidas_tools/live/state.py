@@ -101,9 +101,9 @@ class Turn:
 
     def __init__(self) -> None:
         self.quiet_at = 0.0
-        """When it is quiet at the latest, if nothing more happens."""
+        """Latest time at which it is quiet, if nothing more happens."""
         self.number = 0
-        """How often the user has begun to speak."""
+        """Number of times the user has begun to speak."""
         self._user_speaks = False
 
     def user_spoke(self, now: float) -> None:
@@ -156,11 +156,11 @@ class LiveState:
     turn: Turn = field(default_factory=Turn)
     renewal: Renewal = field(default_factory=Renewal)
     setup: Setup = field(default_factory=Setup)
-    """What the connection was set up with, or has since been told."""
+    """Setup of the connection, with the changes sent since."""
     wanted_voice: str | None = None
     handle: str | None = None
     resumable: bool = True
-    """Whether the session can be resumed now without losing what has happened since the handle."""
+    """True if the session can be resumed now without losing what has happened since the handle."""
     connected: bool = False
     opened_at: float = 0.0
     tools_changed: bool = False

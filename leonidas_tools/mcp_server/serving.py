@@ -37,7 +37,7 @@ _DRAIN_SECONDS = 5.0
 _CLOSE_SECONDS = 2
 MOST_CONNECTIONS = 1024
 MOST_ACCEPTED_AT_ONCE = 64
-"""How many connections are accepted in one iteration of the loop. It is less than the limit of
+"""Most connections accepted in one iteration of the loop. It is less than the limit of
 waiting connections, so that a request is read before its connection could be closed."""
 LONGEST_HEAD_BYTES = 16_384
 _HEAD_SECONDS = 10.0

@@ -58,7 +58,7 @@ class KeptResult(NamedTuple):
     arguments: Mapping[str, Any]
     value: Any
     more: ToolResult
-    """All that it says beside its value."""
+    """Rest of the result, without its value."""
     size: int
     at: float
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.registry import AnyTool
 
 _MARKS = frozenset({"writeOnly", "x-secret", "format"})
-"""What is left out of the schema of a secret."""
+"""Keys left out of the schema of a secret."""
 
 
 class GeminiDeclarations:

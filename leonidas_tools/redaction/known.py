@@ -27,7 +27,7 @@ _SHORTEST_ENCODED = 6
 _LONGEST_WORD_OF_DIGITS = 5
 _SHORTEST_LINE = 16
 _MOST_EXTENSIONS = 16
-"""How many positions in a secret are compared with one piece: a secret may repeat itself."""
+"""Most positions in a secret compared with one piece: a secret may repeat itself."""
 
 # A text with public parts (a path, an address, an email) is masked as a whole only.
 _PUBLIC_IN_PART = re.compile(

@@ -10,7 +10,7 @@ from leonidas_tools.redaction.known import KnownSecrets
 from leonidas_tools.redaction.values import without_names
 
 _MOST_NAMED = 256
-"""How many values under secret names are searched for in the other texts of a call."""
+"""Most values under secret names searched for in the other texts of a call."""
 _DEEPEST = 64
 
 

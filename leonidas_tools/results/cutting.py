@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Keep: TypeAlias = Literal["head", "tail", "both"]
-"""What is kept of what is too long: its beginning, its end, or a fifth and four fifths."""
+"""Part kept of a text that is too long: its beginning, its end, or a fifth and four fifths."""
 
 _LEAVES = frozenset({bool, type(None)})
 _SHORT = 10_000
@@ -22,7 +22,7 @@ _WORTH_SHOWING = 64
 _ENDLESS = 1 << 62
 _MARK = 48
 _CUT_WORDS = 8
-"""How long the quotes and the ellipsis of a cut text are."""
+"""Length of the quotes and the ellipsis of a cut text."""
 _FEWEST_CHARACTERS = 8
 _NOTE = 32
 """Room for the number of omitted items, so that a truncated value is not truncated again."""

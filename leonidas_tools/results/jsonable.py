@@ -100,7 +100,7 @@ class Conversion:
         self._lists = lists
         self._foreign = foreign
         self.is_short = False
-        """Whether items were left out, since there were too many lists and objects."""
+        """True if items were left out, since there were too many lists and objects."""
 
     def of(self, value: Any, depth: int = 0) -> Any:
         """Return the value as plain JSON.

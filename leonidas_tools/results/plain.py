@@ -24,19 +24,19 @@ __all__ = [
 ]
 
 MOST_ON_LOOP = 32_768
-"""How long JSON may be for its value to be looked through on the event loop.
+"""Longest JSON whose value is examined on the event loop.
 
 Values with shared parts and `range` objects are small, and their JSON is not. The loop only finds
 out that a value is longer; a thread converts and cuts it.
 """
 _MOST_LISTS = 262_144
-"""How many lists and objects are copied: to collect and drop millions holds the event loop."""
+"""Most lists and objects copied: to collect and drop millions blocks the event loop."""
 _MOST_LISTS_ON_LOOP = 4096
 _ROOM_OF_MANY = 2 * _MOST_LISTS
 _BRANCHES = frozenset({dict, list})
 _ENDLESS = 1 << 62
 _MARGIN = 65_536
-"""How much more than is kept is looked at where secrets are masked, so that none is cut."""
+"""Margin examined beyond what is kept where secrets are masked, so that none is cut."""
 
 Mask: TypeAlias = Callable[[Any], Any]
 """Takes the secrets out of plain JSON."""

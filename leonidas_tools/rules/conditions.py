@@ -41,7 +41,7 @@ _MOST_BYTES = 1 << 20
 _MOST_STEPS = 10_000
 _LONGEST_TEXT = 1_000_000
 _LONGEST_BOUNDED = 1_000
-"""How long a text may be for an expression with lookaround, whose time grows with its square."""
+"""Longest text for an expression with lookaround, whose time grows with its square."""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -36,9 +36,9 @@ class Verdict:
     rule: Rule | None = None
     """The rule that decides; `None` if no rule does."""
     lifted: bool = False
-    """Whether an "always" has answered the question of the rule."""
+    """True if an "always" has answered the question of the rule."""
     outdated: bool = False
-    """Whether there is an "always" for another definition of the tool."""
+    """True if there is an "always" for another definition of the tool."""
 
 
 @record

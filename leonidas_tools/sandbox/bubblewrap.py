@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "pressure")
-"""What root outside could change through /proc, although it has no capability inside."""
+"""Entries root outside could change through /proc, although it has no capability inside."""
 _NOBODY = "65534"
 
 

@@ -26,7 +26,7 @@ StoppedBy: TypeAlias = Literal[
 
 _CHUNK_BYTES = 65_536
 _FLOOD = 64
-"""How many times the output that is kept a program may print before it is ended."""
+"""Factor over the kept output that a program may print before it is ended."""
 _MOST_REPORT_BYTES = 65_536
 
 

@@ -20,14 +20,14 @@ _DENIED = """
     umount umount2 unshare uselib userfaultfd ustat vhangup vm86 vm86old
 """.split()  # noqa: SIM905 - a list of eighty strings is no easier to read
 _OUTSIDE = "mq_open mq_unlink msgget semget shmget".split()  # noqa: SIM905
-"""What reaches other processes where there are no namespaces."""
+"""System calls that reach other processes where there are no namespaces."""
 _OF_OTHERS = ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam")
-"""What changes another process of the same user where there are no namespaces."""
+"""System calls that change another process of the same user where there are no namespaces."""
 _ATTRIBUTES = """
     chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown
     lremovexattr lsetxattr removexattr setxattr utime utimensat utimes
 """.split()  # noqa: SIM905
-"""What Landlock does not restrict: they do nothing and report success."""
+"""System calls that Landlock does not restrict: they do nothing and report success."""
 
 
 def filter_code(*, namespaces: bool, network: bool) -> bytes:

@@ -209,11 +209,11 @@ class Expansion:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self.secret: set[KeyPath] = set()
-        """Where a value came from the environment: no message may show it."""
+        """Paths of values that came from the environment: no message may show them."""
         self.written: dict[str, str] = {}
-        """How what came from the environment is written, by what it has become."""
+        """Original text of values from the environment, by the value they became."""
         self.values: set[str] = set()
-        """What the environment says that may be secret: no word, or of a variable named so."""
+        """Values of the environment that may be secret: no word, or of a variable named so."""
         self.problems: list[Problem] = []
 
     def expand(self, value: Any, path: KeyPath = ()) -> Any:

@@ -85,7 +85,7 @@ _OWN = {
     "stale_if_error": "stale_if_error_seconds",
     "filler_after": "filler_after_seconds",
 }
-"""What the metadata calls a setting, where that is another name."""
+"""Names of settings in the metadata, where they differ."""
 _METADATA = frozenset(each.name for each in fields(ToolMetadata))
 _DEFAULTS = {each.name: each.default for each in fields(ToolMetadata)}
 
@@ -305,7 +305,7 @@ _SWITCHED_OFF = frozenset({
     "deadline", "concurrency", "cache_seconds", "stale_if_error", "calls_per_turn",
     "calls_per_minute", "calls_per_session", "max_result_tokens", "filler_after",
 })  # fmt: skip
-"""Where `False` stands for `off`, and not for no."""
+"""Options in which `False` stands for `off`, and not for no."""
 
 
 def _decision(rules: Iterable[Rule]) -> tuple[str, list[str]]:

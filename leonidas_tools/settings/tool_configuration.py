@@ -237,7 +237,7 @@ class ToolConfiguration(ToolOverrides):
 
 
 _OVERRIDES = ToolOverrides.model_fields.keys()
-"""What is laid over: not what a server's tool is called, nor what depends on the environment."""
+"""Options that can be overridden: neither a server's tool name nor what the environment sets."""
 
 ToolConfigurations: TypeAlias = Annotated[
     dict[str, Annotated[ToolConfiguration, BeforeValidator(mapping)]], BeforeValidator(mapping)

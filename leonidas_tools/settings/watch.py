@@ -70,9 +70,9 @@ class WatchedSettings:
         self.current = _load(source)
         """The settings that hold now; replaced as a whole, never changed."""
         self.generation = 1
-        """How many settings have held so far, these included."""
+        """Number of settings applied so far, these included."""
         self.last_error: ConfigurationError | None = None
-        """What is wrong with the source now; `current` is what held before it."""
+        """Current error of the source; `current` is the last valid settings."""
         self._source = copy.deepcopy(source) if isinstance(source, Mapping) else source
         self._reads = 0
         self._lock = threading.RLock()

@@ -20,7 +20,7 @@ class Session:
     number: int
     connections: list[int] = field(default_factory=list)
     left_at: float | None = None
-    """When its last connection ended, by the loop's time; None while one is open."""
+    """Time its last connection ended, by the loop; None while one is open."""
 
 
 class SessionRegistry:

@@ -49,7 +49,7 @@ _STATUSES = (
     "loop",
     "limited",
 )
-"""What an answer of this package may have as `status`; the simulator imports none of its code."""
+"""Values of `status` in an answer of this package; the simulator imports none of its code."""
 _MEANT = {
     "user": "input_transcription",
     "text": "input_transcription",

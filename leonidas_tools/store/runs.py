@@ -36,11 +36,11 @@ HEARTBEAT_SECONDS = 10.0
 _CAN_LOCK = os.name == "posix"
 _SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
 _RETAKING_SECONDS = 2.0
-"""How long a lock must be missing before its process counts as dead."""
+"""Time a lock must be missing before its process counts as dead."""
 _RETRY_SECONDS = _RETAKING_SECONDS / 4
 _ANSWER_SECONDS = 5.0
 _TAKING_SECONDS = 1.0
-"""How long the first record waits for the lock."""
+"""Time the first record waits for the lock."""
 
 # They detect a lost host, since its system replies even if the process is busy.
 _SETTINGS = {

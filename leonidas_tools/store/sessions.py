@@ -54,9 +54,9 @@ class _SessionState:
     version: int = 0
     """The version of the preferences in force."""
     tried: float = 0.0
-    """When reading was last attempted."""
+    """Time of the last attempt to read."""
     checked: float = 0.0
-    """When the preferences were last read."""
+    """Time the preferences were last read."""
     ends: list[Callable[[], None]] = field(default_factory=list)
     """Unbind the session."""
 

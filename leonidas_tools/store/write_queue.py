@@ -36,7 +36,7 @@ class CallWrite:
     ending: Row | None = None
     """The columns that the end of the call sets in a written row."""
     is_open: bool = False
-    """Whether the call has begun and not ended."""
+    """True while the call has begun and not ended."""
     size: int = 0
     waiting: list[Future[bool]] = field(default_factory=list)
     """Resolved once the row is written."""

@@ -34,7 +34,7 @@ _BATCH = 64
 """SQLAlchemy prepares these rows in a third of a millisecond, which blocks the loop."""
 _GATHERING_SECONDS = 0.05
 _LAST_TRY_SECONDS = 1.0
-"""How long closing waits for a database that could not be written to before."""
+"""Time closing waits for a database that could not be written to before."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 15.0
 _ENDING_COLUMNS = (
     "status", "ending", "result", "message", "reason",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.tool import Tool
 
 Access: TypeAlias = Literal["files", "network", "programs", "store"]
-"""What tools may reach outside of this process."""
+"""Resources a tool may reach outside of this process."""
 
 
 class ToolboxHost(Protocol):

@@ -155,7 +155,7 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.is_spent = False
-        """Whether it was told to end."""
+        """True once it was told to end."""
         self._process: subprocess.Popen[bytes] | None = None
         self._state_lock = threading.Lock()
         self._step_lock = threading.Lock()

@@ -284,7 +284,7 @@ class Budget:
             raise ValueError(f"max_tokens is a number of tokens above 0, or None: {max_tokens!r}")
         self.max_tokens = max_tokens
         self.used = Usage()
-        """What has been spent."""
+        """Tokens and money spent so far."""
 
     @property
     def left(self) -> int | None:

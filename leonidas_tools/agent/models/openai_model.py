@@ -39,7 +39,7 @@ _CONNECT_SECONDS = 10.0
 _NO_KEY = "none"
 _END = {"length": EndReason.LENGTH, "content_filter": EndReason.REFUSED}
 _REASONING = ("reasoning_content", "reasoning")
-"""Where servers put what a model thinks; OpenAI itself keeps it back."""
+"""Fields in which servers put what a model thinks; OpenAI itself keeps it back."""
 
 
 class OpenAIModel:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FORM = {"channels": 1, "dtype": "int16"}
 _LONGEST_WAIT_SECONDS = 10.0
-"""How much of what is heard waits to be taken; then the oldest is dropped."""
+"""Longest backlog of recorded sound; beyond it the oldest is dropped."""
 
 
 def require_devices(*, microphone: bool, speaker: bool) -> None:

@@ -1,1 +1,1 @@
-"""What is done to the sound of the voice: pace, loudness, emphasis, and what waits to be heard."""
+"""Change the pace, loudness and emphasis of the voice, and queue what is not yet heard."""

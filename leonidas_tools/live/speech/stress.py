@@ -51,7 +51,7 @@ class SpokenWords:
 
     def __init__(self) -> None:
         self.stresses: list[Stress] = []
-        """What is to be stressed, and has not been heard to its end."""
+        """Words to stress that have not been played to their end."""
         self._text = ""
         self._starts: list[float] = []
         self._end = 0.0

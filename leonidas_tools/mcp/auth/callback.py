@@ -74,7 +74,7 @@ class Callback:
         return f"http://{_HOST}:{self._server.sockets[0].getsockname()[1]}{_PATH}"
 
     def expect(self, authorization_url: str) -> None:
-        """Take note of the state that the browser must bring back."""
+        """Record the state that the browser must bring back."""
         self._state = _one(parse_qs(urlsplit(authorization_url).query), "state") or ""
 
     async def result(self, timeout_seconds: float) -> AuthorizationCodeResult:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _HEADER = "Authorization"
 _IN_HEADER, _IN_FORM = "client_secret_basic", "client_secret_post"
 _PATIENCE_SECONDS = 30.0
-"""How long another process may take to renew a token, before it is thought to hang."""
+"""Time another process may take to renew a token, before it is considered hung."""
 _ROUNDS = 3
 """With the token at hand, with a renewed one, after a login."""
 

@@ -29,7 +29,7 @@ class _Reach(enum.IntEnum):
     PRIVATE = 1
     LOOPBACK = 2
     LINK_LOCAL = 3
-    """Where clouds keep the credentials of a machine."""
+    """Addresses at which clouds keep the credentials of a machine."""
 
 
 class OAuthRequestBounds:

@@ -34,7 +34,7 @@ _LEAST_POLL_SECONDS = 0.05
 _MOST_POLL_SECONDS = 10.0
 """Servers may ask for longer intervals: then the call could time out unnoticed."""
 _CANCEL_SECONDS = 5.0
-"""How long a server may take to start or end a task whose caller was cancelled."""
+"""Time a server may take to start or end a task whose caller was cancelled."""
 _UNANSWERED = frozenset({mcp_types.CONNECTION_CLOSED, NOT_SENT, SESSION_GONE, *UNREADABLE})
 """The codes of errors made by the client, not by the server."""
 _ENDED = frozenset({"completed", "failed", "cancelled"})

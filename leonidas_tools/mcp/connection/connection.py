@@ -91,7 +91,7 @@ class MCPConnection:
         self.lost: str | None = None
         """Why the connection was lost, once it was."""
         self.limit_seconds = settings.timeout or _ANSWER_SECONDS
-        """How long the server may take to answer any request but a call."""
+        """Time the server may take to answer any request but a call."""
         self._name = name
         self._settings = settings
         self._requests = requests or ClientFeatures().of(name, settings)

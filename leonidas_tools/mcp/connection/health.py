@@ -38,7 +38,7 @@ class HealthCheck:
         limit_seconds: float,
     ) -> None:
         self.last_ping_seconds: float | None = None
-        """How long the server last took to answer."""
+        """Round-trip time of the last ping."""
         self._ask = ask
         self._every = math.inf if every_seconds is None else every_seconds
         self._limit = limit_seconds
@@ -49,7 +49,7 @@ class HealthCheck:
         self._news = asyncio.Event()
 
     def heard(self) -> None:
-        """Take note that something has come from the server."""
+        """Record that something has come from the server."""
         self._heard_at = self._loop.time()
         if self._asking:
             self._news.set()

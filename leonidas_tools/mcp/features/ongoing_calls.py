@@ -55,7 +55,7 @@ class OngoingCall:
     def __init__(self, context: ToolContext, send: Callable[[OnProgress], Awaitable[Any]]) -> None:
         self.on_gone: Callable[[], None] | None = None
         self.task: str | None = None
-        """What the server calls the task that it runs the call as, if it does."""
+        """Server's identifier of the task that runs the call, if there is one."""
         self._context = context
         self._asked: list[Inquiry] = []
         self._paused_at: Inquiry | None = None

@@ -20,7 +20,7 @@ LIST = "list_resources"
 READ = "read_resource"
 
 _NOT_FOUND = -32002
-"""What older servers say of a resource that they do not have."""
+"""Error code of older servers for a resource that does not exist."""
 _SHOWN = {"name", "title", "description", "uri", "uri_template", "mime_type", "size"}
 
 

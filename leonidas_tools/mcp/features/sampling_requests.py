@@ -34,7 +34,7 @@ _REFUSED = -1
 """The code that the specification has for a person's no."""
 _MOST_TURNS = 100
 _LONGEST = 262_144
-"""How many characters a server may hand to a model at once."""
+"""Most characters a server may hand to a model at once."""
 
 
 class RefusedError(Exception):

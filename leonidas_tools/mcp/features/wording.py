@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _LONGEST_MESSAGE = 500
 _LONGEST_NAME = 80
 _MOST_OPTIONS = 12
-"""What moves the cursor of a terminal, or colours its text."""
 
 
 def asks(

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 _SLICE = 64
-"""How many schemas are read before the loop gets a turn: each takes some 50 microseconds."""
+"""Number of schemas read before the loop gets a turn: each takes some 50 microseconds."""
 AnyTool: TypeAlias = Tool[..., Any]
 CallTool: TypeAlias = Callable[
     [str, Mapping[str, Any], ToolContext, ToolEffect], Awaitable[ToolResult]
 ]
 """Calls a tool of a server: its name, its arguments, the context and its effect."""
 _Made: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None, bool]
-"""What a tool is made of: while it is the same, so is the tool."""
+"""Inputs a tool is made from: while they are the same, so is the tool."""
 _TEXTS = frozenset({"description", "title", "$comment"})
 
 
@@ -53,7 +53,7 @@ class DefinitionReader:
     def __init__(self, server: str, settings: MCPServerSettings, call: CallTool) -> None:
         self.settings = settings
         self.report = ListingReport()
-        """What a person should know of the last listing."""
+        """Problems and notes of the last listing, for a person."""
         self._server = server
         self._call = call
         self._identity = identity_of(settings)

@@ -30,7 +30,7 @@ CONNECT_SECONDS = 30.0
 _GOODBYE_SECONDS = 2.0
 _SESSION_HEADER = "mcp-session-id"
 _NO_SESSION = -32000
-"""What servers on the TypeScript SDK say, with status 400, of a session they do not know."""
+"""Error code of servers on the TypeScript SDK, with status 400, for an unknown session."""
 
 _PAGE = f"it answers with a web page; {PATH_HINT}"
 

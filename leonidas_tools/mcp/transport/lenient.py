@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
 _SLICE = 64
-"""How many tools are looked at before the loop gets a turn."""
+"""Number of tools examined before the loop gets a turn."""
 _AROUND = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""What some protocol wants of a listing beside its tools."""
+"""Fields that some protocol version requires of a listing beside its tools."""
 
 
 class LenientTransport:
@@ -66,7 +66,7 @@ class LenientTransport:
         self._version = version
 
     def sent(self, item: SessionMessage) -> None:
-        """Take note of what is asked."""
+        """Record what is asked."""
         message = item.message
         if isinstance(message, mcp_types.JSONRPCRequest):
             is_task = message.method == "tools/call" and "task" in (message.params or {})

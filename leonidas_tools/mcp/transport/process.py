@@ -19,10 +19,10 @@ _STDERR_LINES = 5
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 _EXIT_SECONDS = 2.0
-"""How long a server may take to exit once its input is closed, and again once it was told to."""
+"""Time a server may take to exit once its input is closed, and again once it is signalled."""
 
 _PIPE_SECONDS = 0.5
-"""How long output may still come after an exit, and an exit after the end of the output."""
+"""Time output may still come after an exit, and an exit after the end of the output."""
 
 _POLL_SECONDS = 0.01
 _MOST_UNREAD = 256
@@ -57,7 +57,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def __init__(self, listener: ProcessListener, longest_line: int) -> None:
         self.last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
-        """What the server last wrote to standard error."""
+        """Last lines the server wrote to standard error."""
         self._lines = {
             _STDOUT: LineSplitter(longest_line, listener.on_line, listener.on_long_line),
             _STDERR: LineSplitter(

@@ -55,7 +55,7 @@ class StdioServer:
         on_bytes: Callable[[], None],
     ) -> None:
         self.garbage: str | None = None
-        """What the server printed on standard output that was no message, if anything."""
+        """Text the server printed on standard output that was no message, if any."""
         self.on_bytes = on_bytes
         self._name = name
         self._settings = settings
@@ -201,7 +201,7 @@ class MessageReader:
             self._hold(True)
 
     def end(self) -> None:
-        """Take note that no more lines come; those that wait are still read."""
+        """Record that no more lines come; those that wait are still read."""
         self._ended = True
         self._news.set()
 

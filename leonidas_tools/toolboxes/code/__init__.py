@@ -20,7 +20,7 @@ __all__ = ["TOOLBOX", "CodeSettings", "KeptVariables"]
 
 _LONGEST_CODE = 200_000
 _SPARE_SECONDS = 15.0
-"""How much longer than the program a call may take: the sandbox ends the program first."""
+"""Time a call may take beyond its program: the sandbox ends the program first."""
 _PYTHON = """Run Python code and return what it prints and the value of its last expression.
 
 Files can be read and written in the working directory. Figures of matplotlib are returned as

@@ -28,7 +28,7 @@ _CHUNK_BYTES = 1 << 18
 _MOST_FIGURE_BYTES = 4 << 20
 _ENGINE = "python"
 _THREADS = "4"
-"""How many threads NumPy starts: as many as there are processors may be too many for the limits."""
+"""Number of NumPy's threads: as many as there are processors may be too many for the limits."""
 
 
 def runner(

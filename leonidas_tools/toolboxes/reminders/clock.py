@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _LATE_SECONDS = 60.0
-"""How late a reminder may be told without being called missed."""
+"""Delay within which a reminder is not called missed."""
 _LONGEST_WAIT_SECONDS = 30.0
 """Another process may change reminders, and the clock of the system may be set."""
 _AFTER_ERROR_SECONDS = 5.0
 _KEPT_SECONDS = 7 * 86_400.0
-"""How long a reminder that is over can be snoozed."""
+"""Time during which a reminder that is over can be snoozed."""
 
 
 async def serve(settings: RemindersSettings, host: ToolboxHost) -> None:

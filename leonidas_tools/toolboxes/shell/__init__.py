@@ -27,7 +27,7 @@ __all__ = ["TOOLBOX", "ShellSettings"]
 
 _LONGEST_COMMAND = 100_000
 _SPARE_SECONDS = 15.0
-"""How much longer than the program a call may take: the sandbox ends the program first."""
+"""Time a call may take beyond its program: the sandbox ends the program first."""
 
 
 class ShellSettings(SandboxSettings):
