@@ -1073,6 +1073,76 @@ TEXTS: Mapping[str, Text] = {
         "The chance of rain or snow is {percent} percent.",
         "Follows weather_now and weather_tomorrow where rain is likely; spoken.",
     ),
+    # The toolbox of the web.
+    "web_wrong_address": Text(
+        "{address!r} is no address of the web: it begins with https:// or http://, and has no "
+        "password in it.",
+        "An address cannot be fetched.",
+    ),
+    "web_private": Text(
+        "{host!r} is not a public place of the internet, and is not read.",
+        "An address is private, also after a redirect.",
+    ),
+    "web_unreachable": Text(
+        "{host!r} cannot be reached. Tell the user that the page cannot be read now.",
+        "A web server does not answer.",
+    ),
+    "web_too_many_redirects": Text(
+        "The page redirects again and again.", "A page has too many redirects."
+    ),
+    "web_no_page": Text("There is no page at this address.", "A web server answers 404 or 410."),
+    "web_refused": Text(
+        "The server does not give the page: it answered {status}.",
+        "A web server answers with an error.",
+    ),
+    "web_undecodable": Text(
+        "The page is sent in a coding that cannot be read: {coding!r}.",
+        "A page is compressed in an unknown or broken way.",
+    ),
+    "web_unreadable_page": Text("The page cannot be read.", "A page breaks its reader."),
+    "web_no_text": Text("There is no text on the page.", "A page has no text; spoken."),
+    "web_no_text_kind": Text(
+        "The address leads to {kind!r}, which is no text.", "A picture, a PDF or the like is read."
+    ),
+    "web_page_cut": Text(
+        "The page goes on, but only its first {kilobytes} kB are read.",
+        "A page is bigger than max_page_kilobytes.",
+    ),
+    "web_too_slow": Text(
+        "The web did not answer in time. Tell the user.", "A search or a page takes too long."
+    ),
+    "web_page_read": Text("I have read the page {title}.", "A page is read; spoken."),
+    "web_nothing_found": Text("Nothing is found for {query}.", "A search finds nothing; spoken."),
+    "web_found_one": Text(
+        "I have found one page: {title}.",
+        "A search finds a page; spoken.",
+        more=("count",),
+    ),
+    "web_found": Text(
+        "I have found {count} pages, the first is {title}.", "A search finds pages; spoken."
+    ),
+    "web_search_unreachable": Text(
+        "The search service cannot be reached. Tell the user that you cannot search now.",
+        "The search service does not answer.",
+    ),
+    "web_search_unreadable": Text(
+        "The search service has answered something that is no result. Tell the user that you "
+        "cannot search now.",
+        "The search service answers in another format.",
+    ),
+    "web_search_key": Text(
+        "The search service refuses the key of the settings. Tell the user that you cannot search.",
+        "The search service answers 401 or 403.",
+    ),
+    "web_bookmarked": Text("I have kept it as {name}.", "A bookmark is kept; spoken."),
+    "web_bookmark_is": Text("I have found the bookmark {name}.", "A bookmark is found; spoken."),
+    "web_opened": Text("I have opened {name}.", "A bookmark is opened in the browser; spoken."),
+    "web_no_bookmark": Text(
+        "There is no bookmark {name!r}.", "open_bookmark is given an unknown name."
+    ),
+    "web_no_browser": Text(
+        "The program {program!r} cannot be started.", "The browser of the settings does not start."
+    ),
     # The toolbox of the launcher.
     "launcher_unknown": Text(
         "There is no program {program!r} to open.", "app_launcher is given an unknown name."

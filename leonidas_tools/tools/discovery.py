@@ -44,6 +44,7 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
     "reminders": "reminders",
     "shell": "sandbox",
     "weather": None,
+    "web": "web",
 }
 """The toolboxes that ship with this package and load by their short name, each with its extra."""
 _ELSEWHERE: Mapping[str, str] = {"delegate": "leonidas_tools.agent.toolbox"}

@@ -1,0 +1,269 @@
+"""The web: search it, read its pages, and keep bookmarks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from leonidas_tools.approvals.session_policy import user_of
+from leonidas_tools.calls.call import ToolResult
+from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.errors import ToolError
+from leonidas_tools.redaction.visible import visible
+from leonidas_tools.results.texts import say
+from leonidas_tools.session.notes import Note, NoteKeeper, Notes
+from leonidas_tools.settings.explain import closest
+from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, checked
+from leonidas_tools.toolboxes.web.search import search
+from leonidas_tools.toolboxes.web.settings import WebSettings
+from leonidas_tools.tools.tool import Tool
+from leonidas_tools.tools.toolbox import Toolbox
+
+__all__ = ["TOOLBOX", "WebSettings"]
+
+_EXTRACT = Path(__file__).with_name("extract.py")
+_PAGES = frozenset({"text/html", "application/xhtml+xml", ""})
+_LONGEST_LINE = 300
+_MOST_BOOKMARKS = 1000
+_BOOKMARK = "bookmark"
+
+Query = Annotated[str, Field(min_length=1, max_length=400)]
+Url = Annotated[str, Field(min_length=1, max_length=4096)]
+BookmarkName = Annotated[str, Field(min_length=1, max_length=80)]
+
+
+class WebTools:
+    """The tools, for some settings."""
+
+    def __init__(self, settings: WebSettings) -> None:
+        self._settings = settings
+        self._fetcher = Fetcher(settings)
+
+    async def web_search(self, query: Query) -> ToolResult:
+        """Search the web.
+
+        Args:
+            query: A few words, as in a search box.
+        """
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                found = await search(query, self._settings)
+        except TimeoutError:
+            raise _too_slow() from None
+        hits = [
+            {"title": _line(each.title), "url": each.url, "excerpt": _line(each.excerpt)}
+            for each in found
+            if each.url.startswith(("http://", "https://"))
+        ]
+        if not hits:
+            said = say("web_nothing_found", query=query)
+            return ToolResult.no_results(said, speech=said)
+        key = "web_found_one" if len(hits) == 1 else "web_found"
+        speech = say(key, count=len(hits), title=hits[0]["title"])
+        return ToolResult(result={"results": hits}, speech=speech)
+
+    async def read_page(
+        self, url: Url, start: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    ) -> ToolResult:
+        """Read the text of a page of the web.
+
+        Args:
+            url: Its address, as web_search gives it.
+            start: Where to begin, for a page that is longer than one answer: `next` of the last.
+        """
+        most = self._settings.page_characters
+        try:
+            async with asyncio.timeout(self._settings.timeout), _extractor() as extractor:
+                page = await self._fetcher.fetch(url)
+                if page.kind in _PAGES:
+                    found = await _extracted(extractor, page, start + most + 1)
+                else:
+                    found = {"title": "", "text": _plain_text(page), "date": ""}
+        except TimeoutError:
+            raise _too_slow() from None
+        text = visible(found["text"], keep="\n\t")
+        if not text.strip():
+            said = say("web_no_text")
+            return ToolResult.no_results(said, speech=said)
+        title = _line(found["title"]) or checked(page.url).host
+        result: dict[str, Any] = {"url": page.url, "title": title}
+        if found["date"]:
+            result["date"] = _line(found["date"])
+        result["text"] = text[start : start + most]
+        if len(text) > start + most:
+            result["next"] = start + most
+        elif page.is_cut:
+            result["more"] = say("web_page_cut", kilobytes=self._settings.max_page_kilobytes)
+        return ToolResult(result=result, speech=say("web_page_read", title=title))
+
+    async def bookmark(self, name: BookmarkName, url: Url, ctx: ToolContext) -> ToolResult:
+        """Keep the address of a page of the web under a name; one of that name is replaced.
+
+        Args:
+            name: A few words to call it by.
+            url: Its address.
+        """
+        name, address = _line(name), str(checked(url))
+        keeper, user = _keeper(ctx), user_of(ctx.session)
+        known = next((each for each in await _bookmarks(ctx) if _same(each.title, name)), None)
+        if known is None:
+            made = await keeper.create(user, title=name, text=address, tags=[_BOOKMARK])
+            ctx.undo(keeper.delete, user, made.id)
+        else:
+            ctx.undo(keeper.restore, user, known)
+            await keeper.update(user, known.id, title=name, text=address)
+        speech = say("web_bookmarked", name=name)
+        return ToolResult(result={"name": name, "url": address}, speech=speech)
+
+    async def open_bookmark(self, name: BookmarkName, ctx: ToolContext) -> ToolResult:
+        """Open a page that is kept under a name, or return its address to read.
+
+        Args:
+            name: What it is called; a similar name is enough.
+        """
+        kept = {each.title: each for each in await _bookmarks(ctx)}
+        wanted = _line(name)
+        title = next((each for each in kept if _same(each, wanted)), None) or closest(
+            wanted, list(kept)
+        )
+        if title is None:
+            raise ToolError(
+                say("web_no_bookmark", name=wanted),
+                status="not_found",
+                reason_code="unknown_bookmark",
+                valid_options=list(kept)[:20],
+            )
+        address = str(checked(kept[title].text))
+        if self._settings.browser:
+            await _open([*self._settings.browser, address])
+        speech = say("web_opened" if self._settings.browser else "web_bookmark_is", name=title)
+        result = {"name": title, "url": address, "opened": bool(self._settings.browser)}
+        return ToolResult(result=result, speech=speech)
+
+
+@contextlib.asynccontextmanager
+async def _extractor() -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start the program that takes the text out of a page, while the page is fetched; end it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        str(_EXTRACT),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={},
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _extracted(
+    process: asyncio.subprocess.Process, page: Fetched, characters: int
+) -> dict[str, str]:
+    """Return title, text and date of a page.
+
+    Raises:
+        ToolError: The page is made so that it cannot be read.
+    """
+    asked = json.dumps({"charset": page.charset, "characters": characters})
+    output, _ = await process.communicate(asked.encode() + b"\n" + page.body)
+    if process.returncode != 0:
+        raise ToolError(say("web_unreadable_page"), status="failed", reason_code="unreadable_page")
+    found: dict[str, str] = json.loads(output)
+    return found
+
+
+def _plain_text(page: Fetched) -> str:
+    """Return a page that is text already.
+
+    Raises:
+        ToolError: It is something else, such as a picture.
+    """
+    is_text = page.kind.startswith("text/") or page.kind.endswith(("json", "xml"))
+    if not is_text:
+        raise ToolError(
+            say("web_no_text_kind", kind=page.kind), status="failed", reason_code="no_text"
+        )
+    try:
+        return page.body.decode(page.charset or "utf-8", "replace")
+    except LookupError:
+        return page.body.decode("utf-8", "replace")
+
+
+async def _open(argv: list[str]) -> None:
+    """Start the browser, which goes on by itself.
+
+    Raises:
+        ToolError: There is no such program.
+    """
+    try:
+        await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        raise ToolError(
+            say("web_no_browser", program=argv[0]),
+            status="unavailable",
+            reason_code="no_browser",
+        ) from None
+
+
+def _keeper(ctx: ToolContext) -> NoteKeeper:
+    return ctx.session.get(Notes).keeper
+
+
+async def _bookmarks(ctx: ToolContext) -> Sequence[Note]:
+    found = await _keeper(ctx).find(user_of(ctx.session), tag=_BOOKMARK, limit=_MOST_BOOKMARKS)
+    return found.notes
+
+
+def _same(title: str, name: str) -> bool:
+    return title.casefold() == name.casefold()
+
+
+def _line(text: str) -> str:
+    """Return a text of the web on one line, short, without what cannot be seen."""
+    return visible(" ".join(text.split()))[:_LONGEST_LINE]
+
+
+def _too_slow() -> ToolError:
+    return ToolError(say("web_too_slow"), status="timeout", retryable=True, reason_code="too_slow")
+
+
+def _make(settings: WebSettings) -> Sequence[Tool[..., Any]]:
+    web = WebTools(settings)
+    return (
+        Tool(web.web_search, category="query", effect="read", tags=["web"], untrusted=True),
+        Tool(web.read_page, category="query", effect="read", tags=["web"], untrusted=True),
+        Tool(web.bookmark, category="storage", effect="idempotent", tags=["web"], lane="bookmarks"),
+        Tool(
+            web.open_bookmark,
+            category="storage",
+            effect="once" if settings.browser else "read",
+            tags=["web"],
+            lane="bookmarks",
+        ),
+    )
+
+
+TOOLBOX = Toolbox(
+    summary="The web: search it, read its pages, keep and open bookmarks.",
+    make=_make,
+    settings=WebSettings,
+    access=frozenset({"network", "programs", "store"}),
+)

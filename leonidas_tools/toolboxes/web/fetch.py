@@ -1,0 +1,292 @@
+"""Fetch a page of the public web, and of no other place: every address is checked where it is used.
+
+A name is looked up once for each connection, all its addresses are checked, and the connection goes
+to one of those. A redirect is checked like the first address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import zlib
+from asyncio import get_running_loop
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpcore2
+import httpx2
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+    from leonidas_tools.toolboxes.web.settings import WebSettings
+
+_MOST_REDIRECTS = 5
+_MOST_HEADER_LENGTH = 8192
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_AGENT = "Mozilla/5.0 (compatible; leonidas-tools)"
+_HEADERS = {
+    "accept": "text/html,application/xhtml+xml,text/plain;q=0.9,application/json;q=0.8",
+    "accept-encoding": "gzip, identity;q=0.5",
+    "user-agent": _AGENT,
+}
+
+if TYPE_CHECKING:
+    Resolve = Callable[[str, int], Awaitable[Collection[str]]]
+    """Looks up the addresses of a host."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetched:
+    """The answer of a web server.
+
+    Args:
+        url: The address after all redirects.
+        kind: Its media type, in lower case.
+        charset: Its character set, where the server names one.
+        body: Its beginning, decompressed.
+        is_cut: Whether there is more of it.
+    """
+
+    url: str
+    kind: str
+    charset: str | None
+    body: bytes
+    is_cut: bool
+
+
+async def look_up(host: str, port: int) -> Collection[str]:
+    """Return the addresses of a host.
+
+    Raises:
+        OSError: There are none.
+    """
+    found = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return dict.fromkeys(str(each[4][0]) for each in found)
+
+
+class Fetcher:
+    """Fetches pages within the bounds of some settings.
+
+    Args:
+        settings: How much is read, and which private hosts may be reached.
+        resolve: Looks up the addresses of a host.
+    """
+
+    def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
+        self._most_bytes = settings.max_page_kilobytes * 1024
+        self._network = _PublicNetwork(settings.allow_private, resolve)
+
+    async def fetch(self, address: str) -> Fetched:
+        """Fetch a page; the caller limits the time.
+
+        Raises:
+            ToolError: The address may not be fetched, or its server does not give it.
+        """
+        url = checked(address)
+        for _ in range(_MOST_REDIRECTS + 1):
+            found = await self._fetch_one(url)
+            if isinstance(found, Fetched):
+                return found
+            url = found
+        raise ToolError(
+            say("web_too_many_redirects"), status="failed", reason_code="too_many_redirects"
+        )
+
+    async def _fetch_one(self, url: httpx2.URL) -> Fetched | httpx2.URL:
+        try:
+            async with (
+                httpcore2.AsyncConnectionPool(network_backend=self._network) as pool,
+                pool.stream("GET", _core_url(url), headers=_request_headers(url)) as response,
+            ):
+                headers = {
+                    name.decode("latin-1").lower(): value.decode("latin-1")[:_MOST_HEADER_LENGTH]
+                    for name, value in response.headers
+                }
+                if response.status in _REDIRECTS and "location" in headers:
+                    return checked(headers["location"], url)
+                _check_status(response.status)
+                return await self._read(url, headers, response)
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException):
+            raise unreachable(url.host) from None
+
+    async def _read(
+        self, url: httpx2.URL, headers: Mapping[str, str], response: httpcore2.Response
+    ) -> Fetched:
+        kind, charset = _media_type(headers.get("content-type", ""))
+        decode = _decoder(headers.get("content-encoding", ""))
+        body, is_cut = bytearray(), False
+        async for piece in response.aiter_stream():
+            body += decode(piece, self._most_bytes + 1 - len(body))
+            if len(body) > self._most_bytes:
+                del body[self._most_bytes :]
+                is_cut = True
+                break
+        return Fetched(url=str(url), kind=kind, charset=charset, body=bytes(body), is_cut=is_cut)
+
+
+class _PublicNetwork(httpcore2.AsyncNetworkBackend):
+    """Connects to public addresses only."""
+
+    def __init__(self, allowed: Iterable[str], resolve: Resolve) -> None:
+        self._allowed = frozenset(each.rstrip(".").lower() for each in allowed)
+        self._resolve = resolve
+        self._inner = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the interface
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to an address of a host that is public, as all its addresses are."""
+        try:
+            addresses = await self._resolve(host, port)
+        except (OSError, UnicodeError):
+            raise unreachable(host) from None
+        if host.rstrip(".").lower() not in self._allowed and not all(map(is_public, addresses)):
+            raise ToolError(
+                say("web_private", host=host), status="denied", reason_code="private_address"
+            )
+        last: Exception | None = None
+        for address in addresses:
+            try:
+                return await self._inner.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                last = error
+        raise last or unreachable(host)
+
+    async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
+        """Refuse: there is no public address behind a socket of this machine."""
+        raise httpcore2.ConnectError("no socket of this machine")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._inner.sleep(seconds)
+
+
+def is_public(text: str) -> bool:
+    """Return whether an address is one of the public internet.
+
+    Example:
+        >>> is_public("93.184.215.14"), is_public("127.0.0.1"), is_public("::ffff:10.0.0.1")
+        (True, False, False)
+        >>> is_public("64:ff9b::a9fe:a9fe"), is_public("fe80::1%eth0"), is_public("224.0.0.1")
+        (False, False, False)
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+        if address in _NAT64:
+            inner.append(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+        if address.scope_id is not None or any(each and not is_public(str(each)) for each in inner):
+            return False
+        if any(inner):
+            return True
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
+    """Return an address of the web, and of nothing else.
+
+    Raises:
+        ToolError: It is none, or has a user name and password in it.
+    """
+    try:
+        url = httpx2.URL(address) if base is None else base.join(address)
+        is_web = (
+            url.scheme in ("http", "https")
+            and bool(url.host)
+            and not url.userinfo
+            and (url.port or 1) in range(1, 65536)
+        )
+    except (httpx2.InvalidURL, ValueError, TypeError):
+        is_web = False
+    if not is_web:
+        raise ToolError(
+            say("web_wrong_address", address=address[:200]),
+            status="invalid_argument",
+            reason_code="wrong_address",
+        )
+    return url.copy_with(fragment=None)
+
+
+def unreachable(host: str) -> ToolError:
+    """Return the error for a server that gives no answer."""
+    return ToolError(
+        say("web_unreachable", host=host),
+        status="unavailable",
+        retryable=True,
+        reason_code="unreachable",
+    )
+
+
+def _core_url(url: httpx2.URL) -> httpcore2.URL:
+    return httpcore2.URL(
+        scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+    )
+
+
+def _request_headers(url: httpx2.URL) -> list[tuple[bytes, bytes]]:
+    headers = {"host": url.netloc.decode("ascii"), **_HEADERS}
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def _check_status(status: int) -> None:
+    if status in (404, 410):
+        raise ToolError(say("web_no_page"), status="not_found", reason_code=f"http_{status}")
+    if not 200 <= status < 300:  # noqa: PLR2004 - of HTTP
+        raise ToolError(
+            say("web_refused", status=status),
+            status="unavailable",
+            retryable=status == 429 or status >= 500,  # noqa: PLR2004 - of HTTP
+            reason_code=f"http_{status}",
+        )
+
+
+def _media_type(text: str) -> tuple[str, str | None]:
+    kind, *parameters = text.split(";")
+    for each in parameters:
+        name, _, value = each.partition("=")
+        if name.strip().lower() == "charset":
+            return kind.strip().lower(), value.strip().strip("\"'") or None
+    return kind.strip().lower(), None
+
+
+def _decoder(coding: str) -> Callable[[bytes, int], bytes]:
+    """Return what decompresses a piece, to at most so many bytes.
+
+    Raises:
+        ToolError: The server uses a coding that it was not asked for.
+    """
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
+        return lambda piece, most: piece[:most]
+    if coding not in ("gzip", "x-gzip"):
+        raise _undecodable(coding)
+    stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    def decode(piece: bytes, most: int) -> bytes:
+        try:
+            return stream.decompress(piece, most)
+        except zlib.error:
+            raise _undecodable(coding) from None
+
+    return decode
+
+
+def _undecodable(coding: str) -> ToolError:
+    return ToolError(
+        say("web_undecodable", coding=coding[:40]), status="failed", reason_code="undecodable"
+    )

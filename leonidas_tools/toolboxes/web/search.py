@@ -1,0 +1,172 @@
+"""Search the web by one of several services."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx2
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
+from leonidas_tools.workers.jobs import in_own_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leonidas_tools.toolboxes.web.settings import WebSettings
+
+_MOST_BYTES = 1 << 20
+_BRAVE = "https://api.search.brave.com"
+_TAGS = re.compile(r"<[^<>]{0,200}>")
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hit:
+    """One result of a search, as the service tells it."""
+
+    title: str
+    url: str
+    excerpt: str
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _SearxngHit(_Answer):
+    url: str
+    title: str = ""
+    content: str | None = ""
+
+
+class _Searxng(_Answer):
+    results: list[_SearxngHit] = []
+
+
+class _BraveHit(_Answer):
+    url: str
+    title: str = ""
+    description: str = ""
+
+
+class _BraveHits(_Answer):
+    results: list[_BraveHit] = []
+
+
+class _Brave(_Answer):
+    web: _BraveHits = _BraveHits()
+
+
+async def search(query: str, settings: WebSettings) -> Sequence[Hit]:
+    """Return what a service finds, best first; the caller limits the time.
+
+    Raises:
+        ToolError: It does not answer, or what it answers cannot be read.
+    """
+    by = {"ddgs": _by_ddgs, "searxng": _by_searxng, "brave": _by_brave}[settings.search]
+    return (await by(query, settings))[: settings.results]
+
+
+async def _by_ddgs(query: str, settings: WebSettings) -> list[Hit]:
+    def ask() -> list[dict[str, str]]:
+        from ddgs import DDGS
+
+        with_limit = DDGS(timeout=max(1, int(settings.timeout)))
+        return with_limit.text(query, region=settings.region, max_results=settings.results)
+
+    from ddgs.exceptions import DDGSException
+
+    try:
+        found = await in_own_thread(ask)
+    except DDGSException as error:
+        if "No results" in str(error):
+            return []
+        raise _unreachable() from None
+    return [
+        Hit(title=each.get("title", ""), url=each.get("href", ""), excerpt=each.get("body", ""))
+        for each in found
+    ]
+
+
+async def _by_searxng(query: str, settings: WebSettings) -> list[Hit]:
+    language = settings.region.partition("-")[2] or "all"
+    asked = {"q": query, "format": "json", "language": language}
+    found = await _get(f"{settings.search_address}/search", asked, {}, _Searxng)
+    return [Hit(title=e.title, url=e.url, excerpt=e.content or "") for e in found.results]
+
+
+async def _by_brave(query: str, settings: WebSettings) -> list[Hit]:
+    country, _, language = settings.region.partition("-")
+    asked = {"q": query, "count": str(settings.results), "country": country.upper()}
+    if language:
+        asked["search_lang"] = language
+    address = f"{settings.search_address or _BRAVE}/res/v1/web/search"
+    found = await _get(address, asked, {"x-subscription-token": settings.api_key or ""}, _Brave)
+    # Titles and descriptions are HTML there, with the words of the query in <strong>.
+    return [
+        Hit(title=_plain(e.title), url=e.url, excerpt=_plain(e.description))
+        for e in found.web.results
+    ]
+
+
+def _plain(text: str) -> str:
+    return html.unescape(_TAGS.sub("", text))
+
+
+async def _get(
+    address: str, asked: Mapping[str, str], headers: Mapping[str, str], kind: type[M]
+) -> M:
+    """Ask a service for JSON; its answer is bounded, and no redirect is followed."""
+    headers = {**headers, "accept": "application/json", "accept-encoding": "identity"}
+    body = bytearray()
+    try:
+        async with (
+            httpx2.AsyncClient() as client,
+            client.stream("GET", address, params=dict(asked), headers=headers) as answer,
+        ):
+            _check(answer)
+            async for piece in answer.aiter_raw():
+                body += piece
+                if len(body) > _MOST_BYTES:
+                    raise _unreadable("too_long")
+        return kind.model_validate_json(bytes(body))
+    except httpx2.HTTPError:
+        raise _unreachable() from None
+    except ValidationError:
+        raise _unreadable("wrong_format") from None
+
+
+def _check(answer: httpx2.Response) -> None:
+    status = answer.status_code
+    if status in (401, 403):
+        raise ToolError(say("web_search_key"), status="unavailable", reason_code=f"http_{status}")
+    if status == 429 or status >= 500:  # noqa: PLR2004 - of HTTP
+        raise _unreachable(f"http_{status}")
+    if not answer.is_success:
+        raise _unreadable(f"http_{status}")
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise _unreadable("compressed")
+
+
+def _unreachable(reason_code: str = "unreachable") -> ToolError:
+    return ToolError(
+        say("web_search_unreachable"),
+        status="unavailable",
+        retryable=True,
+        reason_code=reason_code,
+    )
+
+
+def _unreadable(reason_code: str) -> ToolError:
+    return ToolError(say("web_search_unreadable"), status="unavailable", reason_code=reason_code)
+
+
+def fields_of(hit: Hit) -> dict[str, Any]:
+    """Return a hit as it is told to the model."""
+    return {"title": hit.title, "url": hit.url, "excerpt": hit.excerpt}
