@@ -90,7 +90,7 @@ class SessionPolicy:
 
     @property
     def preferred(self) -> Preferred:
-        """The user's preferences; the session's own mode takes precedence over theirs."""
+        """Return the user's preferences; the session's own mode takes precedence over theirs."""
         return self._preferred
 
     @preferred.setter
@@ -113,7 +113,7 @@ class SessionPolicy:
 
     @property
     def all_rules(self) -> tuple[Rule, ...]:
-        """All rules that apply to this session besides those of the settings."""
+        """Return all rules that apply to this session besides those of the settings."""
         return (*self.rules, *self.always, *self._preferred.always)
 
     def mode_or(self, usual: Mode) -> Mode:

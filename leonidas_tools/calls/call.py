@@ -57,7 +57,7 @@ _OK, _NO_RESULTS = ResultStatus.OK, ResultStatus.NO_RESULTS  # looking them up i
 
 
 def known_status(status: str, *more: str) -> str:
-    """Return the status, if there is such a one.
+    """Return the status of that name, if there is one.
 
     Args:
         status: The status, or its name in a text.
@@ -436,7 +436,7 @@ _LOW_BITS = (1 << 4096) - 1
 
 
 def are_too_large(arguments: Mapping[str, Any], max_bytes: int) -> bool:
-    """Return whether arguments are longer than that; looks no further than needed.
+    """Return whether arguments are longer than that, examining no more than needed.
 
     Each value and each name counts its text and 64 bytes, so that their number is bounded too.
 

@@ -55,7 +55,7 @@ def _shown(
     *,
     on_loop: bool,
 ) -> dict[str, Any]:
-    """As much of the data as is plain JSON and short; secrets are masked before that is cut."""
+    """Return the data as short, plain JSON; secrets are masked before it is cut."""
     shown: dict[str, Any] = {}
     for key, value in itertools.islice(data.items(), _MOST_KEYS):
         with contextlib.suppress(NotPlainError):

@@ -56,11 +56,11 @@ class Place(Protocol):
 
     @property
     def room(self) -> object:
-        """Return where the place is."""
+        """Return the lane or limit of the place."""
         ...
 
     def leave(self) -> None:
-        """Give it to the next."""
+        """Give the place to the next call."""
         ...
 
 
@@ -183,7 +183,7 @@ class Invocation:
 
     @property
     def is_open(self) -> bool:
-        """Return whether somebody still waits for an answer: else nothing more may be tried."""
+        """Return whether an answer is still awaited: otherwise nothing more may be tried."""
         return self.wanted and not self.ended and self._stop not in _LAST_WORDS
 
     def is_inside(self, room: object) -> bool:

@@ -49,7 +49,7 @@ class LoopWatch:
         self._thread.start()
 
     def wake(self) -> None:
-        """Begin to look; called on the loop when a call begins."""
+        """Start watching; called on the loop when a call begins."""
         if not self._beating:
             self._beating = True
             self._last_beat = monotonic()

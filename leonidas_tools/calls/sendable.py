@@ -119,7 +119,7 @@ def is_long(value: Any) -> bool:
 
 
 def says_little(result: ToolResult) -> bool:
-    """Return whether all beside its value is left as it was made: most results are so."""
+    """Return whether everything but the value has its default: most results do."""
     status: Any = result.status
     retryable: Any = result.retryable
     return (
@@ -179,7 +179,7 @@ def _listed(values: Any, *, foreign: bool) -> list[Any] | None:
 
 
 def _bounded_media(values: list[Any], mask: Masking | None) -> tuple[Media, ...]:
-    """As many of the pictures and sounds as a message holds, and none with a secret in it."""
+    """Return as many pictures and sounds as a message may have, none with a secret in it."""
     kept: list[Media] = []
     room = MOST_MEDIA_BYTES
     for media in values:

@@ -144,7 +144,7 @@ class _PlainSession(Stage):
     # What the `LiveToolSession` calls.
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Take answers in, and yield what the user's program has received."""
+        """Accept answers, and yield what the user's program has received."""
         tasks = [asyncio.create_task(self._read(content)), asyncio.create_task(self._send())]
         unfollow = follow_declarations(self._tools, self._conversation, self._talk.note_tools)
         try:

@@ -154,7 +154,7 @@ class CallTracker:
         return noted
 
     def cancel(self, wire_id: str) -> str:
-        """Note that the server wants no answer any more; returns our id of the call.
+        """Note that the server no longer wants an answer; return our id of the call.
 
         A resumed session may take back what it has asked for on an earlier connection.
         """
@@ -174,7 +174,7 @@ class CallTracker:
     # What the tools say.
 
     def answer(self, part: ProcessorPart) -> bool:
-        """Note an answer; says whether the model still wants it."""
+        """Record an answer; return whether the model still wants it."""
         response = part.part.function_response
         assert response is not None
         call = self._calls.get(response.id or "")
@@ -230,7 +230,7 @@ class CallTracker:
     # What is to be sent.
 
     def interim(self) -> list[tuple[LiveCall, ProcessorPart]]:
-        """Interim answers, each handed out once."""
+        """Return the interim answers, each once."""
         ready = [(self._calls[key], part) for key, part in self._interim.items()]
         self._interim.clear()
         for call, _ in ready:
@@ -238,11 +238,11 @@ class CallTracker:
         return ready
 
     def due(self) -> list[LiveCall]:
-        """Call of this connection whose answer waits."""
+        """Return the calls of this connection whose answers the next message carries."""
         return _together(c for c in self._ready.values() if c.connection == self.connection)
 
     def orphaned(self) -> list[LiveCall]:
-        """Call of earlier connections whose outcome waits."""
+        """Return the calls of earlier connections whose outcomes the next message carries."""
         return _together(c for c in self._ready.values() if c.connection != self.connection)
 
     def sent(self, calls: list[LiveCall], message: int) -> None:
@@ -343,7 +343,7 @@ class CallTracker:
         return known if remembered and same_arguments(known.args, call.args or {}) else None
 
     def _hold(self, call: LiveCall) -> None:
-        """Has the answer of a call wait to be sent, or to be sent again."""
+        """Queue the answer of a call to be sent, or to be sent again."""
         call.delivered, call.confirmed = None, False
         if call.answer is not None:
             self._ready[call.id] = call
@@ -358,13 +358,13 @@ class CallTracker:
         return f"{wire_id}~{self.connection}" if wire_id in self._calls else wire_id
 
     def _forget_old(self) -> None:
-        """Sessions without handles prove nothing: only so many answers are kept."""
+        """Drop the oldest answers: sessions without handles never confirm any."""
         delivered = [c for c in self._unsettled.values() if c.delivered is not None]
         for call in delivered[: max(len(delivered) - _KEPT_ANSWERS, 0)]:
             self._settle(call)
 
     def _settle(self, call: LiveCall) -> None:
-        """Leave it at that; the last few answers are kept, should the id come once more."""
+        """Settle a call; the last few answers are kept, in case the id comes once more."""
         call.settled = True
         self._unsettled.pop(call.id, None)
         self._ready.pop(call.id, None)

@@ -160,7 +160,7 @@ class _Received:
 async def connect(
     client: Client, model: str, config: types.LiveConnectConfig
 ) -> AsyncIterator[Connection]:
-    """Open a connection, and closes it on the way out.
+    """Open a connection, and close it on exit.
 
     Raises:
         google.genai.errors.APIError: The server refused the setup.

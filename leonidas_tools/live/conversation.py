@@ -75,14 +75,14 @@ class Conversation:
 
     @property
     def over(self) -> bool:
-        """Return whether all is said."""
+        """Return whether the conversation is over."""
         state = self.state
         return state.inputs.ended and not (
             state.inputs or state.book.due() or state.book.orphaned()
         )
 
     def note_tools(self) -> None:
-        """Other tools are declared now."""
+        """Record that other tools are declared now."""
         self.state.tools_changed = True
         self.state.changed.set()
 
@@ -182,7 +182,7 @@ class Conversation:
         state.book.lost(refused=refused)
 
     def refused(self, setup: Setup) -> bool:
-        """Return the server refuses this setup for good; says whether there is another to try."""
+        """Record that the server rejects this setup; return whether there is another to try."""
         state, accepted = self.state, self.state.setup
         if setup.tools != accepted.tools and accepted.tools:
             logger.error("The server refuses the changed tools: the earlier ones stay declared")
@@ -198,7 +198,7 @@ class Conversation:
         return True
 
     def is_to_renew(self) -> bool:
-        """Return whether the connection is to be exchanged for another now: at a quiet moment."""
+        """Return whether to replace the connection now, at a quiet moment."""
         state, now = self.state, self.state.now()
         renewal = state.renewal
         if not renewal.wanted or state.book.due():

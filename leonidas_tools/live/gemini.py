@@ -156,7 +156,7 @@ class GeminiLiveProcessor(Stage):
         self.give_up_seconds = give_up_seconds
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Yield the model's parts for a stream of the user's parts."""
         session = stream.session()
         speech = session.get(SpeechState)
         tools = self._declared_in(stream.tools())

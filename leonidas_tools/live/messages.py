@@ -52,7 +52,7 @@ def answers_message(responses: Sequence[types.FunctionResponse]) -> Message:
 
 
 def tools_message(tools: Sequence[types.Tool]) -> Message:
-    """Other declarations, for the rest of the session."""
+    """Return a message that declares other tools for the rest of the session."""
     declared: list[Any] = list(tools)
     return lambda session: session.send_context_update(tools=declared)
 
@@ -64,7 +64,7 @@ def outcomes_message(
     heading: str,
     silent: bool,
 ) -> Message:
-    """Outcomes of calls that the connection does not know, as conversation."""
+    """Return outcomes of calls unknown to the connection, as conversation."""
 
     async def send(session: AsyncSession) -> None:
         lines = [
@@ -107,7 +107,7 @@ def _realtime(part: ProcessorPart) -> Message:
 
 
 class UnsendableError(ValueError):
-    """Raised for what no message can be made of; says so without what the part holds."""
+    """Raised for a part that cannot be sent; the text does not quote the part."""
 
 
 def _text(text: str | None) -> Message:

@@ -48,7 +48,7 @@ class ModelInputQueue:
             self._changed.set()
 
     def put_answer(self, call_id: str, part: ProcessorPart) -> bool:
-        """Take in an answer to a call; says whether the model still wants it."""
+        """Queue an answer to a call; return whether the model still wants it."""
         if call_id in self._settled:
             return False
         response = part.function_response

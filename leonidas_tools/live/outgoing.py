@@ -62,7 +62,7 @@ class OutgoingScheduler:
         self._told_tools_at = -math.inf
 
     def take_back_tools(self) -> bool:
-        """Go back to the last accepted tools if the new ones are on trial; return whether so."""
+        """Restore the last accepted tools if the new ones are on trial; return whether so."""
         if not self._are_tools_on_trial():
             return False
         self._state.setup = replace(self._state.setup, tools=self._accepted_tools)
@@ -152,7 +152,7 @@ class OutgoingScheduler:
         return self._state.now() < self._told_tools_at + _TRIAL_SECONDS
 
     def _outcomes(self) -> Message | None:
-        """Outcomes of calls of earlier connections, at a quiet moment, or after a while."""
+        """Return outcomes of earlier connections' calls, at a quiet moment or after a while."""
         state, now = self._state, self._state.now()
         orphaned = state.book.orphaned()
         if not orphaned:

@@ -76,7 +76,7 @@ class ModelProfile(BaseModel):
         return self
 
     def fits(self, model: str, *, vertex: bool) -> bool:
-        """Return whether it is the profile of that model there."""
+        """Return whether the profile is for that model on that backend."""
         name = model.rpartition("/")[2].lower()
         right_backend = self.vertex is None or self.vertex is vertex
         return right_backend and any(fnmatchcase(name, pattern) for pattern in self.models)

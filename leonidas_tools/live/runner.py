@@ -158,7 +158,7 @@ class ConversationRunner:
     # Messages.
 
     async def _serve(self, link: connection.Connection) -> None:
-        """Send and receives until all is said, or another connection is wanted.
+        """Send and receive until the conversation is over, or another connection is wanted.
 
         Raises:
             google.genai.errors.APIError: The connection is gone.
@@ -200,7 +200,7 @@ class ConversationRunner:
                 self._talk.hear(message)
 
     async def _send(self, link: connection.Connection) -> None:
-        """Send what there is; ends when nothing is left, or another connection is wanted."""
+        """Send what is queued, until nothing is left or another connection is wanted."""
         changed = self._state.changed
         while True:
             changed.clear()

@@ -93,7 +93,7 @@ class LiveToolSession(Stage):
         self.settle_seconds = settle_seconds
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Yield the parts for the listener from a stream of the user's parts."""
         loop = _Loop(self)
         driving = processor.create_task(loop.drive(content))
         try:

@@ -24,7 +24,7 @@ class DeclaresTools(Protocol):
         ...
 
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each change; returns a function that ends that."""
+        """Call `listener` after each change; return a function that unsubscribes it."""
         ...
 
 
@@ -38,7 +38,7 @@ class DeclaresInSessions(Protocol):
     def on_declarations_change(
         self, listener: Callable[[], None], session: ToolSession | None
     ) -> Callable[[], None]:
-        """Call `listener` after each change; returns a function that ends that."""
+        """Call `listener` after each change; return a function that unsubscribes it."""
         ...
 
 
@@ -78,7 +78,7 @@ class FixedTools:
         return list(self.tools)
 
     def on_declarations_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Never calls it."""
+        """Ignore the listener: the declarations never change."""
         del listener
         return lambda: None
 

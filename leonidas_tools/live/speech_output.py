@@ -77,7 +77,7 @@ class SpeechOutputProcessor(Stage):
         self._make_voice = _voices()
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Yield the parts with changed sound."""
         output = Output(self._make_voice, paced=self._paced)
         reading = processor.create_task(self._read(content, output))
         try:

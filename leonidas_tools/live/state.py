@@ -47,7 +47,7 @@ class Renewal:
     deadline: float | None = None
 
     def wished(self, now: float) -> Renewal:
-        """With the wish for another connection."""
+        """Return this with the wish for another connection."""
         return replace(self, since=self.since or now)
 
     def unwished(self) -> Renewal:
@@ -55,7 +55,7 @@ class Renewal:
         return replace(self, since=0.0)
 
     def announced_for(self, end: float) -> Renewal:
-        """With the announcement that the server ends this one."""
+        """Return this with the announcement that the server ends the connection."""
         return replace(self, deadline=end - _MARGIN_SECONDS)
 
     @property
@@ -64,7 +64,7 @@ class Renewal:
         return self.since > 0 or self.deadline is not None
 
     def is_due(self, now: float) -> bool:
-        """Return whether it cannot wait for a quiet moment any more."""
+        """Return whether it can no longer wait for a quiet moment."""
         return self.deadline is not None and now >= self.deadline
 
     def is_impatient(self, now: float) -> bool:
@@ -189,6 +189,6 @@ class LiveState:
         self.out.put(live_event(event, **data))
 
     def wish_renewal(self) -> None:
-        """Note that what is wanted takes another connection."""
+        """Request another connection."""
         self.renewal = self.renewal.wished(self.now())
         self.changed.set()

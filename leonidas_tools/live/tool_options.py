@@ -63,7 +63,7 @@ def declarations_for(tools: DeclaresTools, session: ToolSession | None) -> list[
 def follow_declarations(
     tools: DeclaresTools, session: ToolSession, listener: Callable[[], None]
 ) -> Callable[[], None]:
-    """Call back when what is declared in a conversation has changed; returns what ends that."""
+    """Call back when a conversation's declarations change; return a function that unsubscribes."""
     if takes_sessions(tools):
         return tools.on_declarations_change(listener, session)
     return tools.on_declarations_change(listener)

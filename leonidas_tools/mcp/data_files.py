@@ -25,7 +25,7 @@ def data_file(server: str, kind: str) -> Path:
 
 
 def forget(server: str) -> None:
-    """Take away all that is kept of a server."""
+    """Delete all stored data of a server."""
     for file in (data_directory() / "mcp").glob(f"{_stem(server)}.*"):
         file.unlink(missing_ok=True)
 

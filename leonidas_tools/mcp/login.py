@@ -31,7 +31,7 @@ _GOODBYE_SECONDS = 10.0
 async def log_in(
     name: str, settings: MCPServerSettings, open_page: OpenPage
 ) -> Literal["logged in", "was logged in", "not asked"]:
-    """Connect once, and has the person log in if the server asks for it.
+    """Connect once, and have the person log in if the server asks for it.
 
     Returns:
         What came of it.
@@ -67,7 +67,7 @@ async def log_in(
 
 
 async def log_out(name: str, settings: MCPServerSettings) -> bool:
-    """Forget a server's tokens, and has its login server forget them where it offers that.
+    """Forget a server's tokens, and have them revoked where its login server offers that.
 
     Returns:
         Whether there were any.

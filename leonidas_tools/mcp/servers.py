@@ -138,7 +138,7 @@ class MCPServers:
         return all(server.is_usable for server in servers)
 
     def status(self) -> list[dict[str, Any]]:
-        """Return how each server does, as plain JSON: `name`, `state`, `tools`, `last_error`, …."""
+        """Return each server's status as plain JSON: `name`, `state`, `tools`, `last_error`, …."""
         return [
             {**server.status(), "tools": [tool.name for tool in self._tools[name].registered()]}
             for name, server in self._servers.items()

@@ -29,7 +29,7 @@ class Policy(Protocol):
 
 
 async def answered(result: ToolResult) -> ToolResult:
-    """Return the result, for who waits for one."""
+    """Return the result, as an awaitable."""
     return result
 
 

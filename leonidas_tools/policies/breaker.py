@@ -92,7 +92,7 @@ class Breaker:
         self._probing = False
 
     def admit(self, now: float) -> int | None:
-        """Let a call through, and says what it is to be ended with; `None` where it may not."""
+        """Let a call through, and return what ends it; `None` if it may not run."""
         if self.state is _CLOSED:
             return self._period
         if self.state is BreakerState.OPEN:
@@ -154,7 +154,7 @@ class _Trial(NamedTuple):
     admitted: int
 
     def leave(self) -> None:
-        """Let another try in its time: this one may never end."""
+        """Let another call be the trial: this one may never end."""
         now = asyncio.get_running_loop().time()
         self.room.ended(self.admitted, failed=True, now=now)
 
@@ -173,7 +173,7 @@ class CircuitBreaker:
     breaker: Breaker
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call, unless the tool is left alone now."""
+        """Run the call, unless the breaker is open."""
         breaker, time = self.breaker, asyncio.get_running_loop().time
         before = breaker.state
         admitted = breaker.admit(time())

@@ -95,7 +95,7 @@ class ResultCache:
         self._counts: dict[str, Counter[str]] = {}
 
     def resize(self, *, max_entries: int, max_bytes: int) -> None:
-        """Keep so much from now on."""
+        """Set the limits of what is kept from now on."""
         self.max_entries, self.max_bytes = max_entries, max_bytes
         self._make_room()
 
@@ -165,7 +165,7 @@ class ResultCache:
             self._bytes -= entry.size
 
     def _make_room(self) -> None:
-        """Let go of what was not used for longest."""
+        """Evict the results that were not used for longest."""
         while len(self._entries) > self.max_entries or self._bytes > self.max_bytes:
             _, entry = self._entries.popitem(last=False)
             self._bytes -= entry.size
@@ -210,7 +210,7 @@ class Flight:
         self._waiting: list[Invocation] = []
 
     async def result(self) -> ToolResult | None:
-        """Return how it ends, for who waits for it; `None` where its maker was stopped."""
+        """Return the result to a waiting call; `None` if the call that runs was stopped."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
             self.maker.sinks = (*self.maker.sinks, self._tell)
@@ -276,7 +276,7 @@ class Cache:
     per_session: bool = False
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Answer the call, and runs it only where nothing is known."""
+        """Answer the call from the cache, or run it if nothing is stored."""
         cache, name = self.cache, call.name
         user = None if self.per_session else user_of(call.session)
         whose = ref(call.session) if user is None else user
@@ -321,7 +321,7 @@ class Cache:
         self.cache.keep(key, KeptResult.of(result, call.arguments, size, now))
 
     def _or_stale(self, call: ToolCall, result: ToolResult, known: KeptResult | None) -> ToolResult:
-        """Return what was known before, where the tool fails and that is not too old."""
+        """Return the stored result if the tool fails and the result is not too old."""
         if known is None:
             return result
         age = asyncio.get_running_loop().time() - known.at

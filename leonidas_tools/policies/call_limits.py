@@ -57,7 +57,7 @@ class _Count:
         self._times: deque[float] = deque()
 
     def take(self, most: MostCalls, turn: int, now: float) -> ToolResult | None:
-        """Count one more, or says why that is too many."""
+        """Count one more, or say why that is too many."""
         if turn != self._turn:
             self._turn, self._in_turn = turn, 0
         if most.per_session is not None and self._in_session >= most.per_session:

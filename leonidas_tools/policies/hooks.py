@@ -73,7 +73,7 @@ class After:
     function: AfterFunction
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call, and lets the function see the result."""
+        """Run the call, and let the function see the result."""
         result = await run(call)
         changed = self.function(call, result)
         if inspect.isawaitable(changed):
@@ -101,7 +101,7 @@ def _bounded(policy: Policy, options: EffectiveOptions) -> Policy:
 
 
 def _leaves_results(policy: Policy) -> bool:
-    """Return whether a policy says so itself: a class derived from `Before` may return anything."""
+    """Return whether a policy declares that it leaves results as they are."""
     return type(policy) is Before or getattr(policy, "leaves_results", False) is True
 
 

@@ -67,7 +67,7 @@ class Limiter:
             self._admit()
 
     def resize(self, places: int) -> None:
-        """Has so many places from now on."""
+        """Set the number of places from now on."""
         self.places = places
         self._admit()
 
@@ -98,7 +98,7 @@ class Limiter:
 
     @property
     def room(self) -> Limiter:
-        """Itself: a limiter is the place that it gives."""
+        """Return itself: a limiter is the place that it gives."""
         return self
 
 

@@ -40,7 +40,7 @@ class LoopLimits:
 
     @property
     def are_off(self) -> bool:
-        """Return whether no repeat is ever spoken of or refused."""
+        """Return whether no repeat is ever reported or refused."""
         return self.warn_at <= 0 and self.refuse_at <= 0
 
 
@@ -66,7 +66,7 @@ class _Step:
         self.arguments = call.arguments
 
     def end(self, result: ToolResult | None) -> bool:
-        """Note the result; says whether it is the same again."""
+        """Record the result; return whether it is the same again."""
         self.result = result
         self.ended_at = perf_counter()
         if not self.like:
@@ -154,7 +154,7 @@ class LoopHistory:
         return sum(1 for _ in itertools.takewhile(lambda step: back in step.like, steps))
 
     def _fade(self, step: _Step, most: int) -> None:
-        """Keep of a step what it was like; nothing runs on past one that was like none."""
+        """Forget a step's details; no run of repeats continues past a unique step."""
         if not step.like:
             self._faded.clear()
             return
@@ -211,7 +211,7 @@ class LoopGuard:
 
 
 def _warned(call: ToolCall, step: _Step, result: ToolResult) -> ToolResult:
-    """Return the result with a word to the model."""
+    """Return the result with a warning to the model."""
     logger.warning("%s: the same call of %r, %d times", call.trace_id, call.name, step.repeats)
     said = say("loop_warning", count=step.repeats)
     return replace(result, message=join(result.message, said))

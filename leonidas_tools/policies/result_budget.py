@@ -72,7 +72,7 @@ class ResultBudget:
     in_thread: Callable[..., Awaitable[Any]]
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
-        """Run the call, and makes its result short enough."""
+        """Run the call, and make its result short enough."""
         result = await run(call)
         body = result.result
         size = 0 if body is None else current().length_of(body)

@@ -129,7 +129,7 @@ class AdvancedToolProcessor(Stage):
         return self.call(processor.ProcessorStream(parts, trace=None))  # type: ignore[return-value]
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Yield the parts, with each call answered."""
         # Not `processor.chain`: it wraps each stage in four generators and a queue, for tracing
         # and reserved substreams, which costs a call more than all our policies do.
         async with self.runtime, AsyncExitStack() as stack:

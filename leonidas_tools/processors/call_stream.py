@@ -60,7 +60,7 @@ class CallStream(Stage):
         self.categories = tuple(categories)
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Yield the parts, and the answers of calls when they are ready."""
         async with AsyncExitStack() as resources:
             for category in self.categories:
                 await resources.enter_async_context(category)
@@ -156,12 +156,12 @@ class _Calls:
             self.ready.put(event)
 
     def cancel_all(self) -> None:
-        """Stop what may be stopped, because the reader has left."""
+        """Stop the calls that may be stopped, because the reader has left."""
         for invocation in tuple(self._under_way.values()):
             invocation.cancel()
 
     def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
-        """Begin the call of a part; returns its executor where this stream does not hold it."""
+        """Begin the call of a part; return its executor if this stream does not hold it."""
         category = self._claimant(part, call)
         if category is None:
             self.ready.put(part)
@@ -183,7 +183,7 @@ class _Calls:
         return executor if new else None
 
     def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> Claimant | None:
-        """Return who runs the call of a part; looked for once for each tool."""
+        """Return the category that runs the call of a part; looked up once for each tool."""
         if call is None or call.tool is None:
             return next((one for one in self._categories if one.match(part)), None)
         said = None if call.settings is None else call.settings.category

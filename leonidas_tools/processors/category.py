@@ -158,14 +158,14 @@ class CategoryProcessor(_RunsCalls):
         return None if taken is None else (taken[0], self.executor, taken[1])
 
     async def __aenter__(self) -> Self:
-        """Hold what the category needs while a stream runs; nothing, unless a subclass says so."""
+        """Open the resources of the category while a stream runs; by default there are none."""
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Let it go."""
+        """Close the resources."""
 
     async def call(self, part: ProcessorPart) -> AsyncIterable[ProcessorPart]:
-        """Run one call and yields its answer."""
+        """Run one call and yield its answer."""
         recognised = self.recognise(part, Intake(self.registry, stream.session()))
         if recognised is not None:
             call, executor, result = recognised

@@ -1,4 +1,4 @@
-"""Second stage: which settings? Pins the current ones to each call."""
+"""Second stage: pin the current settings to each call."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ConfigurationProcessor(Stage):
         }
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Yield the parts, with settings pinned to each call."""
         sinks = stream.sinks()
         async with self.settings:
             async for part in content:

@@ -65,7 +65,7 @@ class CoalescingQueue(Generic[T]):
         self._items.append(item)
 
     def append_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
-        """Add an item, and drops the oldest of its source where too many wait."""
+        """Add an item, and drop the oldest of its source if too many wait."""
         new = _Replaceable(item, source, dropped)
         waiting = self._waiting.setdefault(source, deque())
         room = max(1, min(MOST_OF_EACH, MOST_REPLACEABLE // len(self._waiting)))
@@ -81,7 +81,7 @@ class CoalescingQueue(Generic[T]):
             self._gone = 0
 
     def popleft(self) -> T:
-        """Remove the oldest item and returns it.
+        """Remove the oldest item and return it.
 
         Raises:
             IndexError: There is none.
@@ -137,19 +137,19 @@ class Mailbox(CoalescingQueue[T]):
         self._reader: asyncio.Future[None] | None = None
 
     def put(self, item: T) -> None:
-        """Add an item, and wakes the reader."""
+        """Add an item, and wake the reader."""
         self._items.append(item)
         if self._reader is not None:
             self._wake(self._reader)
 
     def put_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
-        """Add an item that newer ones of its source may replace, and wakes the reader."""
+        """Add an item that newer ones of its source may replace, and wake the reader."""
         self.append_replaceable(item, source, dropped)
         if self._reader is not None:
             self._wake(self._reader)
 
     async def get(self) -> T:
-        """Return the next item; waits until there is one."""
+        """Wait for the next item and return it."""
         while len(self._items) == self._gone:
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader

@@ -1,4 +1,4 @@
-"""Last stage: what happened? Hears of every call, and strips what the stages have attached."""
+"""Last stage: record every call, and strip what the stages have attached."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MonitoringProcessor(Stage):
         }
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Yield the parts without what the stages have attached."""
         with stream.shared(sink=self.monitor):
             async for part in content:
                 if type(part) is EventPart or not part.metadata:  # as most; `asks_nothing`, inlined

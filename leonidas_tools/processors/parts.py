@@ -262,7 +262,7 @@ def _templates() -> tuple[types.FunctionResponse, types.Part, str]:
 
 
 def _processor_part(part: types.Part, metadata: dict[str, Any], mimetype: str) -> ProcessorPart:
-    """As `ProcessorPart` makes it for the user, which would ask what kind of part it is."""
+    """Return a part without the type checks of `ProcessorPart`'s constructor."""
     made = object.__new__(ProcessorPart)
     made._part, made._metadata, made._mimetype = part, metadata, mimetype
     made._role, made._substream_name = "user", ""

@@ -1,4 +1,4 @@
-"""First stage: who is it? Finds the tool of each call, and answers for those there is none of."""
+"""First stage: find the tool of each call, and answer calls of unknown tools."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ToolRegistryProcessor(Stage):
         }
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
-        """Parts in, parts out."""
+        """Yield the parts, with each call's tool attached."""
         intake = Intake(self.registry, stream.session(), executor=self.executor)
         sinks = stream.sinks()
         async for part in content:

@@ -63,7 +63,7 @@ def use_session(session: ToolSession) -> None:
 
 
 def named_session() -> ToolSession | None:
-    """Return the conversation of this stream, where anybody has named it."""
+    """Return the conversation of this stream, if one was named."""
     return _session.get()
 
 
@@ -108,5 +108,5 @@ def leave() -> None:
 
 
 def sinks() -> tuple[Sink, ...]:
-    """Return who hears of the events of this stream."""
+    """Return the sinks of this stream's events."""
     return _sinks.get()

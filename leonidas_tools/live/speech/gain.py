@@ -45,7 +45,7 @@ class Gain:
 
 
 def _bent(samples: Samples, volumes: Samples) -> Samples:
-    """Bends what is louder than a knee, which lies lower the more is amplified (1.0: nowhere)."""
+    """Compress what is louder than a knee, which is lower the more is amplified (1.0: none)."""
     knee = 1.0 - np.clip(volumes - 1.0, 1e-6, _STEEPEST_KNEE)
     above = np.abs(samples) - knee
     bent = knee + (1.0 - knee) * np.tanh(np.maximum(above, 0.0) / (1.0 - knee))

@@ -60,14 +60,14 @@ class Output:
         self._played_until = 0.0
 
     def follow(self, speech: SpeechState) -> None:
-        """Obey these settings from now on."""
+        """Apply these settings from now on."""
         if speech is not self._speech:
             self._unsubscribe()
             self._speech = speech
             self._unsubscribe = speech.on_change(self._wake, heard=self._changes)
 
     def close(self) -> None:
-        """Hear of no changes any more."""
+        """Stop listening for changes."""
         self._unsubscribe()
 
     def put(self, part: ProcessorPart) -> None:
@@ -83,7 +83,7 @@ class Output:
             self._changed.set()
 
     def end(self, failure: Exception | None = None) -> None:
-        """There is nothing more."""
+        """End the input."""
         self._line.put(Mark(failure=failure))
         self._changed.set()
 

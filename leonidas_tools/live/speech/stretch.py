@@ -49,7 +49,7 @@ class TimeStretch:
         return len(self._held)
 
     def feed(self, samples: Samples, rate: float) -> Samples:
-        """Take in some sound and gives what can be heard by now."""
+        """Take in some sound and return what can be heard by now."""
         if rate != self._rate:
             self._rate, self._to_copy = rate, 0.0
         self._held = np.concatenate([self._held, samples])
@@ -76,7 +76,7 @@ class TimeStretch:
         return at + len(piece)
 
     def _splice(self, at: int, heard: list[Samples]) -> int:
-        """Leave out or repeats one lag; says where to go on."""
+        """Leave out or repeat one lag; return where to go on."""
         lag, likeness = self._best_lag(at)
         # Copying this much in all, for each lag left out or repeated, makes the rate.
         due = lag / (self._rate - 1) if self._rate > 1 else lag * self._rate / (1 - self._rate)
@@ -104,7 +104,7 @@ class TimeStretch:
 
 
 def _cross_fade(old: Samples, new: Samples, likeness: float) -> Samples:
-    """From one sound to another at the same loudness, however much they are alike."""
+    """Fade from one sound to another at the same loudness, however alike they are."""
     rising = (np.arange(len(old), dtype=np.float32) + 0.5) / len(old)
     falling = 1.0 - rising
     shared = 2.0 * min(1.0, max(0.0, likeness))

@@ -40,12 +40,12 @@ class Voice:
         return not (rate == volume == self._gain.volume == 1.0 and self._stretch.held == 0)
 
     def feed(self, data: bytes | memoryview, *, rate: float, volume: float) -> bytes:
-        """Take in some sound and gives what can be heard by now."""
+        """Take in some sound and return what can be heard by now."""
         samples = np.frombuffer(data, "<i2").astype(np.float32) / np.float32(_SCALE)
         return _written(self._stretch.feed(self._gain.feed(samples, volume), rate))
 
     def flush(self) -> bytes:
-        """Give what is held."""
+        """Return what is held."""
         return _written(self._stretch.flush())
 
 

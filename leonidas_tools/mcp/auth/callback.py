@@ -108,7 +108,7 @@ class Callback:
             writer.transport.abort()
 
     async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request, and closes the connection."""
+        """Answer one request, and close the connection."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
@@ -126,7 +126,7 @@ class Callback:
         await writer.wait_closed()
 
     def _answer(self, target: str) -> tuple[str, str]:
-        """Return the status and the text of the page; keeps what the browser brought."""
+        """Return the status and the text of the page; keep what the browser brought."""
         assert self._result is not None
         parts = urlsplit(target)
         query = parse_qs(parts.query)

@@ -1,4 +1,4 @@
-"""The settings of a login → what puts a token on each request, and gets it where it is missing."""
+"""Put a token on each request, and get one where it is missing, as the settings say."""
 
 from __future__ import annotations
 

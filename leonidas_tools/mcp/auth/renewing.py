@@ -125,7 +125,7 @@ class RenewingProvider(OAuthClientProvider):
         return not self.context.is_token_valid() and self.context.can_refresh_token()
 
     async def _expire(self, header: str | None) -> None:
-        """Has a token renewed that the server no longer takes, unless that was done meanwhile."""
+        """Have a rejected token renewed, unless that was done meanwhile."""
         async with self.context.lock:
             tokens = self.context.current_tokens
             is_current = tokens is not None and header == f"Bearer {tokens.access_token}"
@@ -133,7 +133,7 @@ class RenewingProvider(OAuthClientProvider):
                 self.context.token_expiry_time = 1.0  # long ago
 
     async def _take_up(self) -> bool:
-        """Take what another process has renewed: an old refresh token is good for nothing then."""
+        """Take what another process has renewed: the old refresh token is invalid then."""
         context, kept = self.context, await self._file.get_tokens()
         mine = context.current_tokens
         if kept is None or (mine is not None and mine.access_token == kept.access_token):
@@ -182,7 +182,7 @@ class RenewingProvider(OAuthClientProvider):
         return await super()._perform_authorization()
 
     def _send_secret_as_asked(self) -> None:
-        """In the form, where a login server takes no secret in the header."""
+        """Send the secret in the form if the login server takes none in the header."""
         metadata, client = self.context.oauth_metadata, self.context.client_info
         offered = None if metadata is None else metadata.token_endpoint_auth_methods_supported
         if client is None or client.token_endpoint_auth_method != _IN_HEADER or offered is None:

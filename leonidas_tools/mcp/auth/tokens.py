@@ -53,7 +53,7 @@ class TokenFile:
         self._on_secret = on_secret or (lambda _: None)
 
     def turn(self, patience_seconds: float) -> AbstractAsyncContextManager[None]:
-        """Within it no other process renews these tokens."""
+        """Keep other processes from renewing these tokens inside `with`."""
         return self._file.turn(patience_seconds)
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -108,7 +108,7 @@ class TokenFile:
         await self._write(authorization_server=_plain(metadata), resource=_plain(resource))
 
     def remove(self) -> bool:
-        """Remove the file; whether there was one."""
+        """Remove the file; return whether there was one."""
         existed = self._file.stamp is not None
         self._file.remove()
         return existed

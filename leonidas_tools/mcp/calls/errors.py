@@ -7,7 +7,7 @@ from leonidas_tools.results.texts import Said, join, say
 
 
 def server_down(name: str, reason: str) -> RetryableError:
-    """Return the server was not there when it was called: nothing happened."""
+    """Return the error of a call whose server was not connected: nothing happened."""
     return RetryableError(
         say("mcp_server_down", server=name, reason=reason),
         status="unavailable",

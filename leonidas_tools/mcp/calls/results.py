@@ -61,7 +61,7 @@ def _data(content: Iterable[ContentBlock]) -> frozenset[str]:
 
 
 def _without_data(value: Any, data: frozenset[str]) -> Any:
-    """Structured content without what it repeats of the other content: the model has that."""
+    """Return structured content without what it repeats of the other content."""
     if not data:
         return value
     if isinstance(value, Mapping):

@@ -51,7 +51,7 @@ def may_repeat(context: ToolContext, effect: ToolEffect) -> bool:
 
 
 def seconds_of(context: ToolContext) -> float:
-    """Return how long the call may take, as far as anybody has said."""
+    """Return how long the call may take, if a limit is set."""
     settings, tool = context.call.settings, context.call.tool
     asked = None if settings is None else settings.timeout
     if asked is None and tool is not None:

@@ -39,7 +39,7 @@ OnResult: TypeAlias = "Callable[[CheckResult], None]"
 async def examine(
     name: str, settings: MCPServerSettings, report: OnResult, *, call: bool = True
 ) -> bool:
-    """Look at all that a server needs, in the order it is needed; ends with what fails.
+    """Check all that a server needs, in the order it is needed; end at the first failure.
 
     Returns:
         Whether the server works.
@@ -116,7 +116,7 @@ class _Examination:
         )
 
     async def _run(self, listed: Listing) -> list[mcp_types.Tool] | None:
-        """Tell which tools are run, and returns those; `None` where pins keep all from it."""
+        """Report which tools are run, and return them; `None` if pins quarantine all."""
         # To look at what a server lists is not to use it: nothing is trusted by that.
         unpinned = self._settings.model_copy(update={"pin": "off"})
         warnings = _WarningCollector()

@@ -55,7 +55,7 @@ class Elicitation:
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult:
-        """Ask, and tells what was answered; a question that cannot be put is declined."""
+        """Ask, and return the answer; a question that cannot be put is declined."""
         try:
             call = self._calls.asking(context.meta)
             if call is None:

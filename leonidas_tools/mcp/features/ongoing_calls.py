@@ -87,7 +87,7 @@ class OngoingCall:
         self._listeners.append(listener)
 
     async def ask(self, inquiry: Inquiry) -> tuple[Decision, str]:
-        """Has the person asked; cancelling this takes the question back."""
+        """Ask the person; cancelling this withdraws the question."""
         self._asked.append(inquiry)
         self._news.set()
         try:

@@ -64,7 +64,7 @@ class ServerTools:
         return name in renamed or name.startswith(prefix)
 
     def update(self, tools: list[AnyTool]) -> None:
-        """Put new and changed tools into the registry, and takes out those that are gone."""
+        """Put new and changed tools into the registry, and remove those that are gone."""
         self._expected, self._is_known = frozenset(), True
         listed = {tool.name: tool for tool in tools}
         for gone in self._listed.keys() - listed.keys():

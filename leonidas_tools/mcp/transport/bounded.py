@@ -99,7 +99,7 @@ def _with(
     content: bytes | None = None,
     stream: httpx2.AsyncByteStream | None = None,
 ) -> httpx2.Response:
-    """Return the same answer with another body, which is not encoded."""
+    """Return the answer with another body, which is not encoded."""
     headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _ENCODED]
     changed = httpx2.Response(
         response.status_code,

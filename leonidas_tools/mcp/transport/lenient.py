@@ -62,7 +62,7 @@ class LenientTransport:
         return self._version is not None
 
     def check_by_tool(self, version: str) -> None:
-        """Has tools taken out of listings that are not as the protocol has it."""
+        """Remove invalid tools from listings."""
         self._version = version
 
     def sent(self, item: SessionMessage) -> None:

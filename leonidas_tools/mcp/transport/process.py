@@ -32,7 +32,7 @@ class ProcessListener(Protocol):
     """The receiver of the output of a server."""
 
     def on_bytes(self) -> None:
-        """Something has come."""
+        """Receive any output."""
 
     def on_line(self, line: bytes) -> None:
         """Receive a line of standard output."""
@@ -97,7 +97,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return self._transport.get_pid()
 
     def hold(self, held: bool) -> None:
-        """Leave what the server says in its pipe, which it then waits for; or reads again."""
+        """Pause reading, so that the server waits on its pipe; or resume it."""
         if self._stdout is not None and not self._stdout.is_closing():
             if held:
                 self._stdout.pause_reading()
@@ -213,7 +213,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                     await asyncio.sleep(_POLL_SECONDS)
 
     def _signal(self, number: int) -> bool:
-        """Signals the process group; whether anybody is left in it."""
+        """Signal the process group; return whether any process is left in it."""
         if self._transport is None:
             return False
         try:

@@ -76,7 +76,7 @@ class StdioServer:
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[tuple[MessageReader, MessageWriter]]:
-        """Start the server, and ends it with everything it has started.
+        """Start the server, and end it with everything it has started.
 
         Raises:
             ConfigurationError: The command cannot be started.

@@ -1,4 +1,4 @@
-"""Answers in the place of messages that cannot be read: whose call it was stands at an end."""
+"""Replace messages that cannot be read with errors: the call id is at one of their ends."""
 
 from __future__ import annotations
 

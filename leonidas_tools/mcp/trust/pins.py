@@ -241,7 +241,7 @@ def _servers(said: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _pin(name: str, said: Mapping[str, Any]) -> Pin:
-    """Read a pin; refuses one that is not what was written."""
+    """Read a pin; refuse one that is not what was written."""
     trusted = _described(said["trusted"])
     if trusted.fingerprint != said["sha256"] or trusted.name != name:
         raise ValueError(f"the fingerprint of {name!r} is another")
@@ -266,7 +266,7 @@ def _described(said: Mapping[str, Any]) -> ToolDefinition:
 
 
 def _in_order(value: Any) -> Any:
-    """With the lists in order whose order says nothing: some servers shuffle them."""
+    """Return a value with its unordered lists sorted: some servers shuffle them."""
     if isinstance(value, Mapping):
         return {
             key: sorted(inner, key=str)
