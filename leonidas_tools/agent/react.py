@@ -766,6 +766,7 @@ class _Run:
             usage=self._budget.used,
             seconds=time.perf_counter() - self._begun,
             messages=tuple(self._messages),
+            tools=tuple(self._tools),
         )
 
     def _tell(self, number: int, **data: Any) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from leonidas_tools.agent.models.model import Message, ModelCall
     from leonidas_tools.agent.reflector import Correction
     from leonidas_tools.calls.call import ToolResult
+    from leonidas_tools.runtime.declared import Declaration
 
 
 class AgentStatus(StrEnum):
@@ -97,6 +98,7 @@ class AgentResult:
         usage: The tokens of all of them.
         seconds: How long the run took.
         messages: The whole conversation with the model.
+        tools: The tools it had.
     """
 
     status: AgentStatus
@@ -107,6 +109,7 @@ class AgentResult:
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
     messages: Sequence[Message] = field(default=(), repr=False)
+    tools: Sequence[Declaration] = field(default=(), repr=False)
 
     @property
     def ok(self) -> bool:

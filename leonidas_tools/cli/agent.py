@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from typing import TextIO
 
     from leonidas_tools import ToolRuntime, ToolSession
     from leonidas_tools.agent.models import Message, Model
@@ -64,6 +65,13 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
         bool, typer.Option("--plan", help="Plan first, and reflect after each turn.")
     ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append each run with an answer to a JSONL file for fine-tuning, secrets masked.",
+        ),
+    ] = None,
 ) -> None:
     """Work on a task with a model and the tools of the settings.
 
@@ -79,8 +87,28 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
     if plan:
         options |= _planning(chosen)
     shown: _Display = _JsonLines() if json_lines else _Lines()
-    if not asyncio.run(_work(task, config or default_config(), chosen, options, shown)):
+    with nullcontext() if export is None else _appended(export) as exported:
+        all_ok = asyncio.run(
+            _work(task, config or default_config(), chosen, options, shown, exported)
+        )
+    if not all_ok:
         raise typer.Exit(1)
+
+
+def _appended(file: Path) -> "TextIO":
+    """Open a file that only the user can read, to append to it.
+
+    Raises:
+        ConfigurationError: It cannot be written.
+    """
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConfigurationError(
+            f"cannot be written: {why}; name another file", file=file
+        ) from None
+    return os.fdopen(handle, "a", encoding="utf-8", errors="replace")
 
 
 def _model(
@@ -144,10 +172,11 @@ async def _work(
     model: "Model",
     options: "Mapping[str, Any]",
     shown: "_Display",
+    exported: "TextIO | None",
 ) -> bool:
     """Work on the task, or on those that are typed; return whether all have an answer."""
     from leonidas_tools import ToolSession
-    from leonidas_tools.agent import ReActAgent
+    from leonidas_tools.agent import ReActAgent, trajectory_line
     from leonidas_tools.cli.starting import started
 
     typed = None if task is not None else _Typed()
@@ -167,6 +196,9 @@ async def _work(
         async for each in _tasks(task, typed):
             result = await agent.run(each, session=session, history=history, on_step=shown.step)
             shown.end(result)
+            if exported is not None and result.ok:
+                exported.write(trajectory_line(result))
+                exported.flush()
             history = [message for message in result.messages if message.role != "system"]
             all_ok = all_ok and result.ok
     return all_ok

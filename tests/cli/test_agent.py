@@ -162,3 +162,21 @@ def test_the_log_goes_to_a_file(leonidas, settings, tmp_path):
     ran = leonidas("--log-file", str(tmp_path), "tools", "list")
     assert ran.returncode == 2
     assert "log cannot be written" in ran.stderr
+
+
+def test_runs_with_an_answer_are_appended_to_a_file_for_fine_tuning(agent, tmp_path):
+    file = tmp_path / "runs.jsonl"
+    script = [{"calls": [["log_in", {"pin": "4711-zebra"}]]}, "You are in."]
+    for task in ("Log in.", "Again."):
+        assert agent(script, task, "--export", str(file)).returncode == 0
+    assert agent([SUM] * 2, "Fail.", "--export", str(file), "--max-iterations", "2").returncode == 1
+    runs = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [run["messages"][0]["content"] for run in runs] == ["Log in.", "Again."]
+    assert "zebra" not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_work(agent, tmp_path):
+    ran = agent(["Never said."], "Hello", "--export", str(tmp_path / "none" / "runs.jsonl"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "runs.jsonl" in ran.stderr

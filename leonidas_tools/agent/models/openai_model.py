@@ -31,7 +31,7 @@ from leonidas_tools.redaction.addresses import shown_place
 from leonidas_tools.tools.names import undotted_names
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 
     import openai
 
@@ -135,13 +135,13 @@ class OpenAIModel:
         self, messages: Sequence[Message], tools: Sequence[Declared], parameters: ModelParameters
     ) -> AsyncGenerator[Chunk]:
         openai = _openai()
-        names = undotted_names([*(tool.name for tool in tools), *_names_in(messages)])
+        names = undotted_names([*(tool.name for tool in tools), *names_in(messages)])
         pieces = _Pieces({name: own for own, name in names.items()}, ids_in(messages))
         try:
             create: Any = self._connected().chat.completions.create
             chunks = await create(
                 model=self.name,
-                messages=[_message(each, names) for each in messages],
+                messages=[chat_message(each, names) for each in messages],
                 stream=True,
                 stream_options={"include_usage": True},
                 **_options(tools, parameters, names),
@@ -193,12 +193,18 @@ def _options(
         "max_tokens": parameters.max_output_tokens,
         "seed": parameters.seed,
         "stop": list(parameters.stop) or None,
-        "tools": [_function(tool, names) for tool in tools] or None,
+        "tools": [chat_function(tool, names) for tool in tools] or None,
     }
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
+def chat_function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a tool as the API of OpenAI takes it.
+
+    Args:
+        tool: The tool.
+        names: The names that the API takes, by the functions' own.
+    """
     function = {
         "name": names[tool.name],
         "description": tool.description,
@@ -207,12 +213,19 @@ def _function(tool: Declared, names: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _names_in(messages: Sequence[Message]) -> Iterator[str]:
+def names_in(messages: Iterable[Message]) -> Iterator[str]:
+    """Yield the functions that are called in a conversation."""
     for message in messages:
         yield from (call.name for call in message.calls)
 
 
-def _message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+def chat_message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a message as the API of OpenAI takes it.
+
+    Args:
+        message: The message.
+        names: The names that the API takes, by the functions' own.
+    """
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
     if not message.calls:

@@ -1,0 +1,88 @@
+"""A run becomes one line for fine-tuning, in the format that OpenAI checks, without secrets."""
+
+import asyncio
+import json
+from typing import Annotated
+
+import pytest
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+from pydantic import TypeAdapter
+
+from leonidas_tools import Secret, ToolRuntime, tool
+from leonidas_tools.agent import ReActAgent, ScriptedModel, trajectory, trajectory_line
+
+PIN = "4711-zebra"
+
+
+@tool(effect="read", name="bank/balance")
+def balance(account: str, pin: Annotated[str, Secret()]) -> str:
+    """Tells the balance of an account."""
+    return f"{account}: 70 euros, opened with {pin}"
+
+
+def run(model, task, **options):
+    return asyncio.run(ReActAgent(model, ToolRuntime([balance]), **options).run(task))
+
+
+def checked(result):
+    """The line, if it is what the API of OpenAI takes."""
+    line = trajectory_line(result)
+    assert line.endswith("\n")
+    assert line.count("\n") == 1
+    body = json.loads(line)
+    assert body == json.loads(json.dumps(trajectory(result)))
+    TypeAdapter(list[ChatCompletionMessageParam]).validate_python(body["messages"])
+    TypeAdapter(list[ChatCompletionToolParam]).validate_python(body.get("tools", []))
+    return body
+
+
+def test_a_run_is_a_line_of_messages_with_their_calls_and_the_tools():
+    asks = {"text": "I look.", "calls": [("bank_balance", {"account": "a", "pin": PIN}, "c1")]}
+    body = checked(run(ScriptedModel([asks, "You have 70 euros."]), "How much?"))
+    asked, called, answered, said = body["messages"]
+    assert asked == {"role": "user", "content": "How much?"}
+    (call,) = called["tool_calls"]
+    assert (called["content"], call["id"], call["function"]["name"]) == (
+        *("I look.", "c1", "bank_balance"),
+    )
+    assert json.loads(call["function"]["arguments"]) == {"account": "a", "pin": "***"}
+    assert (answered["role"], answered["tool_call_id"]) == ("tool", "c1")
+    assert said == {"role": "assistant", "content": "You have 70 euros."}
+    names = [each["function"]["name"] for each in body["tools"]]
+    assert "bank_balance" in names
+    assert "confirm_action" not in names
+
+
+def asking(pin, *, calls_functions):
+    """A model that asks with a PIN, by a function or by text, and answers with it."""
+    arguments = {"account": "a", "pin": pin}
+    by_text = f"Action: bank_balance\nAction Input: {json.dumps(arguments)}"
+    asks = {"calls": [("bank_balance", arguments)]} if calls_functions else by_text
+    answer = f"Final Answer: with {PIN} and the key sk-abcdefghijklmnopqrstuvwxyz012345: 70."
+    return ScriptedModel([asks, answer], calls_functions=calls_functions)
+
+
+@pytest.mark.parametrize("calls_functions", [True, False])
+def test_secrets_are_masked_wherever_they_are_said(calls_functions):
+    body = checked(run(asking(PIN, calls_functions=calls_functions), f"How much? It is {PIN}."))
+    written = json.dumps(body)
+    assert PIN not in written
+    assert "sk-abcdef" not in written
+    assert "How much? It is ***." in written
+    assert ("tools" in body) is calls_functions
+
+
+def test_a_short_secret_is_masked_under_its_name_in_a_call_by_text():
+    body = checked(run(asking("47", calls_functions=False), "How much?"))
+    assert '{"account": "a", "pin": "***"}' in body["messages"][2]["content"]
+
+
+def test_a_run_without_calls_has_no_tools():
+    body = checked(run(ScriptedModel(["Hello."]), "Hi.", instructions="Be kind."))
+    assert body == {
+        "messages": [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "Hi."},
+            {"role": "assistant", "content": "Hello."},
+        ]
+    }
