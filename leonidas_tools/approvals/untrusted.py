@@ -30,7 +30,7 @@ _MOST_CHARACTERS = 65_536
 _MOST_LEAVES = 256
 _MOST_DEPTH = 16
 _LEAST_CHARACTERS = 3
-_LEAST_NUMBER = 10
+_LEAST_CJK = 2
 _SPOKEN_FROM = 2
 """The least number that counts in words: "a" and "one" are said of anything."""
 _COMMON_WORDS = """
@@ -52,7 +52,8 @@ _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 
 _Said: TypeAlias = Literal["foreign", "weak", "strong"]
-"""Where a value comes from; a weak one is the user's, and too short or common to tell of a wish."""
+"""Where a value comes from; a weak one is the user's, but a number, or too short or common to tell
+which call was meant."""
 
 
 class UntrustedContent:
@@ -118,9 +119,9 @@ def foreign(
 ) -> Foreign | None:
     """Return why a call may follow from untrusted content; `None` if it is the user's.
 
-    It is the user's if the user has said or typed every value in its arguments, and at least one
-    that is neither short nor common. A default of the schema and a preset of the settings need no
-    words.
+    It is the user's if the user has said or typed every value in its arguments, and besides numbers
+    and common words at least one more, or the words of the tool's name. A default of the schema and
+    a preset of the settings need no words.
     """
     tools = _tools_read(call.session)
     if not tools:
@@ -133,15 +134,13 @@ def foreign(
         if not _is_usual(name, value, properties, presets)
     }
     words = UserWords(_texts(call.session))
-    strong, others = False, []
-    for name, value in given.items():
-        judged = set(words.judge_all(value, names))
-        strong = strong or "strong" in judged
-        if "foreign" in judged:
-            others.append(name)
-    if strong and not others:
-        return None
-    return Foreign(tools=tools, arguments=tuple(others))
+    judged = {name: set(words.judge_all(value, names)) for name, value in given.items()}
+    others = tuple(name for name, found in judged.items() if "foreign" in found)
+    if not others and given:
+        is_told = any("strong" in found for found in judged.values())
+        if is_told or words.name(call.name):
+            return None
+    return Foreign(tools=tools, arguments=others)
 
 
 class UserWords:
@@ -149,8 +148,8 @@ class UserWords:
 
     Example:
         >>> words = UserWords(["Mail Ana's report to bob@example.org.", "Pay him 120 euros."])
-        >>> [words.judge(v) for v in ("bob@example.org", 120, "Ana", "pay", "eve@example.org", 12)]
-        ['strong', 'strong', 'strong', 'strong', 'foreign', 'foreign']
+        >>> [words.judge(v) for v in ("bob@example.org", "Ana", 120, "him", "eve@example.org", 12)]
+        ['strong', 'strong', 'weak', 'weak', 'foreign', 'foreign']
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -187,6 +186,11 @@ class UserWords:
             return "foreign"
         return self._judge_number(Decimal(str(value)))
 
+    def name(self, tool: str) -> bool:
+        """Return whether the user has said all words of a tool's name that are no common ones."""
+        words = [each for each in re.split(r"[\W_]+", _normal(tool)) if _tells([each])]
+        return bool(words) and all(f" {each} " in self._chunks for each in words)
+
     def judge_all(self, value: Any, names: frozenset[str]) -> Iterator[_Said]:
         """Yield where each value inside a value comes from; keys count unless they are `names`."""
         left = [(value, 0)]
@@ -215,7 +219,7 @@ class UserWords:
         if f" {' '.join(chunks)} " in self._chunks:
             return "strong" if _tells(chunks) else "weak"
         if _CJK.search(text) and (joined := "".join(chunks)) in self._joined:
-            return "strong" if len(joined) > 1 and joined not in _COMMON else "weak"
+            return "strong" if _tells([joined]) else "weak"
         if _NUMBER.fullmatch(text):
             return self._judge_number(Decimal(text), spoken=False)
         return "foreign"
@@ -227,14 +231,15 @@ class UserWords:
         known = self._negatives if value < 0 else positives
         if abs(value) not in known:
             return "foreign"
-        return "strong" if abs(value) >= _LEAST_NUMBER else "weak"
+        return "weak"
 
 
 def _tells(chunks: Sequence[str]) -> bool:
-    """Return whether words are neither all short nor all common; a number of two digits is long."""
+    """Return whether words are neither all short, nor all common or numbers."""
     return any(
-        (len(each) >= _LEAST_CHARACTERS and each not in _COMMON)
-        or (each.isdecimal() and int(each) >= _LEAST_NUMBER)
+        len(each) >= (_LEAST_CJK if _CJK.search(each) else _LEAST_CHARACTERS)
+        and each not in _COMMON
+        and any(sign.isalpha() for sign in each)
         for each in chunks
     )
 

@@ -128,6 +128,25 @@ async def test_a_call_without_arguments_is_not_the_users():
     assert (await office.call("log_out")).status == "denied"
 
 
+async def test_a_call_with_numbers_only_is_the_users_where_its_name_was_said():
+    done = []
+
+    @tool
+    async def set_volume(percent: int) -> None:
+        done.append(percent)
+
+    @tool
+    async def delete_file(file_id: str) -> None:
+        done.append(file_id)
+
+    office = Office(Decision.deny(), more=[set_volume, delete_file])
+    office.hear("Set the volume to 30.", "What is in file 13?")
+    await office.call("read_page")
+    assert (await office.call("set_volume", percent=30)).ok
+    assert (await office.call("delete_file", file_id="13")).status == "denied"
+    assert done == [30]
+
+
 async def test_every_value_in_lists_and_mappings_counts_and_so_do_keys():
     office = Office(*[Decision.deny()] * 4)
     office.hear("Save the name Bob Miller with the city Porto.")
@@ -325,10 +344,10 @@ WORDS = (
         ("~/notes/report.txt", "strong"),
         ("draft", "strong"),
         ("小明", "strong"),
-        (1250.5, "strong"),
-        (25, "strong"),
-        (13, "strong"),
-        ("13", "strong"),
+        (1250.5, "weak"),
+        (25, "weak"),
+        (13, "weak"),
+        ("13", "weak"),
         ("UK", "weak"),
         ("the", "weak"),
         (-4, "weak"),
