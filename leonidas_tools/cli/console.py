@@ -4,19 +4,24 @@ import asyncio
 import os
 import secrets
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from leonidas_tools.cli.access import access_of_environment
+from leonidas_tools.cli.generations import model_of
 from leonidas_tools.cli.mcp.serve import Hosts, Origins, TokenEnv, place_of, until_told
 from leonidas_tools.cli.places import Config, default_config
+from leonidas_tools.cli.talking import gemini_agent, simulated_agent
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.console.talk import Agents
 
 _PLACE = "127.0.0.1:8787"
 
@@ -31,6 +36,9 @@ def console(
     allow_host: Hosts = None,
 ) -> None:
     """Serve a page that shows the tools of the settings: questions, calls, tasks, events, settings.
+
+    On the page a person talks to an agent with these tools: to Gemini with GEMINI_API_KEY, without
+    a key to the simulator, which says what it has heard.
 
     It shows the calls of this process: `leonidas run --console` opens it beside a conversation. The
     address that is printed has the token that everybody needs who wants to see or decide.
@@ -49,23 +57,36 @@ def console(
 async def _serve(
     config: Path, http: str, token_env: str | None, hosts: list[str], origins: list[str]
 ) -> None:
-    from leonidas_tools import ToolRuntime
+    from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.console import serve_console
 
     place, token = place_of(http), _token(token_env)
+    tools = AdvancedToolProcessor(config=config)
     await serve_console(
-        ToolRuntime(config=config),
+        tools,
         token=token,
         host=place.host,
         port=place.port,
         hosts=hosts,
         origins=origins,
+        agents=_agents(tools),
         on_listening=lambda address: _announce(address, None if token_env else token),
     )
 
 
+def _agents(tools: "AdvancedToolProcessor") -> "Agents":
+    """Return what opens an agent: Gemini where the environment reaches it, else simulated."""
+    access = access_of_environment()
+    if not access:
+        return partial(simulated_agent, tools)
+    model = model_of(None, vertex=access.vertex)
+    return partial(gemini_agent, tools, model=model, profile=None, api_key=access.api_key)
+
+
 @asynccontextmanager
-async def console_beside(tools: "AdvancedToolProcessor", *, wanted: bool) -> "AsyncIterator[None]":
+async def console_beside(
+    tools: "AdvancedToolProcessor", *, wanted: bool, agents: "Agents"
+) -> "AsyncIterator[None]":
     """Serve the console of these tools on a free port of this machine, where it is wanted."""
     if not wanted:
         yield
@@ -79,7 +100,8 @@ async def console_beside(tools: "AdvancedToolProcessor", *, wanted: bool) -> "As
         listens.set()
 
     serving = asyncio.create_task(
-        serve_console(tools, token=token, port=0, on_listening=announce), name="cli:console"
+        serve_console(tools, token=token, port=0, agents=agents, on_listening=announce),
+        name="cli:console",
     )
     serving.add_done_callback(lambda _: listens.set())
     try:

@@ -1,20 +1,22 @@
 """`leonidas run`: a conversation with tools, shown as it happens."""
 
 import math
-import os
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from leonidas_tools.cli import options
+from leonidas_tools.cli.access import KEY_VARIABLES, access_of_environment
 from leonidas_tools.cli.generations import ALL, check_profile, model_of, scenarios_of
 from leonidas_tools.cli.places import Config, configs_for, default_config, find_scenario, is_typed
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from leonidas_tools.cli.access import Access
     from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.display import Display
     from leonidas_tools.cli.generations import Generation
@@ -22,26 +24,8 @@ if TYPE_CHECKING:
     from leonidas_tools.cli.voice.choice import Voice, VoiceOptions
     from leonidas_tools.simulator import Scenario
 
-KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 DEMO = ("demo", "policies", "tools_change")
 _INTERRUPTED = 130
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Access:
-    """The address of a real server.
-
-    Args:
-        api_key: The key of the Gemini API.
-        vertex: Whether to go to Vertex AI, by what the environment says.
-    """
-
-    api_key: str | None
-    vertex: bool
-
-    def __bool__(self) -> bool:
-        return self.vertex or self.api_key is not None
 
 
 def run(  # noqa: PLR0913, PLR0917 - the options of a command
@@ -81,7 +65,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
 
     display: Display = JsonLines() if json_lines else Lines()
     sound = VoiceOptions(wanted=voice, microphone=microphone, speaker=speaker)
-    access = _access()
+    access = access_of_environment()
     if profile is not None:
         check_profile(profile)
     if access and not scenarios and profile != ALL:
@@ -149,18 +133,10 @@ def _no_model_for(model: str, has_access: bool) -> str:
     return f"--model {model!r} is for a real session, but the simulator plays: {todo}"
 
 
-def _access() -> _Access:
-    """Return how the environment says to reach a real server."""
-    key = next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
-    switches = (os.environ.get(name, "").lower() for name in VERTEX_VARIABLES)
-    vertex = any(switch in ("true", "1") for switch in switches)
-    return _Access(api_key=None if vertex else key, vertex=vertex)
-
-
 async def _talk(  # noqa: PLR0913, PLR0917 - the options of the command
     display: "Display",
     config: Path,
-    access: _Access,
+    access: "Access",
     model: str,
     profile: str | None,
     options: "VoiceOptions",
@@ -171,6 +147,7 @@ async def _talk(  # noqa: PLR0913, PLR0917 - the options of the command
     from leonidas_tools.cli.console import console_beside
     from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.starting import wait_for_servers
+    from leonidas_tools.cli.talking import gemini_agent
     from leonidas_tools.cli.typed import TypedLines
     from leonidas_tools.cli.with_gemini import with_gemini
 
@@ -179,7 +156,13 @@ async def _talk(  # noqa: PLR0913, PLR0917 - the options of the command
     typed = None if voice.microphone is not None and not terminal else TypedLines()
     async with (
         AdvancedToolProcessor(config=config) as tools,
-        console_beside(tools, wanted=console),
+        console_beside(
+            tools,
+            wanted=console,
+            agents=partial(
+                gemini_agent, tools, model=model, profile=profile, api_key=access.api_key
+            ),
+        ),
     ):
         await wait_for_servers(tools.runtime)
         where = "Gemini Live on Vertex AI" if access.vertex else "Gemini Live"
@@ -206,6 +189,7 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
     from leonidas_tools.cli.conversation import Company
     from leonidas_tools.cli.generations import generation_for
     from leonidas_tools.cli.starting import wait_for_servers
+    from leonidas_tools.cli.talking import simulated_agent
     from leonidas_tools.cli.typed import TypedLines
     from leonidas_tools.simulator import Scenario
 
@@ -220,7 +204,7 @@ async def _play(display: "Display", played: _Played, options: "VoiceOptions") ->
         config = pending[0][2]
         async with (
             AdvancedToolProcessor(config=config) as tools,
-            console_beside(tools, wanted=played.console),
+            console_beside(tools, wanted=played.console, agents=partial(simulated_agent, tools)),
         ):
             await wait_for_servers(tools.runtime)
             while pending and pending[0][2] == config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import TYPE_CHECKING
 
 from google.auth.exceptions import GoogleAuthError
 from google.genai import types
@@ -12,6 +13,9 @@ from leonidas_tools.cli import summary
 from leonidas_tools.cli.conversation import Company, Conversation, live_config
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
+
+if TYPE_CHECKING:
+    from leonidas_tools import AdvancedToolProcessor
 
 _VERTEX_API_VERSION = "v1beta1"
 _SETTLE_SECONDS = 10.0
@@ -31,19 +35,7 @@ async def with_gemini(
     Raises:
         ConfigurationError: The environment does not say how to reach Vertex AI.
     """
-    # Google's pages name another version for Vertex AI than for the Gemini API.
-    options = None if api_key else types.HttpOptions(api_version=_VERTEX_API_VERSION)
-    try:
-        live = GeminiLiveProcessor(
-            model,
-            config=live_config(),
-            tools=company.tools,
-            api_key=api_key,
-            http_options=options,
-            profile=profile,
-        )
-    except (ValueError, GoogleAuthError) as error:  # what is missing in the environment
-        raise ConfigurationError(str(error)) from None
+    live = gemini_model(company.tools, model=model, profile=profile, api_key=api_key)
     conversation = Conversation(company)
     await conversation.hold(
         live, partial(_over, conversation, company), settle_seconds=_SETTLE_SECONDS
@@ -61,3 +53,32 @@ async def _over(conversation: Conversation, company: Company) -> None:
     else:
         ended = asyncio.Event() if company.typed is None else company.typed.ended
         await ended.wait()  # where nothing is typed: until Ctrl-C
+
+
+def gemini_model(
+    tools: AdvancedToolProcessor, *, model: str, profile: str | None, api_key: str | None
+) -> GeminiLiveProcessor:
+    """Return the live model with these tools.
+
+    Args:
+        tools: The tools.
+        model: The name of a live model.
+        profile: The name of a profile; by default the one for the model's name.
+        api_key: The key of the Gemini API; `None` for Vertex AI, as the environment has it.
+
+    Raises:
+        ConfigurationError: The environment does not say how to reach Vertex AI.
+    """
+    # Google's pages name another version for Vertex AI than for the Gemini API.
+    options = None if api_key else types.HttpOptions(api_version=_VERTEX_API_VERSION)
+    try:
+        return GeminiLiveProcessor(
+            model,
+            config=live_config(),
+            tools=tools,
+            api_key=api_key,
+            http_options=options,
+            profile=profile,
+        )
+    except (ValueError, GoogleAuthError) as error:  # what is missing in the environment
+        raise ConfigurationError(str(error)) from None

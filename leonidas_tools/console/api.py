@@ -109,10 +109,12 @@ class Api:
 
     Args:
         tools: The tools.
+        has_agent: Whether a person can talk to an agent here.
     """
 
-    def __init__(self, tools: ToolRuntime) -> None:
+    def __init__(self, tools: ToolRuntime, *, has_agent: bool) -> None:
         self._tools = tools
+        self._has_agent = has_agent
         self._budget = _MOST_CHANGES_AT_ONCE
         self._counted = time.monotonic()
         self._operations = self._all()
@@ -196,6 +198,9 @@ class Api:
             Operation(method="GET", path="/api/metrics",
                       summary="Return the metrics of one tool or of all.",
                       answer=self._metrics, query={"tool": "Only of this tool."}),
+            Operation(method="GET", path="/api/talk",
+                      summary="Say whether a WebSocket at this path talks to an agent.",
+                      answer=self._can_talk),
             Operation(method="GET", path="/api/health", summary="Return the health report.",
                       answer=self._health),
         ]  # fmt: skip
@@ -408,6 +413,9 @@ class Api:
 
     async def _health(self, _: Request, __: None) -> dict[str, Any]:
         return self._tools.monitor.health()
+
+    async def _can_talk(self, _: Request, __: None) -> dict[str, Any]:
+        return {"available": self._has_agent}
 
     async def _prometheus(self, _: Request) -> Response:
         page = await asyncio.to_thread(self._tools.monitor.prometheus().exposition)

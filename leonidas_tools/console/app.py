@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 
 from leonidas_tools.console.api import Api, errors_as_json
 from leonidas_tools.console.event_source import EventSource
 from leonidas_tools.console.page import page_routes
+from leonidas_tools.console.talk import TalkEndpoint
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server.guard import AccessGuard, HTTPAccess
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from leonidas_tools.console.talk import Agents
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
 
 _SECURITY_HEADERS = {
@@ -48,13 +50,19 @@ class ConsoleApp:
     it by the lifespan protocol; mount it with `lifespan=lambda _: app`.
     """
 
-    def __init__(self, tools: ToolRuntime, access: HTTPAccess) -> None:
+    def __init__(self, tools: ToolRuntime, access: HTTPAccess, agents: Agents | None) -> None:
         self.tools = tools
         self._closing = asyncio.Event()
         self._stack = AsyncExitStack()
-        api = Api(tools)
+        api = Api(tools, has_agent=agents is not None)
+        self._talk = TalkEndpoint(agents, self._closing)
         events = EventSource(tools.events, self._closing)
-        routes = [*page_routes(), *api.routes(), Route("/api/events", events.answer)]
+        routes = [
+            *page_routes(),
+            *api.routes(),
+            Route("/api/events", events.answer),
+            WebSocketRoute("/api/talk", self._talk.answer),
+        ]
         routed = Starlette(routes=routes, exception_handlers=errors_as_json())
         routed.router.redirect_slashes = False
         self._app: ASGIApp = AccessGuard(routed, access, public=_is_public)
@@ -62,6 +70,7 @@ class ConsoleApp:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.tools)
+            stack.push_async_callback(self._talk.ended)  # before the tools that it uses
             stack.callback(self._closing.set)  # what streams has no other end
             self._stack = stack.pop_all()
         return self
@@ -80,7 +89,7 @@ class ConsoleApp:
         elif scope["type"] == "http":
             await self._app(scope, receive, _with_headers(send))
         else:
-            await send({"type": "websocket.close", "code": 1002})
+            await self._app(scope, receive, send)
 
 
 def console_app(
@@ -89,6 +98,7 @@ def console_app(
     token: str,
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
+    agents: Agents | None = None,
 ) -> ConsoleApp:
     """Return the console of these tools, to stand alone or in a Starlette application.
 
@@ -100,6 +110,8 @@ def console_app(
         token: What `Authorization: Bearer …` must say. The page takes it from `#token=…`.
         hosts: Names that the server answers to besides those of this machine.
         origins: Other web pages that may use it, such as `https://desk.example.com`.
+        agents: Opens the agent of each conversation that a person begins on the page, such as a
+            `LiveToolSession`; a context manager. Without it nobody can talk there.
 
     Raises:
         ConfigurationError: The token is empty.
@@ -117,7 +129,8 @@ def console_app(
         raise TypeError(f"tools takes a ToolRuntime or an AdvancedToolProcessor, not {tools!r}")
     if not token:
         raise ConfigurationError("The console is served only with a token: give one")
-    return ConsoleApp(runtime, HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins)))
+    access = HTTPAccess(token=token, hosts=tuple(hosts), origins=tuple(origins))
+    return ConsoleApp(runtime, access, agents)
 
 
 def _is_public(path: str) -> bool:

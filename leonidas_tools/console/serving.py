@@ -6,12 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from leonidas_tools.console.app import console_app
+from leonidas_tools.console.talk import LONGEST_MESSAGE_BYTES
 from leonidas_tools.mcp_server.guard import is_loopback
 from leonidas_tools.mcp_server.serving import QuietServer, address_of, configured, listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from leonidas_tools.console.talk import Agents
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
     from leonidas_tools.runtime.runtime import ToolRuntime
 
@@ -24,6 +26,7 @@ async def serve_console(  # noqa: PLR0913 - each is an option of the server
     port: int = 8787,
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
+    agents: Agents | None = None,
     on_listening: Callable[[str], object] | None = None,
 ) -> None:
     """Serve the console of these tools over HTTP, until cancelled.
@@ -37,15 +40,16 @@ async def serve_console(  # noqa: PLR0913 - each is an option of the server
         port: The port; 0 for a free one.
         hosts: Names that it answers to besides those of this machine.
         origins: Other web pages that may use it.
+        agents: Opens the agent of each conversation that a person begins on the page.
         on_listening: Called with the address once it listens.
 
     Raises:
         ConfigurationError: It cannot listen there, or the token is empty.
     """
     names = (*hosts, *(() if is_loopback(host) else (host,)))
-    app = console_app(tools, token=token, hosts=names, origins=origins)
+    app = console_app(tools, token=token, hosts=names, origins=origins, agents=agents)
     with listening(host, port) as listener:
-        http = QuietServer(configured(app))
+        http = QuietServer(configured(app, longest_message_bytes=LONGEST_MESSAGE_BYTES))
         serving: asyncio.Task[None] | None = None
         try:
             async with app:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import ipaddress
 import re
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BODY_SECONDS = 30.0
+_BEARER_SUBPROTOCOL = "bearer."
+"""Before the token in base64url, among the subprotocols that a WebSocket offers."""
 _HOST = re.compile(r"[\w.-]+(:\d+)?|\[[\da-fA-F:.]+\](:\d+)?", re.ASCII)
 
 
@@ -74,8 +77,20 @@ class HTTPAccess:
         if self.token is None:
             return True
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode(), self.token.encode())
-        return same and scheme.lower() == "bearer"
+        return scheme.lower() == "bearer" and self._is_token(given.strip().encode())
+
+    def knows_websocket(self, headers: Headers, subprotocols: Sequence[str]) -> bool:
+        """Return whether a WebSocket brings the token; a page can name it only as a subprotocol."""
+        given = (each for each in subprotocols if each.startswith(_BEARER_SUBPROTOCOL))
+        encoded = next(given, _BEARER_SUBPROTOCOL).removeprefix(_BEARER_SUBPROTOCOL)
+        try:
+            token = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+        except ValueError:
+            return False
+        return self.knows(headers) or self._is_token(token)
+
+    def _is_token(self, given: bytes) -> bool:
+        return self.token is not None and hmac.compare_digest(given, self.token.encode())
 
     def _answers_to(self, host: str) -> bool:
         name = _name_of(host)
@@ -125,7 +140,8 @@ class AccessGuard:
         """Answer one request."""
         refusal = self._access.refusal(Headers(scope=scope))
         if refusal is None:
-            await self._app(scope, _BodyTimeout(receive).receive, send)
+            is_http = scope["type"] == "http"
+            await self._app(scope, _BodyTimeout(receive).receive if is_http else receive, send)
             return
         status, why = refusal
         await PlainTextResponse(why, status)(scope, receive, send)
@@ -139,7 +155,7 @@ class _TokenCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if self._public(path) or self._access.knows(Headers(scope=scope)):
+        if self._public(path) or self._knows(scope):
             await self._app(scope, receive, send)
             return
         refusal = PlainTextResponse(
@@ -148,6 +164,12 @@ class _TokenCheck:
             {"WWW-Authenticate": "Bearer"},
         )
         await refusal(scope, receive, send)
+
+    def _knows(self, scope: Scope) -> bool:
+        headers = Headers(scope=scope)
+        if scope["type"] == "websocket":
+            return self._access.knows_websocket(headers, scope.get("subprotocols", ()))
+        return self._access.knows(headers)
 
 
 class _BodyTimeout:

@@ -25,6 +25,7 @@ from leonidas_tools.redaction.visible import visible_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import h11
     from starlette.types import ASGIApp, Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
@@ -57,6 +58,7 @@ class BoundedConnection(H11Protocol):
     _address = ""
     _since = 0.0
     _head_timer: asyncio.TimerHandle | None = None
+    _is_upgraded = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, closing another or this one if there are too many."""
@@ -75,6 +77,11 @@ class BoundedConnection(H11Protocol):
         """Process received data."""
         super().data_received(data)
         self._watch()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection to the WebSocket's protocol, which bounds it from now on."""
+        self._is_upgraded = True
+        super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
         """Continue with the next request."""
@@ -95,7 +102,7 @@ class BoundedConnection(H11Protocol):
 
     def _watch(self) -> None:
         """Start the timer for the head of the next request, or stop it during a request."""
-        if not self._is_idle or self.transport.is_closing():
+        if self._is_upgraded or not self._is_idle or self.transport.is_closing():
             self._unwatch()
         elif self._head_timer is None:
             self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
@@ -204,8 +211,13 @@ async def serve_http(  # noqa: PLR0913 - each is an option of the server
                 await asyncio.wait({serving})
 
 
-def configured(app: ASGIApp) -> uvicorn.Config:
-    """Return how an app is served: bounded, and silent about what it is."""
+def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvicorn.Config:
+    """Return how an app is served: bounded, and silent about what it is.
+
+    Args:
+        app: The app.
+        longest_message_bytes: The length limit of WebSocket messages; `None` without WebSockets.
+    """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         # Cancelled at the end, when a client has not sent its whole request: that is no fault.
@@ -221,7 +233,9 @@ def configured(app: ASGIApp) -> uvicorn.Config:
         # Who may speak here is told by Host, Origin and the token alone, which a proxy hands on;
         # `X-Forwarded-…` is what anybody on this machine, a page in its browser too, may send.
         proxy_headers=False,
-        ws="none",
+        ws="none" if longest_message_bytes is None else "websockets-sansio",
+        ws_max_size=longest_message_bytes or 0,
+        ws_per_message_deflate=False,  # a small message would become a large one
         http=BoundedConnection,
         backlog=MOST_ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=LONGEST_HEAD_BYTES,
