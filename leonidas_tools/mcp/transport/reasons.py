@@ -7,6 +7,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+import anyio
 import httpx2
 from mcp.shared.exceptions import MCPError
 
@@ -43,9 +44,11 @@ def reason_of(error: BaseException | None) -> str:
     Example:
         >>> reason_of(ExceptionGroup("both", [TimeoutError()]))
         'no answer in time'
+        >>> reason_of(ExceptionGroup("one", [anyio.BrokenResourceError()]))
+        'the connection was closed'
     """
     match root_error(error):
-        case None:
+        case None | anyio.BrokenResourceError() | anyio.ClosedResourceError():
             return say("mcp_closed")
         case TimeoutError():
             return say("mcp_late")

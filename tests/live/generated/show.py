@@ -28,7 +28,7 @@ PASSED_SECONDS = 0.0193
 """How much of a frame passes at once: the conversation is twenty times as fast as its clock."""
 PASSED_OFFLINE_SECONDS = 0.015
 """The same while a connection is being made, which takes its real time and has limits."""
-_PATIENCE_SECONDS = 8.0
+_PATIENCE_SECONDS = 60.0
 
 
 class Show:

@@ -94,8 +94,8 @@ def huge(before, after):
 
 
 def flood(wire, number, token):
-    log = {"level": "error", "logger": "bad", "data": "flood " * 10}
-    for step in range(5000):
+    log = {"level": "error", "logger": "bad", "data": "flood " * 2000}
+    for step in range(1500):
         progress = {"progressToken": token, "progress": step}
         for method, params in (
             ("notifications/progress", progress),
