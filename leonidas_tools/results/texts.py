@@ -1087,6 +1087,15 @@ TEXTS: Mapping[str, Text] = {
         "{host!r} cannot be reached. Tell the user that the page cannot be read now.",
         "A web server does not answer.",
     ),
+    "web_unknown_host": Text(
+        "There is no host {host!r}, or no internet. Tell the user that the page is not read.",
+        "The name of a host cannot be looked up.",
+    ),
+    "web_certificate": Text(
+        "{host!r} cannot prove that it is the host that it says, so nothing is read from it. Tell "
+        "the user.",
+        "The certificate of a host is not valid.",
+    ),
     "web_too_many_redirects": Text(
         "The page redirects again and again.", "A page has too many redirects."
     ),
@@ -1102,7 +1111,12 @@ TEXTS: Mapping[str, Text] = {
     "web_unreadable_page": Text("The page cannot be read.", "A page breaks its reader."),
     "web_no_text": Text("There is no text on the page.", "A page has no text; spoken."),
     "web_no_text_kind": Text(
-        "The address leads to {kind!r}, which is no text.", "A picture, a PDF or the like is read."
+        "The address leads to {what} ({kind}), of which no text can be read.",
+        "A picture, a PDF or the like is read.",
+    ),
+    "web_page_end": Text(
+        "The text of the page ends before character {start}.",
+        "read_page is asked for a part beyond the end.",
     ),
     "web_page_cut": Text(
         "The page goes on, but only its first {kilobytes} kB are read.",
@@ -1131,8 +1145,9 @@ TEXTS: Mapping[str, Text] = {
         "The search service answers in another format.",
     ),
     "web_search_key": Text(
-        "The search service refuses the key of the settings. Tell the user that you cannot search.",
-        "The search service answers 401 or 403.",
+        "The search service refuses the search: the key is wrong, or SearXNG does not allow the "
+        "format json. Tell the user that you cannot search.",
+        "The search service answers 401, 403 or 422.",
     ),
     "web_bookmarked": Text("I have kept it as {name}.", "A bookmark is kept; spoken."),
     "web_bookmark_is": Text("I have found the bookmark {name}.", "A bookmark is found; spoken."),

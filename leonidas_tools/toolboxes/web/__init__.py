@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +14,13 @@ from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import ToolError
-from leonidas_tools.redaction.visible import visible
+from leonidas_tools.redaction.visible import visible, without_unseen
+from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.notes import Note, NoteKeeper, Notes
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, checked
+from leonidas_tools.toolboxes.web.program import program
 from leonidas_tools.toolboxes.web.search import search
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from leonidas_tools.tools.tool import Tool
@@ -31,7 +31,21 @@ __all__ = ["TOOLBOX", "WebSettings"]
 _EXTRACT = Path(__file__).with_name("extract.py")
 _PAGES = frozenset({"text/html", "application/xhtml+xml", ""})
 _LONGEST_LINE = 300
+_LONGEST_CHARSET = 40
+_LONGEST_KIND = 60
+_HEAD_BYTES = 1_024
+_SIGNATURES = (
+    (b"%PDF-", "application/pdf"),
+    (b"\x89PNG", "image/png"),
+    (b"GIF8", "image/gif"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+)
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_FAMILIES = {"image": "an image", "audio": "a sound", "video": "a video"}
 _MOST_BOOKMARKS = 1000
+_MOST_SUGGESTED = 5
 _BOOKMARK = "bookmark"
 
 Query = Annotated[str, Field(min_length=1, max_length=400)]
@@ -80,18 +94,19 @@ class WebTools:
         """
         most = self._settings.page_characters
         try:
-            async with asyncio.timeout(self._settings.timeout), _extractor() as extractor:
+            async with asyncio.timeout(self._settings.timeout), program(_EXTRACT) as extractor:
                 page = await self._fetcher.fetch(url)
-                if page.kind in _PAGES:
-                    found = await _extracted(extractor, page, start + most + 1)
-                else:
-                    found = {"title": "", "text": _plain_text(page), "date": ""}
+                is_html = _kind_of(page) in _PAGES
+                found = await _extracted(extractor, page, start + most + 1, is_html=is_html)
         except TimeoutError:
             raise _too_slow() from None
-        text = visible(found["text"], keep="\n\t")
+        text = without_unseen(utf8_text(found["text"]))
         if not text.strip():
             said = say("web_no_text")
             return ToolResult.no_results(said, speech=said)
+        if start >= len(text):
+            said = say("web_page_end", start=start)
+            raise ToolError(said, status="invalid_argument", reason_code="past_the_end")
         title = _line(found["title"]) or checked(page.url).host
         result: dict[str, Any] = {"url": page.url, "title": title}
         if found["date"]:
@@ -138,7 +153,7 @@ class WebTools:
                 say("web_no_bookmark", name=wanted),
                 status="not_found",
                 reason_code="unknown_bookmark",
-                valid_options=list(kept)[:20],
+                valid_options=_most_like(wanted, list(kept)),
             )
         address = str(checked(kept[title].text))
         if self._settings.browser:
@@ -148,35 +163,16 @@ class WebTools:
         return ToolResult(result=result, speech=speech)
 
 
-@contextlib.asynccontextmanager
-async def _extractor() -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start the program that takes the text out of a page, while the page is fetched; end it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        str(_EXTRACT),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={},
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
 async def _extracted(
-    process: asyncio.subprocess.Process, page: Fetched, characters: int
+    process: asyncio.subprocess.Process, page: Fetched, characters: int, *, is_html: bool
 ) -> dict[str, str]:
     """Return title, text and date of a page.
 
     Raises:
         ToolError: The page is made so that it cannot be read.
     """
-    asked = json.dumps({"charset": page.charset, "characters": characters})
+    charset = (page.charset or "")[:_LONGEST_CHARSET]
+    asked = json.dumps({"charset": charset, "characters": characters, "is_html": is_html})
     output, _ = await process.communicate(asked.encode() + b"\n" + page.body)
     if process.returncode != 0:
         raise ToolError(say("web_unreadable_page"), status="failed", reason_code="unreadable_page")
@@ -184,21 +180,30 @@ async def _extracted(
     return found
 
 
-def _plain_text(page: Fetched) -> str:
-    """Return a page that is text already.
+def _kind_of(page: Fetched) -> str:
+    """Return the type of a page that is text.
 
     Raises:
         ToolError: It is something else, such as a picture.
     """
-    is_text = page.kind.startswith("text/") or page.kind.endswith(("json", "xml"))
-    if not is_text:
-        raise ToolError(
-            say("web_no_text_kind", kind=page.kind), status="failed", reason_code="no_text"
-        )
-    try:
-        return page.body.decode(page.charset or "utf-8", "replace")
-    except LookupError:
-        return page.body.decode("utf-8", "replace")
+    head = page.body[:_HEAD_BYTES]
+    kind = next((kind for mark, kind in _SIGNATURES if head.startswith(mark)), page.kind)
+    is_binary = b"\0" in head and not head.startswith(_WIDE_MARKS)
+    is_text = kind in _PAGES or kind.startswith("text/") or kind.endswith(("json", "xml"))
+    if is_text and not is_binary:
+        return kind
+    what = "a PDF" if kind == "application/pdf" else _FAMILIES.get(kind.partition("/")[0], "a file")
+    shown = visible(kind)[:_LONGEST_KIND] or "application/octet-stream"
+    said = say("web_no_text_kind", what=what, kind=shown)
+    raise ToolError(said, status="failed", reason_code="no_text")
+
+
+def _most_like(name: str, names: Sequence[str]) -> list[str]:
+    """Return the names that are most like a name, the most like first."""
+    from rapidfuzz import process, utils
+
+    found = process.extract(name, names, limit=_MOST_SUGGESTED, processor=utils.default_process)
+    return [each for each, _, _ in found]
 
 
 async def _open(argv: list[str]) -> None:
@@ -238,7 +243,7 @@ def _same(title: str, name: str) -> bool:
 
 def _line(text: str) -> str:
     """Return a text of the web on one line, short, without what cannot be seen."""
-    return visible(" ".join(text.split()))[:_LONGEST_LINE]
+    return without_unseen(" ".join(utf8_text(text).split()))[:_LONGEST_LINE]
 
 
 def _too_slow() -> ToolError:

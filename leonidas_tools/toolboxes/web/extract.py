@@ -1,26 +1,80 @@
 """Take the text out of a page: a program that reads HTML and writes JSON.
 
 It runs as a process of its own, so that a page made to hold it up costs no more than that process.
-The first line of its input is JSON: the character set and how much text to write.
+The first line of its input is JSON: the character set, whether it is HTML, and how much text to
+write.
 """
 
+import codecs
 import json
+import re
 import resource
 import sys
+from collections.abc import Iterator
 
 _MOST_BYTES = 2 << 30
 _MOST_SECONDS = 20
+_HEAD_BYTES = 1_024
+_GUESSED_BYTES = 65_536
+_LONGEST_CHARACTER = 4
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_META = re.compile(
+    rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([\w.:-]{1,40})""", re.IGNORECASE
+)
+_READ_AS = {  # as browsers do
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "utf-16": "utf-16-le",
+}
+_KNOWN = re.compile(
+    r"utf-8|utf-16-[lb]e|cp125\d|cp874|cp866|cp932|cp949|iso8859-\d{1,2}|koi8-[ru]|gb18030|big5|"
+    r"big5hkscs|euc_jp|iso2022_jp|mac-roman|mac-cyrillic|tis-620"
+)
+"""The character sets of the web; Python has others, some of which take very long."""
 
 
-def extracted(page: bytes, charset: str | None) -> dict[str, str]:
-    """Return title, text and date of a page."""
+def decoded(body: bytes, charset: str) -> str:
+    """Return the text of a page: by its mark, what the server or the page says, or a guess."""
+    for mark, name in _MARKS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(name, "replace")
+    for name in _named(body, charset):
+        try:
+            return body.decode(name)
+        except UnicodeDecodeError as error:
+            if error.start > len(body) - _LONGEST_CHARACTER:  # cut off within a character
+                return body.decode(name, "replace")
+    from charset_normalizer import from_bytes
+
+    guessed = from_bytes(body[:_GUESSED_BYTES]).best()
+    return body.decode("utf-8" if guessed is None else guessed.encoding, "replace")
+
+
+def _named(body: bytes, charset: str) -> Iterator[str]:
+    """Yield the character sets to try."""
+    found = _META.search(body[:_HEAD_BYTES])
+    for label in (charset, found[1].decode("ascii") if found else "", "utf-8"):
+        try:
+            name = codecs.lookup(label).name if label else ""
+        except (LookupError, ValueError):
+            continue
+        name = _READ_AS.get(name, name)
+        if _KNOWN.fullmatch(name):
+            yield name
+
+
+def extracted(text: str) -> dict[str, str]:
+    """Return title, text and date of a page of HTML."""
     import trafilatura
-    from trafilatura.utils import decode_file
 
-    try:
-        text = page.decode(charset, "replace") if charset else decode_file(page)
-    except LookupError:  # no such character set
-        text = decode_file(page)
     main_part = trafilatura.extract(text, output_format="json", with_metadata=True)
     found = json.loads(main_part) if main_part else {}
     about = None if found else trafilatura.extract_metadata(text)
@@ -35,10 +89,12 @@ def main() -> None:
     """Read a page from the standard input."""
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import trafilatura  # noqa: F401 - while the page is being fetched
 
     asked = json.loads(sys.stdin.buffer.readline())
-    found = extracted(sys.stdin.buffer.read(), asked["charset"])
+    text = decoded(sys.stdin.buffer.read(), asked["charset"])
+    found = extracted(text) if asked["is_html"] else {"title": "", "text": text, "date": ""}
     most = asked["characters"]
     found["text"] = found["text"][:most]
     found["title"] = found["title"][:most]

@@ -7,7 +7,9 @@ to one of those. A redirect is checked like the first address.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
+import ssl
 import zlib
 from asyncio import get_running_loop
 from dataclasses import dataclass
@@ -26,8 +28,24 @@ if TYPE_CHECKING:
 
 _MOST_REDIRECTS = 5
 _MOST_HEADER_LENGTH = 8192
+_CONNECT_SECONDS = 5.0
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
+_LONGEST_HOST = 253
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_SPECIAL = tuple(  # besides those that Python 3.11 knows
+    map(
+        ipaddress.ip_network,
+        (
+            "168.63.129.16/32",  # the host of a machine at Azure
+            "192.0.0.0/24",  # protocol assignments; metadata at Oracle
+            "192.88.99.0/24",  # relays of 6to4
+            "3fff::/20",  # documentation
+            "fec0::/10",  # of a site
+        ),
+    )
+)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_UNKNOWN_HOST = "unknown_host"
 _AGENT = "Mozilla/5.0 (compatible; leonidas-tools)"
 _HEADERS = {
     "accept": "text/html,application/xhtml+xml,text/plain;q=0.9,application/json;q=0.8",
@@ -80,6 +98,7 @@ class Fetcher:
     def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
         self._most_bytes = settings.max_page_kilobytes * 1024
         self._network = _PublicNetwork(settings.allow_private, resolve)
+        self._proxy = None if settings.proxy is None else httpcore2.Proxy(settings.proxy)
 
     async def fetch(self, address: str) -> Fetched:
         """Fetch a page; the caller limits the time.
@@ -100,7 +119,7 @@ class Fetcher:
     async def _fetch_one(self, url: httpx2.URL) -> Fetched | httpx2.URL:
         try:
             async with (
-                httpcore2.AsyncConnectionPool(network_backend=self._network) as pool,
+                await self._pool(url) as pool,
                 pool.stream("GET", _core_url(url), headers=_request_headers(url)) as response,
             ):
                 headers = {
@@ -111,8 +130,28 @@ class Fetcher:
                     return checked(headers["location"], url)
                 _check_status(response.status)
                 return await self._read(url, headers, response)
-        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException):
+        except httpcore2.ConnectError as error:
+            cause = error.__cause__ or error.__context__
+            is_refused = isinstance(cause, ssl.SSLCertVerificationError)
+            raise _untrusted_host(url.host) if is_refused else unreachable(url.host) from None
+        except (
+            httpcore2.NetworkError,
+            httpcore2.ProtocolError,
+            httpcore2.ProxyError,
+            httpcore2.TimeoutException,
+        ):
             raise unreachable(url.host) from None
+
+    async def _pool(self, url: httpx2.URL) -> httpcore2.AsyncConnectionPool:
+        """Return what connects to a host: its own addresses, or a proxy that looks it up itself."""
+        if self._proxy is None:
+            return httpcore2.AsyncConnectionPool(network_backend=self._network)
+        try:
+            await self._network.addresses(url.raw_host.decode("ascii"), url.port or 443)
+        except ToolError as error:
+            if error.reason_code != _UNKNOWN_HOST:  # the proxy may know it
+                raise
+        return httpcore2.AsyncConnectionPool(proxy=self._proxy)
 
     async def _read(
         self, url: httpx2.URL, headers: Mapping[str, str], response: httpcore2.Response
@@ -146,23 +185,38 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to an address of a host that is public, as all its addresses are."""
-        try:
-            addresses = await self._resolve(host, port)
-        except (OSError, UnicodeError):
-            raise unreachable(host) from None
-        if host.rstrip(".").lower() not in self._allowed and not all(map(is_public, addresses)):
-            raise ToolError(
-                say("web_private", host=host), status="denied", reason_code="private_address"
-            )
         last: Exception | None = None
-        for address in addresses:
+        for address in await self.addresses(host, port):
             try:
                 return await self._inner.connect_tcp(
-                    address, port, timeout, local_address, socket_options
+                    address, port, timeout or _CONNECT_SECONDS, local_address, socket_options
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 last = error
         raise last or unreachable(host)
+
+    async def addresses(self, host: str, port: int) -> Collection[str]:
+        """Return the addresses of a host, all of which may be reached.
+
+        Raises:
+            ToolError: One of them is private, or there are none.
+        """
+        try:
+            found = await self._resolve(host, port)
+        except (OSError, UnicodeError):
+            found = ()
+        if not found:
+            raise ToolError(
+                say("web_unknown_host", host=host),
+                status="unavailable",
+                retryable=True,
+                reason_code=_UNKNOWN_HOST,
+            )
+        if host.rstrip(".").lower() not in self._allowed and not all(map(is_public, found)):
+            raise ToolError(
+                say("web_private", host=host), status="denied", reason_code="private_address"
+            )
+        return found
 
     async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
         """Refuse: there is no public address behind a socket of this machine."""
@@ -194,6 +248,8 @@ def is_public(text: str) -> bool:
             return False
         if any(inner):
             return True
+    if any(address in network for network in _SPECIAL):
+        return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
@@ -207,9 +263,9 @@ def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
         url = httpx2.URL(address) if base is None else base.join(address)
         is_web = (
             url.scheme in ("http", "https")
-            and bool(url.host)
+            and _is_host(url.raw_host.decode("ascii").lower())
             and not url.userinfo
-            and (url.port or 1) in range(1, 65536)
+            and (url.port is None or url.port in range(1, 65536))
         )
     except (httpx2.InvalidURL, ValueError, TypeError):
         is_web = False
@@ -220,6 +276,17 @@ def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
             reason_code="wrong_address",
         )
     return url.copy_with(fragment=None)
+
+
+def _is_host(host: str) -> bool:
+    if ":" in host:
+        return "%" not in host  # no zone: it names an interface of this machine
+    return len(host) <= _LONGEST_HOST and _HOST.fullmatch(host) is not None
+
+
+def _untrusted_host(host: str) -> ToolError:
+    said = say("web_certificate", host=host)
+    return ToolError(said, status="unavailable", reason_code="certificate")
 
 
 def unreachable(host: str) -> ToolError:

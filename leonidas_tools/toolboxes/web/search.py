@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.texts import say
-from leonidas_tools.workers.jobs import in_own_thread
+from leonidas_tools.toolboxes.web.program import program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from leonidas_tools.toolboxes.web.settings import WebSettings
 
 _MOST_BYTES = 1 << 20
+_DDGS = Path(__file__).with_name("ddgs_program.py")
+_REFUSALS = frozenset({401, 403, 422})  # the last where Brave does not know the key
 _BRAVE = "https://api.search.brave.com"
 _TAGS = re.compile(r"<[^<>]{0,200}>")
 
@@ -74,23 +78,23 @@ async def search(query: str, settings: WebSettings) -> Sequence[Hit]:
 
 
 async def _by_ddgs(query: str, settings: WebSettings) -> list[Hit]:
-    def ask() -> list[dict[str, str]]:
-        from ddgs import DDGS
-
-        with_limit = DDGS(timeout=max(1, int(settings.timeout)))
-        return with_limit.text(query, region=settings.region, max_results=settings.results)
-
-    from ddgs.exceptions import DDGSException
-
-    try:
-        found = await in_own_thread(ask)
-    except DDGSException as error:
-        if "No results" in str(error):
-            return []
-        raise _unreachable() from None
+    asked = {
+        "query": query,
+        "region": settings.region,
+        "results": settings.results,
+        "proxy": settings.proxy,
+        "seconds": max(1, int(settings.timeout / 2)),
+    }
+    async with program(_DDGS) as process:
+        output, _ = await process.communicate(json.dumps(asked).encode())
+    if process.returncode != 0:
+        raise _unreadable("ended")
+    answer = json.loads(output)
+    if answer.get("unreachable"):
+        raise _unreachable()
     return [
         Hit(title=each.get("title", ""), url=each.get("href", ""), excerpt=each.get("body", ""))
-        for each in found
+        for each in answer.get("results", ())
     ]
 
 
@@ -107,7 +111,9 @@ async def _by_brave(query: str, settings: WebSettings) -> list[Hit]:
     if language:
         asked["search_lang"] = language
     address = f"{settings.search_address or _BRAVE}/res/v1/web/search"
-    found = await _get(address, asked, {"x-subscription-token": settings.api_key or ""}, _Brave)
+    found = await _get(
+        address, asked, {"x-subscription-token": settings.api_key or ""}, _Brave, settings.proxy
+    )
     # Titles and descriptions are HTML there, with the words of the query in <strong>.
     return [
         Hit(title=_plain(e.title), url=e.url, excerpt=_plain(e.description))
@@ -120,14 +126,18 @@ def _plain(text: str) -> str:
 
 
 async def _get(
-    address: str, asked: Mapping[str, str], headers: Mapping[str, str], kind: type[M]
+    address: str,
+    asked: Mapping[str, str],
+    headers: Mapping[str, str],
+    kind: type[M],
+    proxy: str | None = None,
 ) -> M:
     """Ask a service for JSON; its answer is bounded, and no redirect is followed."""
     headers = {**headers, "accept": "application/json", "accept-encoding": "identity"}
     body = bytearray()
     try:
         async with (
-            httpx2.AsyncClient() as client,
+            httpx2.AsyncClient(proxy=proxy, trust_env=False) as client,
             client.stream("GET", address, params=dict(asked), headers=headers) as answer,
         ):
             _check(answer)
@@ -144,7 +154,7 @@ async def _get(
 
 def _check(answer: httpx2.Response) -> None:
     status = answer.status_code
-    if status in (401, 403):
+    if status in _REFUSALS:
         raise ToolError(say("web_search_key"), status="unavailable", reason_code=f"http_{status}")
     if status == 429 or status >= 500:  # noqa: PLR2004 - of HTTP
         raise _unreachable(f"http_{status}")
@@ -165,8 +175,3 @@ def _unreachable(reason_code: str = "unreachable") -> ToolError:
 
 def _unreadable(reason_code: str) -> ToolError:
     return ToolError(say("web_search_unreadable"), status="unavailable", reason_code=reason_code)
-
-
-def fields_of(hit: Hit) -> dict[str, Any]:
-    """Return a hit as it is told to the model."""
-    return {"title": hit.title, "url": hit.url, "excerpt": hit.excerpt}

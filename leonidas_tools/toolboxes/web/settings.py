@@ -31,6 +31,7 @@ class WebSettings(Model):
         page_characters: How much text of a page is returned at a time.
         allow_private: Hosts that may be read although they are no public ones, such as
             `wiki.internal`.
+        proxy: The address of a proxy, such as `${HTTPS_PROXY}`; without it none is used.
         browser: The program that opens a bookmark, with its arguments; by default none does.
     """
 
@@ -43,6 +44,7 @@ class WebSettings(Model):
     max_page_kilobytes: Count = 2048
     page_characters: Count = 8000
     allow_private: tuple[Name, ...] = ()
+    proxy: Annotated[Name, AfterValidator(_address)] | None = Field(default=None, repr=False)
     browser: tuple[Name, ...] = ()
 
     @model_validator(mode="after")

@@ -1,24 +1,16 @@
 """The web: real servers on loopback, and no place but those that may be read."""
 
 import gzip
-import http.server
 import itertools
 import json
-import threading
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from leonidas_tools import ToolError, ToolRuntime, ToolSession
+from leonidas_tools import ToolError, ToolSession
 from leonidas_tools.errors import ToolboxError
 from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public
 from leonidas_tools.toolboxes.web.settings import WebSettings
-
-BREAD = """<html><head><title>Bread</title></head><body><nav>Home | Shop</nav><article>
-<h1>Bread</h1><p>Bread is made of flour, water, salt and yeast. It rises for two hours, and is baked
-for forty minutes at 230 degrees.</p><p>A good crust needs steam at the beginning, which a pan of
-hot water gives well enough for a home oven. Água e pão.</p></article>
-<script>steal()</script><footer>All rights reserved</footer></body></html>"""
+from tests.toolboxes.web.servers import BREAD, runtime
 
 # As https://docs.searxng.org/dev/search_api.html and
 # https://api-dashboard.search.brave.com/app/documentation describe the answers.
@@ -54,82 +46,6 @@ BRAVE = {
         ],
     },
 }
-
-
-class Service:
-    """A web server; `answers` says what it answers to a path."""
-
-    def __init__(self):
-        self.asked, self.answers = [], {}
-        self.goes_on = threading.Event()
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(handler):  # noqa: N805 - the server's, beside that of the service
-                url = urlsplit(handler.path)
-                self.asked.append((url.path, parse_qs(url.query), dict(handler.headers)))
-                try:
-                    self.answers[url.path](handler)
-                except ConnectionError:
-                    handler.close_connection = True
-
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_port
-        self.address = f"http://localhost:{self.port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def close(self):
-        self.goes_on.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def gives(self, path, body, status=200, **headers):
-        body = body if isinstance(body, bytes) else body.encode()
-        headers = {"content-type": "text/html; charset=utf-8", **headers}
-
-        def answer(handler):
-            handler.send_response(status)
-            for name, value in {"content-length": str(len(body)), **headers}.items():
-                handler.send_header(name.replace("_", "-"), value)
-            handler.end_headers()
-            handler.wfile.write(body)
-
-        self.answers[path] = answer
-
-
-@pytest.fixture
-def service(monkeypatch):
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    service = Service()
-    yield service
-    service.close()
-
-
-def runtime(tmp_path, **settings):
-    return ToolRuntime(
-        config={
-            "toolboxes": [{"web": {"allow_private": ["localhost"], **settings}}],
-            "store": {"enabled": True, "url": str(tmp_path / "store.db")},
-            "policies": {"loop": {"refuse_at": 0, "warn_at": 0}},
-        }
-    )
-
-
-@pytest.fixture
-def ask(tmp_path):
-    """Call a tool of the toolbox with some settings."""
-
-    async def asked(tool, arguments, **settings):
-        async with runtime(tmp_path, **settings) as tools:
-            return (await tools.execute(tool, arguments)).to_response()
-
-    return asked
 
 
 # Reading pages.
@@ -186,9 +102,10 @@ async def test_a_redirect_is_followed(service, ask):
 
 
 async def test_no_character_of_a_page_is_invisible(service, ask):
-    service.gives("/p", "one\u202etwo\U000e0041", content_type="text/plain; charset=utf-8")
+    page = "one\u202etwo\U000e0041 sil\u00adla\u00adble"  # words are hyphenated unseen
+    service.gives("/p", page, content_type="text/plain; charset=utf-8")
     answer = await ask("read_page", {"url": f"{service.address}/p"})
-    assert answer["result"]["text"] == "one<U+202E>two<U+E0041>"
+    assert answer["result"]["text"] == "onetwo sillable"
 
 
 def endless(handler):
@@ -386,7 +303,7 @@ async def test_searxng_is_searched(service, ask):
         {
             "title": "Bread",
             "url": "https://bread.example/",
-            "excerpt": "How <U+202E>bread.",
+            "excerpt": "How bread.",
         },
         {"title": "Two", "url": "https://two.example/", "excerpt": ""},
     ]

@@ -1,0 +1,30 @@
+"""Ask several search engines: a program that reads and writes JSON.
+
+It runs as a process of its own, since its threads cannot be stopped, and it would use the proxy of
+the environment.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+
+def found(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return results, or that there are none to be had."""
+    from ddgs import DDGS
+    from ddgs.exceptions import DDGSException
+
+    began = time.monotonic()
+    engines = DDGS(proxy=asked["proxy"], timeout=asked["seconds"])
+    try:
+        results = engines.text(asked["query"], region=asked["region"], max_results=asked["results"])
+    except DDGSException as error:
+        # It says the same where no engine has answered in time.
+        is_in_time = time.monotonic() - began < asked["seconds"]
+        return {"unreachable": not (is_in_time and str(error) == "No results found.")}
+    return {"results": results}
+
+
+if __name__ == "__main__":
+    json.dump(found(json.load(sys.stdin)), sys.stdout)
