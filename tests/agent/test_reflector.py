@@ -187,7 +187,7 @@ def test_the_model_may_adjust_its_own_parameters():
     assert (last.temperature, last.max_output_tokens, last.top_p) == (0.1, 500, None)
 
 
-def test_a_reflector_of_ones_own_decides():
+def test_a_custom_reflector_decides():
     class Hasty(Reflector):
         def reflect(self, turns, parameters, tasks=()):
             return Reflection(decision=ReflectorDecision.STOP, reason="hasty")

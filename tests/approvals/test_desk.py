@@ -263,7 +263,7 @@ async def test_other_arguments_that_do_not_fit_leave_the_question_open():
     assert [request.id for request in bank.approvals.pending()] == [approval]
 
 
-async def test_changes_are_told_to_whoever_shows_them():
+async def test_changes_are_reported_to_subscribers():
     bank = Bank()
     seen = []
     bank.approvals.on_change(lambda: 1 / 0)

@@ -242,7 +242,7 @@ async def test_what_is_typed_while_the_model_asks_aloud_is_no_answer():
     assert talk.model.answers[-1][2]["reason_code"] == "not_asked"
 
 
-async def test_a_yes_whose_answer_nobody_wants_any_more_is_told_all_the_same():
+async def test_a_yes_to_a_question_no_longer_awaited_is_still_reported():
     begun, may_end = asyncio.Event(), asyncio.Event()
     session = ToolSession()
     desk = session.get(Approvals)

@@ -96,7 +96,7 @@ async def test_what_is_said_before_and_after_a_connection_is_lost_is_one_answer(
 
 
 @ENDS
-async def test_a_question_that_the_loss_cuts_off_is_asked_anew(end):
+async def test_a_question_cut_off_by_a_lost_connection_is_asked_again(end):
     sent, approvals, answers = [], [], []
 
     async def first(session):

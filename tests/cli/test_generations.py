@@ -58,7 +58,7 @@ def test_the_model_of_a_profile_has_that_profile(generation):
 
 
 @pytest.mark.parametrize("vertex", [False, True])
-def test_the_model_that_nobody_names_fits_the_backend(vertex):
+def test_the_default_model_fits_the_backend(vertex):
     assert profile_for(model_of(None, vertex=vertex), vertex=vertex).name != "unknown"
 
 

@@ -48,7 +48,7 @@ def refused(invoke, tmp_path, monkeypatch):
         *("\ud800", "x" * 101, "x" * 100_000),
     ],
 )
-def test_a_name_that_nobody_could_read_or_type_is_refused(refused, tmp_path, name):
+def test_an_unreadable_or_untypable_name_is_refused(refused, tmp_path, name):
     assert NAME in refused("add", name, URL)
     file = tmp_path / "theirs.json"
     file.write_text(json.dumps({"mcpServers": {name: {"command": "x"}}}))

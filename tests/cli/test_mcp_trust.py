@@ -114,7 +114,7 @@ def test_what_changes_again_between_the_showing_and_the_yes_still_waits(typed):
 
 
 @pytest.mark.parametrize("arguments", [["mail"], ["mail", "send", "read"], ["mail", "--json"]])
-def test_where_nobody_can_be_asked_nothing_is_trusted_without_a_fingerprint(run, arguments):
+def test_without_a_person_to_ask_nothing_is_trusted_without_a_fingerprint(run, arguments):
     finished = run(*arguments)
     assert finished.exit_code == 1
     assert "+Sends it." in finished.stdout

@@ -78,7 +78,7 @@ async def test_a_change_of_what_has_changed_meanwhile_is_refused(store):
         assert (good.status_code, good.headers["etag"]) == (200, '"2"')
 
 
-async def test_what_is_written_holds_at_once_in_sessions_under_way(tmp_path):
+async def test_a_saved_preference_applies_at_once_in_running_sessions(tmp_path):
     @tool(effect="once")
     async def touch() -> str:
         return "touched"

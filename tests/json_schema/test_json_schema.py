@@ -572,7 +572,7 @@ def test_a_text_that_is_no_object_is_refused_with_its_place(value, message):
     assert caught.value.message == message
 
 
-def test_a_pattern_of_names_that_would_be_searched_for_ever_is_not():
+def test_a_pattern_of_names_that_would_never_finish_is_not_searched():
     schema = {"properties": {"n": {"type": "integer"}}, "patternProperties": {"^(a+)+$": False}}
     with pytest.raises(ToolValidationError, match="'n' must be an integer"):
         ArgumentValidator(schema)({"a" * 60 + "!": 1, "n": "x"})

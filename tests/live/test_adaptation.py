@@ -90,7 +90,7 @@ def test_of_an_undeclared_function_the_default_counts():
     assert not adapted("3.8-live").is_blocking("nobody")
 
 
-def test_a_function_that_is_declared_no_longer_may_have_calls_under_way():
+def test_a_function_no_longer_declared_may_have_running_calls():
     adaptation = adapted("3.8-live")
     adaptation.declarations([tool(function("a", B))])
     adaptation.declarations([tool(function("c", B))], update=True)

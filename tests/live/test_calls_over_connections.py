@@ -179,7 +179,7 @@ async def test_an_id_that_comes_again_after_a_resume_is_answered_from_memory():
 
 @pytest.mark.parametrize(("effect", "results"), [("read", [1, 2]), ("once", [1, 1])])
 @on_elastic_time
-async def test_a_read_that_is_made_again_after_its_outcome_was_given_runs_anew(effect, results):
+async def test_a_read_repeated_after_its_outcome_was_given_runs_again(effect, results):
     runs = []
 
     @tool(effect=effect)

@@ -190,7 +190,7 @@ async def test_a_token_that_cannot_be_had_for_a_moment_is_asked_for_again():
     assert talk.said == "Here I am."
 
 
-async def test_a_session_is_not_left_of_ones_own_accord_while_it_cannot_be_resumed():
+async def test_a_session_is_not_renewed_while_it_cannot_be_resumed():
     tools = AdvancedToolProcessor(builtin_tools=False)
 
     async def first(session):

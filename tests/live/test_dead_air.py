@@ -109,7 +109,7 @@ async def test_silence_before_the_call_is_not_counted():
 
 
 @in_no_time
-async def test_text_begins_the_silence_anew():
+async def test_text_restarts_the_silence():
     filled = Filled()
     filled.air.called("1", TWO)
     await asyncio.sleep(1.5)
@@ -140,7 +140,7 @@ async def test_an_interruption_is_no_silence_itself():
 
 
 @in_no_time
-async def test_the_shortest_patience_comes_first_whoever_called_first():
+async def test_the_shortest_patience_comes_first_in_any_order_of_calls():
     filled = Filled()
     filled.air.called("long", TWO)
     filled.air.called("short", SOON)

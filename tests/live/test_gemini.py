@@ -59,7 +59,7 @@ async def test_a_call_in_the_models_turn_and_in_a_tool_call_runs_once():
 
 
 @on_elastic_time
-async def test_every_outcome_of_calls_under_way_survives_a_drop():
+async def test_every_outcome_of_running_calls_survives_a_drop():
     desk = Desk()
 
     async def first(session):
@@ -191,7 +191,7 @@ async def test_the_same_call_on_the_next_connection_is_another_one_once_the_user
     assert desk.booked == booked
 
 
-async def test_a_message_of_a_kind_that_nobody_knows_is_passed_over():
+async def test_a_message_of_an_unknown_kind_is_ignored():
     script = [
         WaitForInput("audio"),
         *[Send(odd) for odd in ({"news": {"of": "tomorrow"}}, "no JSON", {"toolCall": {}}, {})],

@@ -147,7 +147,7 @@ async def test_a_session_with_a_server_that_is_gone_ends_when_patience_does():
 
 
 @on_elastic_loop
-async def test_patience_begins_anew_with_every_connection():
+async def test_patience_restarts_with_every_connection():
     async def first(session):
         await session.session_resumption("handle")
         await session.wait_for_input(containing="go")
@@ -257,7 +257,7 @@ async def test_an_outcome_survives_a_network_that_is_lost_again_and_again():
     assert gate.ran == {4: 1}
 
 
-def test_answers_that_the_server_may_have_refused_go_one_by_one_and_not_for_ever():
+def test_answers_that_the_server_may_have_refused_go_one_by_one_a_bounded_number_of_times():
     book = CallTracker()
     book.opened(number=1)
     for n in range(3):
@@ -576,7 +576,7 @@ async def test_of_sound_that_waits_too_long_the_oldest_is_dropped_and_counted():
 
 
 @on_elastic_loop
-async def test_the_microphone_is_gated_while_the_model_waits_but_not_for_ever():
+async def test_the_microphone_is_gated_for_a_bounded_time_while_the_model_waits():
     gate = Gate()
 
     async def only(session):

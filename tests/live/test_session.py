@@ -391,7 +391,7 @@ async def test_a_call_that_is_delivered_again_after_its_answer_does_not_keep_it_
     assert [call_id for call_id, _, _ in talk.model.answers] == ["c1"]
 
 
-async def test_it_does_not_wait_for_ever_for_a_model_that_says_nothing():
+async def test_it_stops_waiting_for_a_model_that_says_nothing():
     async with Conversation(settle_seconds=0.02) as talk:
         talk.model.say(add_part("c1"))
         await talk.model.until_answered("c1")

@@ -75,14 +75,14 @@ async def test_a_question_that_the_server_takes_back_is_closed_and_its_call_goes
     assert bench.desk.pending() == []
 
 
-async def test_a_question_of_a_call_that_nobody_wants_any_more_is_answered(lab):
+async def test_a_question_of_a_cancelled_call_is_answered(lab):
     bench = await lab("older.py")
     assert (await bench.call("ask")).status == "pending_approval"
     bench.desk.withdraw_all()
     assert said(await bench.call("told")) == {"action": "cancel"}
 
 
-async def test_where_two_conversations_call_nobody_is_asked(lab, caplog):
+async def test_no_person_is_asked_while_two_conversations_call(lab, caplog):
     bench = await lab("older.py", approval=Person())
     holding = bench.start("hold")
     other = ToolSession("other")

@@ -32,7 +32,7 @@ async def test_idle_connections_do_not_keep_the_browser_out(said):
 @pytest.mark.parametrize(
     "said", [b"\r\n\r\n", b"GET\r\n\r\n", b"GET \xff\r\n\r\n", b"\x00 \x00 \r\n\r\n"]
 )
-async def test_what_is_no_request_is_closed_and_harms_nobody(said):
+async def test_an_invalid_request_is_closed_and_harms_no_other(said):
     async with Callback(0) as callback:
         reader, writer = await asyncio.open_connection("127.0.0.1", httpx2.URL(callback.url).port)
         writer.write(said)

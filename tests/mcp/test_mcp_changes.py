@@ -75,7 +75,7 @@ async def test_a_burst_of_changes_is_few_listings(bench):
     assert last - first < 100
 
 
-async def test_a_call_under_way_ends_although_its_tool_has_gone(bench):
+async def test_a_running_call_ends_although_its_tool_has_gone(bench):
     bench.server("eye", "look")
     async with bench.processor():
         await bench.ready()

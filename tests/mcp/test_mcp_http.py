@@ -27,7 +27,7 @@ async def test_cancelling_a_call_cancels_it_at_the_server(serve, listen, transpo
 
 
 @TRANSPORTS
-async def test_a_death_ends_the_calls_under_way_and_the_server_is_found_again(
+async def test_a_death_ends_the_running_calls_and_the_server_is_found_again(
     serve, listen, transport
 ):
     listening = listen("life.py", transport)
@@ -111,7 +111,7 @@ async def test_a_server_that_refuses_says_why_and_shows_no_secret(serve, status,
 
 
 @TRANSPORTS
-async def test_nobody_listening_is_a_refused_connection(serve, transport):
+async def test_a_closed_port_is_a_refused_connection(serve, transport):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     server = serve({"url": f"http://127.0.0.1:{port}/", "transport": transport})

@@ -172,7 +172,7 @@ async def test_a_log_that_is_not_wanted_is_not_there(chain, caplog):
     assert "line 0" not in caplog.text
 
 
-async def test_a_flood_of_logs_is_cut_and_holds_nobody_up(chain, caplog):
+async def test_a_flood_of_logs_is_cut_and_delays_no_call(chain, caplog):
     tools = await chain(forked("older.py", tools={"flood": {"timeout": 100}}))
     async with asyncio.timeout(110):
         result = await tools.execute("flood")

@@ -86,7 +86,7 @@ def test_a_tool_that_is_as_it_was_again_need_not_be_trusted():
     assert pins.check({"send": said()})[0]["send"].waiting is None
 
 
-def test_another_server_of_the_name_begins_anew_and_harms_no_pins():
+def test_another_server_of_the_name_gets_its_own_pins():
     Pins("mail", "one").check({"send": said()})
     found, new = Pins("mail", "two").check({"send": said(description=EVIL)})
     assert (found["send"].waiting, new) == (None, ["send"])

@@ -210,7 +210,7 @@ async def test_tls_where_there_is_none_and_none_where_there_is_tls_are_told(serv
         await server.mcp.stop()
 
 
-async def test_a_host_that_nobody_knows_is_told(serve):
+async def test_an_unknown_host_is_reported(serve):
     url = "http://no-such-host.invalid/mcp"
     assert await serve({"url": url}).down() == (
         f"The MCP server 'lab' is down: the name of its host is not known at {url}"

@@ -158,7 +158,7 @@ async def test_while_another_process_renews_the_loop_goes_on_and_what_it_got_is_
     assert renewed == []
 
 
-async def test_a_process_that_was_killed_while_it_renewed_holds_nobody():
+async def test_a_process_killed_during_renewal_blocks_no_other():
     file = data_file("lab", "tokens")
     program = """
 import asyncio, pathlib, sys
@@ -182,7 +182,7 @@ asyncio.run(main())
         pass
 
 
-async def test_a_process_that_was_forked_meanwhile_holds_nobody():
+async def test_a_process_forked_during_renewal_blocks_no_other():
     program = """
 import os, pathlib, sys
 from leonidas_tools.files.private import PrivateFile

@@ -81,7 +81,7 @@ async def test_more_calls_than_a_server_reads_at_once_hold_up_none_of_its_answer
     assert results == [ToolResult(result="fine")] * 500
 
 
-async def test_a_death_ends_the_calls_under_way_and_the_server_comes_back(serve):
+async def test_a_death_ends_the_running_calls_and_the_server_comes_back(serve):
     server = await serve(script("life.py")).ready()
     first = await server.call("pid")
     waiting = await server.begun("wait")
@@ -122,7 +122,7 @@ async def test_a_server_killed_while_idle_is_found_down_before_the_next_call(ser
     }
 
 
-async def test_stopping_ends_the_calls_under_way(serve):
+async def test_stopping_ends_the_running_calls(serve):
     server = await serve(forked("life.py")).ready()
     waiting = await server.begun("wait")
     await server.mcp.stop()
@@ -133,7 +133,7 @@ async def test_stopping_ends_the_calls_under_way(serve):
         await server.call("pid")
 
 
-async def test_draining_lets_the_calls_under_way_end_and_refuses_others(serve):
+async def test_draining_lets_the_running_calls_end_and_refuses_others(serve):
     server = await serve(forked("life.py")).ready()
     waiting = await server.begun("wait")
     stopping = asyncio.create_task(server.mcp.stop(drain=True))

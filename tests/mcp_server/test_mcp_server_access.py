@@ -130,7 +130,7 @@ async def test_what_a_client_says_of_a_proxy_changes_nothing(serve, monkeypatch)
     assert seen == [("127.0.0.1", "http")] * 2
 
 
-async def test_nobody_is_sent_elsewhere(serve):
+async def test_no_client_is_redirected(serve):
     serving = await serve(add)
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         answer = await http.post(f"{serving.url}/", content=HELLO)

@@ -403,7 +403,7 @@ async def test_a_yes_counts_for_its_own_call_and_once(serve):
     assert bank.moved == [5]
 
 
-async def test_a_question_that_nobody_answered_is_closed(serve):
+async def test_an_unanswered_question_is_closed(serve):
     bank = Bank(requires_approval=True)
     config = {"policies": {"approval": {"deadline": 0.05}}}
     answer, _ = person()

@@ -59,7 +59,7 @@ async def is_served(url):
 
 
 @pytest.mark.parametrize("name", BEGINNINGS)
-async def test_connections_without_a_request_keep_nobody_out(serve, name):
+async def test_connections_without_a_request_keep_no_client_out(serve, name):
     serving = await serve(add, token="s3cret")
     async with Idle(serving.url) as idle:
         for _ in range(CONNECTIONS):
@@ -137,7 +137,7 @@ def test_one_client_is_one_address(one, other, same):
     assert (http._network_of((one, 1)) == http._network_of((other, 2))) is same
 
 
-async def test_sessions_that_say_nothing_keep_nobody_out(serve):
+async def test_silent_sessions_keep_no_client_out(serve):
     serving = await serve(add, token="s3cret")
     kept = await serving.client("legacy", TOKEN)
     async with httpx2.AsyncClient(timeout=SECONDS, headers=HEADERS | TOKEN) as http:

@@ -37,7 +37,7 @@ async def test_a_taken_port_is_named(serve):
         ('{"jsonrpc": "2.0", "id": 1}', {"mcp_protocol_version": "2026-07-28"}, 400),
     ],
 )
-async def test_garbage_is_refused_and_harms_nobody(serve, body, headers, status):
+async def test_garbage_is_refused_and_harms_no_other_client(serve, body, headers, status):
     serving = await serve(add)
     client = await serving.client("legacy")
     assert (await serving.post(body, **headers)).status_code == status

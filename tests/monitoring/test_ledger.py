@@ -33,7 +33,7 @@ def test_a_call_that_starts_and_ends_is_counted_and_forgotten(told):
     }
 
 
-def test_the_calls_under_way_are_told_with_their_age_the_oldest_first(told):
+def test_the_running_calls_are_listed_with_their_age_the_oldest_first(told):
     ledger = Ledger()
     now = time.time()
     older, newer = told.call("search"), told.call("book", id=None)

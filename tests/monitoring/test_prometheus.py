@@ -165,7 +165,7 @@ def _said(place, said):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("said", BEGINNINGS.values(), ids=BEGINNINGS)
-def test_connections_that_say_nothing_keep_nobody_out_and_hold_few_threads(told, said):
+def test_silent_connections_keep_no_client_out_and_use_few_threads(told, said):
     with filled(told).prometheus().serve() as address, idle(address, said, 300):
         assert fetch(address)[1]
         held = [each for each in threading.enumerate() if "process_request" in each.name]

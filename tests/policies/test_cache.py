@@ -276,7 +276,7 @@ class Shared:
         self.tools = tools_of(tool(effect="read", cache_seconds=60)(read), *others, **settings)
 
 
-async def test_identical_calls_under_way_share_one() -> None:
+async def test_identical_running_calls_share_one_run() -> None:
     shared = Shared()
     told = Told(shared.tools)
     calls = [begin(shared.tools, "read") for _ in range(50)]
@@ -408,7 +408,7 @@ async def test_what_one_does_to_a_result_is_not_done_to_that_of_who_waited() -> 
     assert await ended(begin(tools, "read")) == [["read", "seen"]]
 
 
-async def test_nobody_waits_for_a_call_that_was_left_behind() -> None:
+async def test_no_call_waits_for_an_abandoned_one() -> None:
     goes_on = asyncio.Event()
     runs = itertools.count()
 

@@ -147,7 +147,7 @@ async def test_a_fallback_has_its_own_policies_but_no_fallbacks() -> None:
     assert await answer(chain(ValueError, again)) == DOWN
 
 
-async def test_nothing_stands_in_for_a_call_that_nobody_waits_for() -> None:
+async def test_no_fallback_runs_for_a_call_that_is_not_awaited() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     ran: list[str] = []
 

@@ -228,7 +228,7 @@ def test_a_function_belongs_to_the_lane_of_its_object_or_module() -> None:
     assert lane_key(pay) != lane_key(functools.lru_cache)
 
 
-async def test_tools_of_one_module_share_its_lane_when_nobody_says() -> None:
+async def test_tools_of_one_module_share_its_lane_by_default() -> None:
     steps = Steps()
 
     def writer(name: str) -> Any:

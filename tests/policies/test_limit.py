@@ -387,7 +387,7 @@ async def test_who_is_cancelled_while_waiting_takes_no_place() -> None:
     assert steps.log == ["+a", "-a", "+c", "-c"]
 
 
-async def test_whoever_fails_gives_the_place_back() -> None:
+async def test_a_failed_call_gives_its_place_back() -> None:
     async def failing() -> None:
         raise ValueError
 

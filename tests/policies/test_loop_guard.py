@@ -227,7 +227,7 @@ async def test_pairs_of_calls_at_the_same_time_are_a_loop_when_they_come_again_a
     assert got == [["ok", "ok"]] * 4 + [["ok", "loop"], ["loop", "loop"]]
 
 
-async def test_when_the_user_speaks_the_count_begins_anew() -> None:
+async def test_the_count_restarts_when_the_user_speaks() -> None:
     tools, session = kitchen_of(look), ToolSession()
     got = []
     for _ in range(3):

@@ -68,7 +68,9 @@ async def cancelled(
 
 @pytest.mark.parametrize("effect", ["read", "idempotent", "once"])
 @pytest.mark.parametrize("said_by", ["the tool", "the settings"])
-async def test_a_call_that_finishes_is_not_stopped_and_told_to_nobody(effect, said_by) -> None:
+async def test_a_call_that_finishes_is_not_stopped_and_its_result_is_dropped(
+    effect, said_by
+) -> None:
     book = Book()
     if said_by == "the tool":
         tools = tools_of(book.tool(effect=effect, on_cancel="finish"))

@@ -440,7 +440,7 @@ async def test_an_edit_of_the_file_reaches_a_running_stream(tmp_path):
     }
 
 
-async def test_a_call_under_way_keeps_the_settings_it_began_with(tmp_path):
+async def test_a_running_call_keeps_the_settings_it_began_with(tmp_path):
     file = tmp_path / "tools.yaml"
     file.write_text("tools: {slow: {custom_parameters: {word: old}, timeout: 20}}\n")
     begun, go_on = asyncio.Queue(), asyncio.Event()

@@ -166,7 +166,7 @@ async def test_streams_that_have_ended_are_forgotten(chain_of):
     await nothing_is_left()
 
 
-async def test_a_side_effect_under_way_is_finished_while_the_tools_are_held():
+async def test_a_running_side_effect_is_finished_while_the_tools_are_held():
     door = Door("once")
     tools = AdvancedToolProcessor(tools=[door.tool])
     async with tools:
@@ -185,7 +185,7 @@ async def test_a_side_effect_under_way_is_finished_while_the_tools_are_held():
     await nothing_is_left()
 
 
-async def test_a_side_effect_under_way_is_ended_when_nobody_holds_the_tools():
+async def test_a_running_side_effect_is_ended_once_the_tools_are_released():
     door = Door("once")
     tools = AdvancedToolProcessor(tools=[door.tool])
     async with Script(tools) as script:
@@ -197,7 +197,7 @@ async def test_a_side_effect_under_way_is_ended_when_nobody_holds_the_tools():
     assert tools.monitor.ledger.in_flight == 0
 
 
-async def test_a_side_effect_under_way_is_ended_when_the_hand_made_chain_is_left():
+async def test_a_running_side_effect_is_ended_when_the_hand_made_chain_is_left():
     door, monitoring = Door("once"), MonitoringProcessor()
     async with Script(hand_made(registry_of(door.tool), monitoring=monitoring)) as script:
         script.say(call("wait", id="1"))

@@ -150,7 +150,7 @@ async def test_a_listener_that_makes_a_change_is_told_of_it():
     assert told.times in {1, 2}
 
 
-async def test_a_listener_that_raises_hurts_nobody(caplog):
+async def test_a_listener_that_raises_affects_no_other(caplog):
     tools = alone(add)
 
     def fail():
@@ -200,7 +200,7 @@ async def test_a_listener_runs_in_the_context_of_its_subscriber():
     assert seen == ["subscriber"]
 
 
-def test_a_listener_needs_a_loop_and_one_whose_loop_is_closed_hurts_nobody(caplog):
+def test_a_listener_needs_a_loop_and_a_closed_loop_affects_no_other(caplog):
     tools, seen = alone(add), []
     with pytest.raises(RuntimeError):
         tools.on_declarations_change(lambda: seen.append("without"))

@@ -64,7 +64,7 @@ def test_an_answer_is_the_part_that_upstream_makes_of_a_function_response(own):
     assert given.part.model_copy(deep=True) == given.part
 
 
-def test_an_answer_brings_the_whole_plan_for_whoever_delivers_it_late():
+def test_an_answer_brings_the_whole_plan_for_late_delivery():
     part = response_part(call(PLAN), OK)
 
     assert part.metadata == {
@@ -128,7 +128,7 @@ def test_progress_makes_an_interim_answer(data, response):
         event(ToolCall(name="x"), message="Asking"),
     ],
 )
-def test_progress_that_nobody_schedules_makes_none(unheard):
+def test_unscheduled_progress_makes_no_part(unheard):
     assert progress_part(unheard) is None
 
 

@@ -246,7 +246,7 @@ def test_nothing_but_the_oldest_of_a_source_is_dropped_and_the_order_stays(steps
         assert [item[:2] for item in of_source][-1:] == wanted[-1:]
 
 
-def test_a_queue_that_nobody_reads_holds_no_room_for_what_was_dropped():
+def test_an_unread_queue_keeps_no_room_for_dropped_items():
     queue = CoalescingQueue(lambda item, _: item)
     queue.append("first")
     for number in range(100_000):

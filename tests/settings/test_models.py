@@ -305,7 +305,7 @@ class TestForTool:
         assert settings.for_tool("t").enabled
         assert not settings.for_tool("u").enabled
 
-    def test_a_changed_copy_is_resolved_anew(self):
+    def test_a_changed_copy_is_resolved_again(self):
         settings = Settings(
             tools={"t": {"environment_specific": {"production": {"timeout": 1}}}},
         )
@@ -332,7 +332,7 @@ class TestForTool:
             assert settings.for_tool("now", origin) == ToolConfiguration(timeout=1)
             assert settings.for_tool("clock", origin) == ToolConfiguration()
 
-    def test_of_a_servers_tool_are_resolved_anew_in_a_copy(self):
+    def test_of_a_servers_tool_are_resolved_again_in_a_copy(self):
         servers = {"time": {"command": "x", "tools": {"now": {"lane": "l"}}}}
         settings, now = Settings(mcp_servers=servers), ToolOrigin(server="time", tool="now")
         assert settings.for_tool("now", now).timeout is None

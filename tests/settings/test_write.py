@@ -230,7 +230,7 @@ def test_what_would_change_something_else_too_is_refused(path, text, changes):
     assert path.read_text() == text
 
 
-def test_an_alias_gives_way_to_a_value_and_a_merged_key_to_ones_own(path):
+def test_a_value_replaces_an_alias_and_an_explicit_key_a_merged_one(path):
     path.write_text(
         "tools:\n  a: &a\n    timeout: &t 1\n  b:\n    <<: *a  # m\n  c: {timeout: *t}\n"
     )

@@ -274,7 +274,7 @@ async def test_the_turn_of_a_blocking_call_ends_before_its_answer_or_after(
     assert kinds == (order if waits else order[::-1])
 
 
-async def test_a_blocking_turn_that_nobody_answers_fails_by_name(connect):
+async def test_an_unanswered_blocking_turn_fails_by_name(connect):
     steps = [Call.one("f", id="c1"), TurnComplete(within_seconds=0.01)]
     simulator = LiveSimulator(Scenario(steps), generation="3.1", strict=False)
     async with simulator, connect(simulator, "f"):

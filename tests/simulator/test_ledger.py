@@ -5,7 +5,7 @@ from leonidas_tools.simulator.ledger import CallLedger
 RESPONSE = {"id": "c1", "name": "f", "response": {}}
 
 
-def test_an_answer_that_crosses_the_cancellation_is_nobodys_fault():
+def test_an_answer_that_crosses_the_cancellation_is_no_violation():
     ledger = CallLedger()
     ledger.sent(1, "c1", "f", {})
     ledger.cancelled(1, ["c1"])

@@ -252,7 +252,7 @@ async def test_another_path_is_not_found(connect_raw):
     assert raised.value.response.status_code == 404
 
 
-async def test_leaving_raises_what_nobody_asked_for(connect_raw):
+async def test_leaving_raises_unexpected_violations(connect_raw):
     async def break_the_protocol():
         async with LiveSimulator(IDLE) as simulator, connect_raw(simulator) as client:
             await client.send("not JSON")

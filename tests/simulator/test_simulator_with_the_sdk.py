@@ -288,7 +288,7 @@ async def test_one_connection_too_many_is_a_failure(connect):
             simulator.check()
 
 
-async def test_a_scenario_is_played_anew_on_each_connection(connect, reply_to_all):
+async def test_a_scenario_restarts_on_each_connection(connect, reply_to_all):
     steps = [Call.one("f"), WaitForAnswers(), TurnComplete()]
     async with LiveSimulator(Scenario(steps)) as simulator:
 

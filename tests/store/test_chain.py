@@ -104,7 +104,7 @@ async def test_an_answer_is_kept_with_who_gave_it_and_how(file, decision, by, to
     assert found.decided >= found.requested
 
 
-async def test_what_nobody_has_answered_is_kept_as_such(file):
+async def test_an_unanswered_question_is_stored_as_unanswered(file):
     settings = {
         "store": {"enabled": True, "url": str(file)},
         "policies": {"approval": {"deadline": 0.01}},

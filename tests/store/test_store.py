@@ -310,7 +310,7 @@ async def test_a_store_that_is_only_read_does_not_write(file):
     assert file.read_bytes() == before
 
 
-async def test_a_sink_that_cannot_read_an_event_harms_nobody(store, told, caplog):
+async def test_a_sink_that_cannot_read_an_event_affects_no_other(store, told, caplog):
     store.sink(object())
     told.run()
     assert len(await store.executions()) == 1

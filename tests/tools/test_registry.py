@@ -174,7 +174,7 @@ def test_declared_names_are_unique_and_never_change():
     assert registry.find(declared["a b"]) is None
 
 
-def test_every_change_is_told_until_nobody_listens():
+def test_every_change_is_reported_while_a_listener_is_subscribed():
     registry, seen = ToolRegistry(), []
     stop = registry.on_change(lambda: seen.append((len(registry), registry.generation)))
     registry.register(add)

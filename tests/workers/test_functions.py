@@ -202,7 +202,7 @@ async def test_a_stream_that_takes_too_long_is_closed() -> None:
     assert [told["value"] for told in bench.told("tool_progress")] == [0, 1, 2, 3]
 
 
-async def test_a_generator_in_a_thread_is_closed_once_nobody_wants_it() -> None:
+async def test_a_generator_in_a_thread_is_closed_once_it_is_not_needed() -> None:
     begun, go_on, closed = threading.Event(), threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 

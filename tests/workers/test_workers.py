@@ -203,7 +203,7 @@ async def test_arguments_may_have_any_name() -> None:
         assert (await tools.execute("odd", given)).result == [0, 1, 2, 3, 4]
 
 
-async def test_threads_end_when_nobody_holds_them_and_begin_again() -> None:
+async def test_threads_end_when_they_are_released_and_start_again() -> None:
     def quick() -> int:
         return 1
 
@@ -294,7 +294,7 @@ async def test_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
         await until(lambda: not is_alive(process))
 
 
-async def test_no_process_is_left_when_nobody_holds_them() -> None:
+async def test_no_process_is_left_once_they_are_released() -> None:
     async with processes() as tools:
         pid = (await tools.execute("which_process")).result
         assert is_alive(pid)

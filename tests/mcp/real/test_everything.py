@@ -26,7 +26,7 @@ async def test_a_long_call_reports_and_can_be_cancelled(server):
     assert (await server.call("echo", message="still here")).result == "Echo: still here"
 
 
-async def test_a_session_the_server_has_forgotten_is_opened_anew(listening, serve):
+async def test_a_session_the_server_has_forgotten_is_opened_again(listening, serve):
     process, port = await listening("streamableHttp")
     server = await serve({"url": f"http://127.0.0.1:{port}/mcp"}).ready()
     process.kill()
@@ -41,7 +41,7 @@ async def test_a_session_the_server_has_forgotten_is_opened_anew(listening, serv
     assert (await server.call("echo", message="hi")).result == "Echo: hi"
 
 
-async def test_a_task_that_the_server_has_forgotten_is_not_begun_anew(listening, serve):
+async def test_a_task_that_the_server_has_forgotten_is_not_started_again(listening, serve):
     process, port = await listening("streamableHttp")
     server = await serve({"url": f"http://127.0.0.1:{port}/mcp"}).ready()
     research = await server.begun("simulate-research-query", topic="Roses")
