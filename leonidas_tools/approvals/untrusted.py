@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_TOOLS = 16
 _MOST_SESSIONS = 16
-_MOST_CHARACTERS = 65_536
+_MOST_CHARACTERS = 16_384
 """The most characters of the user's speech that arguments are compared with, the latest."""
 _MOST_LEAVES = 256
 _MOST_DEPTH = 16
@@ -68,9 +68,10 @@ class UntrustedContent:
         ()
     """
 
-    __slots__ = ("tools",)
+    __slots__ = ("_heard", "tools")
 
     def __init__(self) -> None:
+        self._heard: dict[str, _Utterance] = {}
         self.tools: tuple[str, ...] = ()
         """The names of the tools, in the order of their first results."""
 
@@ -80,6 +81,11 @@ class UntrustedContent:
             return False
         self.tools = (*self.tools, tool)[:_MOST_TOOLS]
         return tool in self.tools
+
+    def words_of(self, texts: Sequence[str]) -> UserWords:
+        """Return the words of a user; each utterance is read only once."""
+        self._heard = {text: self._heard.get(text) or _Utterance(text) for text in texts}
+        return UserWords(tuple(self._heard.values()))
 
     def clear(self) -> None:
         """Remove the mark, such as when the model begins with an empty context."""
@@ -133,7 +139,7 @@ def foreign(
         for name, value in call.arguments.items()
         if not _is_usual(name, value, properties, presets)
     }
-    words = UserWords(_texts(call.session))
+    words = call.session.get(UntrustedContent).words_of(_texts(call.session))
     judged = {name: set(words.judge_all(value, names)) for name, value in given.items()}
     others = tuple(name for name, found in judged.items() if "foreign" in found)
     if not others and given:
@@ -147,36 +153,18 @@ class UserWords:
     """The words of a user, to be compared with the arguments of a call.
 
     Example:
-        >>> words = UserWords(["Mail Ana's report to bob@example.org.", "Pay him 120 euros."])
+        >>> words = UserWords.of(["Mail Ana's report to bob@example.org.", "Pay him 120 euros."])
         >>> [words.judge(v) for v in ("bob@example.org", "Ana", 120, "him", "eve@example.org", 12)]
         ['strong', 'strong', 'weak', 'weak', 'foreign', 'foreign']
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = [_normal(text) for text in texts]
-        chunks = [_spoken_chunks(text) for text in self._texts]
-        plain = f" {_OTHER} ".join(" ".join(each) for each in chunks)
-        owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
-        self._chunks = f" {plain} {_OTHER} {owners} "
+    def __init__(self, heard: Sequence[_Utterance]) -> None:
+        self._heard = heard
 
-    @cached_property
-    def _joined(self) -> str:
-        return _OTHER.join("".join(text.split()) for text in self._texts)
-
-    @cached_property
-    def _digits(self) -> frozenset[Decimal]:
-        found = (each for text in self._texts for each in _DIGITS.findall(text))
-        return frozenset(Decimal(each.replace(",", "")) for each in found)
-
-    @cached_property
-    def _numbers(self) -> frozenset[Decimal]:
-        spoken = {n for text in self._texts for n in numbers_in(text) if n >= _SPOKEN_FROM}
-        return self._digits | spoken
-
-    @cached_property
-    def _negatives(self) -> frozenset[Decimal]:
-        found = (each for text in self._texts for each in _NEGATIVE.findall(text))
-        return frozenset(map(Decimal, found))
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> UserWords:
+        """Return the words of these utterances."""
+        return cls(tuple(map(_Utterance, texts)))
 
     def judge(self, value: Any) -> _Said:
         """Return where a single value comes from."""
@@ -189,7 +177,7 @@ class UserWords:
     def name(self, tool: str) -> bool:
         """Return whether the user has said all words of a tool's name that are no common ones."""
         words = [each for each in re.split(r"[\W_]+", _normal(tool)) if _tells([each])]
-        return bool(words) and all(f" {each} " in self._chunks for each in words)
+        return bool(words) and all(any(said.has([each]) for said in self._heard) for each in words)
 
     def judge_all(self, value: Any, names: frozenset[str]) -> Iterator[_Said]:
         """Yield where each value inside a value comes from; keys count unless they are `names`."""
@@ -216,10 +204,12 @@ class UserWords:
         chunks = [chunk.rstrip(".,") for chunk in text.split()]
         if not chunks or not all(chunks):
             return "foreign"
-        if f" {' '.join(chunks)} " in self._chunks:
+        if any(said.has(chunks) for said in self._heard):
             return "strong" if _tells(chunks) else "weak"
-        if _CJK.search(text) and (joined := "".join(chunks)) in self._joined:
-            return "strong" if _tells([joined]) else "weak"
+        if _CJK.search(text):
+            joined = "".join(chunks)
+            if any(joined in said.joined for said in self._heard):
+                return "strong" if _tells([joined]) else "weak"
         if _NUMBER.fullmatch(text):
             return self._judge_number(Decimal(text), spoken=False)
         return "foreign"
@@ -227,11 +217,45 @@ class UserWords:
     def _judge_number(self, value: Decimal, *, spoken: bool = True) -> _Said:
         if not value.is_finite():
             return "foreign"
-        positives = self._numbers if spoken else self._digits
-        known = self._negatives if value < 0 else positives
-        if abs(value) not in known:
-            return "foreign"
-        return "weak"
+        is_said = any(said.has_number(value, spoken=spoken) for said in self._heard)
+        return "weak" if is_said else "foreign"
+
+
+class _Utterance:
+    """What the user has said in one go, to be searched."""
+
+    def __init__(self, text: str) -> None:
+        self._text = _normal(text)
+        plain = f" {' '.join(_spoken_chunks(self._text))} "
+        owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
+        self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"
+
+    def has(self, chunks: Sequence[str]) -> bool:
+        """Return whether these words were said, one after the other."""
+        return f" {' '.join(chunks)} " in self._chunks
+
+    def has_number(self, value: Decimal, *, spoken: bool) -> bool:
+        """Return whether a number was said, in digits or, if `spoken`, in words."""
+        if value < 0:
+            return -value in self._negatives
+        return value in self._digits or (spoken and value in self._numbers)
+
+    @cached_property
+    def joined(self) -> str:
+        """The text without spaces."""
+        return "".join(self._text.split())
+
+    @cached_property
+    def _digits(self) -> frozenset[Decimal]:
+        return frozenset(Decimal(each.replace(",", "")) for each in _DIGITS.findall(self._text))
+
+    @cached_property
+    def _numbers(self) -> frozenset[Decimal]:
+        return frozenset(each for each in numbers_in(self._text) if each >= _SPOKEN_FROM)
+
+    @cached_property
+    def _negatives(self) -> frozenset[Decimal]:
+        return frozenset(map(Decimal, _NEGATIVE.findall(self._text)))
 
 
 def _tells(chunks: Sequence[str]) -> bool:

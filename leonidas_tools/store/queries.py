@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, func, or_, select, update
 
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.store.rows import (
     INTERRUPTED,
     STARTED,
@@ -32,6 +33,7 @@ _MAY_HAVE_RUN = (
     "ok", "no_results", "failed", "timeout", "unknown_outcome", "cancelled", STARTED, INTERRUPTED,
 )  # fmt: skip
 _MOST_OF_ONE_ID = 1000
+_MOST_UNTRUSTED = 16
 
 
 def _filtered(filters: dict[str, Any]) -> Select[Any]:
@@ -77,6 +79,21 @@ async def find_same_id(
     )
     async with database.reading() as connection:
         return [_execution(row) for row in await connection.execute(query)]
+
+
+async def find_untrusted(database: Database, *, session: str, user: str) -> list[str]:
+    """Return the tools whose untrusted results a session of the user has read, the first first."""
+    first = func.min(executions.c.started)
+    query = (
+        select(executions.c.tool)
+        .where(executions.c.session == session, executions.c.user == user)
+        .where(executions.c.steps.contains(f'"{EventKind.UNTRUSTED.value}"'))
+        .group_by(executions.c.tool)
+        .order_by(first)
+        .limit(_MOST_UNTRUSTED)
+    )
+    async with database.reading() as connection:
+        return list(await connection.scalars(query))
 
 
 async def find_sessions(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from leonidas_tools.store.write_queue import CallWriteQueue, Row
 
 _START = EventKind.START
+_UNTRUSTED = EventKind.UNTRUSTED
 _MOST_STEPS = 32
 _STEP_BYTES = 256
 _LONGEST_NAME = 128
@@ -117,7 +118,7 @@ class Recorder:
             return
         self._mark(key, event.data)
         steps = self._steps.setdefault(key, [])
-        if len(steps) < _MOST_STEPS:
+        if len(steps) < _MOST_STEPS or event.kind is _UNTRUSTED:  # which a later session needs
             data = self._json(dict(event.data), self._hiding(key, event.call), _STEP_BYTES)
             steps.append(f"[{event.at!r},{json.dumps(event.kind.value)},{data}]")
 

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, ref
 
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.session_policy import Preferred, SessionPolicy, user_of
+from leonidas_tools.approvals.untrusted import UntrustedContent
 from leonidas_tools.errors import LeonidasError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.spill import ResultMemory, Results
@@ -198,13 +199,14 @@ class SessionBinding:
         return _SessionState(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
     async def _load(self, session: ToolSession, state: _SessionState) -> None:
-        """Load the preferences of the user and the task list of the session."""
+        """Load the preferences of the user, and the task list and the mark of the session."""
         user, list_ = state.user, session.get(TaskList)
         preferences: Preferences | None = None
         try:
             if user is not None:
                 preferences = await self._store.preferences.read(user)
             tasks = await self._store.tasks.read(session.id, user=owner_of(user))
+            read = await self._store.untrusted_read(session.id, user=user)
         except LeonidasError as error:
             logger.warning(
                 "The preferences of %r cannot be read; the session is in the stricter of 'ask' and "
@@ -213,6 +215,8 @@ class SessionBinding:
             return
         if state.user != user:
             return
+        for tool in read:
+            session.get(UntrustedContent).mark(tool)
         if preferences is None:  # a session without a user
             state.checked = math.inf
             session.get(SessionPolicy).preferred = Preferred()

@@ -17,7 +17,7 @@ from leonidas_tools.store.durable import CallStarts, DurableStart
 from leonidas_tools.store.memories import MemoryTable
 from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.preferences import PreferenceTable
-from leonidas_tools.store.recorder import Recorder
+from leonidas_tools.store.recorder import Recorder, name_of, shown_user
 from leonidas_tools.store.reminders import ReminderTable
 from leonidas_tools.store.replay import replayed
 from leonidas_tools.store.results import ResultTable
@@ -187,6 +187,20 @@ class Store:
                 return await self._call_starts.earlier(call, self._database)
         except TimeoutError:
             raise StoreError("The store does not answer") from None
+
+    async def untrusted_read(self, session: str, *, user: str | None) -> list[str]:
+        """Return the tools whose untrusted results a session of this user has read.
+
+        Args:
+            session: The id of the session.
+            user: The user of the session.
+
+        Raises:
+            StoreError: The calls cannot be read.
+        """
+        return await queries.find_untrusted(
+            self._database, session=name_of(session), user=name_of(shown_user(user))
+        )
 
     async def executions(  # noqa: PLR0913 - each is one filter
         self,

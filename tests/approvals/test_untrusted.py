@@ -382,7 +382,7 @@ WORDS = (
     ],
 )
 def test_a_value_is_the_users_only_as_a_whole(value, expected):
-    assert UserWords(WORDS).judge(value) == expected
+    assert UserWords.of(WORDS).judge(value) == expected
 
 
 async def test_a_stricter_mode_and_a_question_of_a_rule_go_first():
