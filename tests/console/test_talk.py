@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import math
+import wave
+from array import array
 
 import pytest
 import pytest_asyncio
@@ -10,10 +13,13 @@ import pytest_asyncio
 from leonidas_tools import AdvancedToolProcessor, LiveToolSession
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.simulator import LiveSimulator
+from leonidas_tools.simulator.audio import tone
 from tests.console.browser import chromium
-from tests.console.served import TOKEN, Served
+from tests.console.served import TOKEN, Served, port_to_come_back_to
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+ELSEWHERE = "talk.example"
+LONG = 600  # seconds: the page ends each conversation
 looped = pytest_asyncio.fixture(loop_scope="module")
 
 
@@ -47,7 +53,25 @@ class Model:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser():
-    async with chromium() as started:
+    """Start a browser without a microphone."""
+    async with chromium(f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1") as started:
+        yield started
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def speaking_browser(tmp_path_factory):
+    """Start a browser whose microphone hears a recording again and again."""
+    file = tmp_path_factory.mktemp("microphone") / "tone.wav"
+    with wave.open(str(file), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(48_000)
+        sound.writeframes(tone(1.0))  # an octave higher than it was made for
+    async with chromium(
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
+        f"--use-file-for-fake-audio-capture={file}",
+    ) as started:
         yield started
 
 
@@ -101,8 +125,9 @@ class Talker:
 
 
 @contextlib.asynccontextmanager
-async def talker(browser, url, **options):
-    context = await browser.new_context(**options)
+async def talker(browser, url, *, faults=False):
+    """Open the page; what its console complains of is a fault, where faults are not awaited."""
+    context = await browser.new_context()
     context.set_default_timeout(60_000)
     try:
         page = await context.new_page()
@@ -110,7 +135,7 @@ async def talker(browser, url, **options):
         await page.goto(f"{url}/#token={TOKEN}")
         await page.get_by_role("heading", name="Talk", exact=True).wait_for()
         yield made
-        assert made.complaints == []
+        assert faults or made.complaints == []
     finally:
         await context.close()
 
@@ -120,10 +145,11 @@ def sound_in(frames):
 
 
 async def echoes(model):
-    """Answer one text with 0.5 s of sound."""
-    (said,) = await model.wait_for_input("text")
-    await model.say(f"You said {said.text}.", audio_seconds=0.5)
-    await model.turn_complete()
+    """Answer each text with 0.5 s of sound."""
+    while True:
+        (said,) = await model.wait_for_input("text", within_seconds=LONG)
+        await model.say(f"You said {said.text}.", audio_seconds=0.5)
+        await model.turn_complete()
 
 
 async def test_typed_text_is_answered_in_words_and_sound(browser):
@@ -133,3 +159,107 @@ async def test_typed_text_is_answered_in_words_and_sound(browser):
         await turns.get_by_text("You said good morning.").wait_for()
         await person.heard(12_000)
         await person.until(lambda: len(sound_in(person.received)) == 2 * 12_000)
+
+
+async def listens(model):
+    """Answer a second of sound, and then a text."""
+    await model.wait_for_input("audio", count=50, within_seconds=LONG)
+    await model.say("I hear you.", audio_seconds=0.5)
+    await model.turn_complete()
+    await model.wait_for_input("text", within_seconds=LONG)
+    await model.say("Until later.", audio_seconds=0.1)
+    await model.turn_complete()
+    await model.wait_for_close(within_seconds=LONG)
+
+
+async def test_the_microphone_is_heard_byte_for_byte_answered_and_played(speaking_browser):
+    model = Model(listens)
+    async with model.served() as console, talker(speaking_browser, console.url) as person:
+        await person.button("Start the microphone").click()
+        await person.reaches("listening")
+        await person.heard(12_000)
+        await person.button("Mute").click()
+        await person.reaches("muted")
+        await person.type("goodbye")
+        await person.heard(12_000 + 2_400)
+        muted = json.dumps({"type": "audio_end"}, separators=(",", ":"))
+        await person.until(lambda: len(person.sent) > 1 and person.sent[-2] == muted)
+        sent = sound_in(person.sent)
+        await model.simulator.until(lambda: len(model.simulator.heard_pcm()) >= len(sent))
+        assert model.simulator.heard_pcm() == sent
+        assert {len(each) for each in person.sent if isinstance(each, bytes)} == {640}
+        assert max(array("h", sent)) > 500  # it is not silence
+
+
+async def talks_long(model):
+    """Speak for 40 seconds until interrupted, and then shortly."""
+    await model.wait_for_input("text", containing="begin", within_seconds=LONG)
+    await model.say("Once upon a time.", audio_seconds=40)
+    await model.wait_for_input("text", containing="stop", within_seconds=LONG)
+    await model.interrupt()
+    await model.turn_complete()
+    await model.wait_for_input("text", containing="go on", within_seconds=LONG)
+    await model.say("The end.", audio_seconds=0.5)
+    await model.turn_complete()
+    await model.wait_for_close(within_seconds=LONG)
+
+
+async def test_an_interruption_silences_the_agent_at_once(browser):
+    async with Model(talks_long).served() as console, talker(browser, console.url) as person:
+        await person.type("begin")
+        await person.until(lambda: len(sound_in(person.received)) == 2 * 40 * 24_000)
+        await person.heard(2_400)
+        await person.type("stop")
+        section = person.page.locator("#talk-section[data-queued='0']")
+        await section.wait_for()
+        played = int(await section.get_attribute("data-played"))
+        assert played < 40 * 24_000
+        await person.type("go on")
+        await person.heard(played + 12_000)
+        assert await section.get_attribute("data-played") == str(played + 12_000)
+
+
+async def test_a_machine_without_a_microphone_says_so_and_still_types(browser):
+    async with Model(echoes).served() as console, talker(browser, console.url) as person:
+        await person.button("Start the microphone").click()
+        await person.page.get_by_text("There is no microphone: connect one").wait_for()
+        await person.type("hello")
+        await person.heard(12_000)
+
+
+async def test_a_microphone_that_is_not_allowed_says_how_to_allow_it():
+    refusing = ("--use-fake-device-for-media-stream", "--deny-permission-prompts")
+    async with (
+        chromium(*refusing) as browser,
+        Model(echoes).served() as console,
+        talker(browser, console.url) as person,
+    ):
+        await person.button("Start the microphone").click()
+        await person.page.get_by_text("allow it for this page in the browser").wait_for()
+
+
+async def test_a_page_that_is_not_secure_says_why_and_still_types(browser):
+    async with Model(echoes).served(hosts=[ELSEWHERE]) as console:
+        url = console.url.replace("127.0.0.1", ELSEWHERE)
+        async with talker(browser, url, faults=True) as person:
+            await person.button("Start the microphone").click()
+            await person.page.get_by_text("open the page there").wait_for()
+            await person.type("hello")
+            turns = person.page.get_by_role("list", name="The last turns, newest first")
+            await turns.get_by_text("You said hello.").wait_for()
+
+
+async def test_a_conversation_that_was_lost_begins_again(browser):
+    port = port_to_come_back_to()
+    async with contextlib.AsyncExitStack() as stack:
+        async with Model(echoes).served(port=port) as before:
+            person = await stack.enter_async_context(talker(browser, before.url, faults=True))
+            await person.type("hello")
+            await person.heard(12_000)
+        await person.reaches("lost")
+        async with Model(echoes).served(port=port):
+            await person.reaches("typing")
+            await person.type("again")
+            await person.heard(24_000)
+            await person.button("End the conversation").click()
+            await person.reaches("idle")

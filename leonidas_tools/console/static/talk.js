@@ -54,9 +54,9 @@ function connect() {
 }
 
 function receive(data) {
-  if (typeof data !== "string") { player.port.postMessage(data, [data]); return; }
+  if (typeof data !== "string") { player?.port.postMessage(data, [data]); return; }
   const { type } = JSON.parse(data);
-  if (type === "interrupted") player.port.postMessage("empty");
+  if (type === "interrupted") player?.port.postMessage("empty");
   if (type === "ready") {
     isReady = true;
     waitMs = SHORTEST_WAIT_MS;
@@ -82,7 +82,7 @@ function closed(code, reason) {
 function send(said) { socket.send(JSON.stringify(said)); }
 
 async function openPlayer() {
-  if (player) return;
+  if (player || !window.isSecureContext) return; // elsewhere there is no worklet: words only
   const context = new AudioContext({ sampleRate: SPEAKER_HERTZ });
   await context.audioWorklet.addModule("talk-sound.js");
   player = new AudioWorkletNode(context, "player", { numberOfInputs: 0, outputChannelCount: [1] });
