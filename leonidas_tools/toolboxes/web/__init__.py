@@ -46,10 +46,11 @@ _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _FAMILIES = {"image": "an image", "audio": "a sound", "video": "a video"}
 _MOST_BOOKMARKS = 1000
 _MOST_SUGGESTED = 5
+_LONGEST_URL = 4096
 _BOOKMARK = "bookmark"
 
 Query = Annotated[str, Field(min_length=1, max_length=400)]
-Url = Annotated[str, Field(min_length=1, max_length=4096)]
+Url = Annotated[str, Field(min_length=1, max_length=_LONGEST_URL)]
 BookmarkName = Annotated[str, Field(min_length=1, max_length=80)]
 
 
@@ -74,7 +75,7 @@ class WebTools:
         hits = [
             {"title": _line(each.title), "url": each.url, "excerpt": _line(each.excerpt)}
             for each in found
-            if each.url.startswith(("http://", "https://"))
+            if _is_readable(each.url)
         ]
         if not hits:
             said = say("web_nothing_found", query=query)
@@ -93,6 +94,7 @@ class WebTools:
             start: Where to begin, for a page that is longer than one answer: `next` of the last.
         """
         most = self._settings.page_characters
+        checked(url)  # before a program is started for it
         try:
             async with asyncio.timeout(self._settings.timeout), program(_EXTRACT) as extractor:
                 page = await self._fetcher.fetch(url)
@@ -178,6 +180,14 @@ async def _extracted(
         raise ToolError(say("web_unreadable_page"), status="failed", reason_code="unreadable_page")
     found: dict[str, str] = json.loads(output)
     return found
+
+
+def _is_readable(url: str) -> bool:
+    """Return whether a result of a search is an address of the web, and a plain one."""
+    try:
+        return len(url) <= _LONGEST_URL and without_unseen(url) == url and bool(checked(url))
+    except ToolError:
+        return False
 
 
 def _kind_of(page: Fetched) -> str:

@@ -31,6 +31,8 @@ _MOST_HEADER_LENGTH = 8192
 _CONNECT_SECONDS = 5.0
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
 _LONGEST_HOST = 253
+_LONGEST_SHOWN = 200
+_CREDENTIALS = re.compile(r"//[^/]*@")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _SPECIAL = tuple(  # besides those that Python 3.11 knows
     map(
@@ -172,7 +174,7 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
     """Connects to public addresses only."""
 
     def __init__(self, allowed: Iterable[str], resolve: Resolve) -> None:
-        self._allowed = frozenset(each.rstrip(".").lower() for each in allowed)
+        self._allowed = frozenset(allowed)
         self._resolve = resolve
         self._inner = httpcore2.AnyIOBackend()
 
@@ -271,7 +273,7 @@ def checked(address: str, base: httpx2.URL | None = None) -> httpx2.URL:
         is_web = False
     if not is_web:
         raise ToolError(
-            say("web_wrong_address", address=address[:200]),
+            say("web_wrong_address", address=_CREDENTIALS.sub("//***@", address[:_LONGEST_SHOWN])),
             status="invalid_argument",
             reason_code="wrong_address",
         )

@@ -16,6 +16,18 @@ def _address(address: str) -> str:
     return address.rstrip("/")
 
 
+def _host(host: str) -> str:
+    """Return a host as it is compared.
+
+    Raises:
+        ValueError: It is more than a host.
+    """
+    host = host.strip("[]")
+    if "/" in host or host.count(":") == 1:
+        raise ValueError("is more than a host: leave out the scheme, the port and the path")
+    return host.rstrip(".").lower()
+
+
 class WebSettings(Model):
     """Settings of the web.
 
@@ -43,7 +55,7 @@ class WebSettings(Model):
     timeout: Duration = 20.0
     max_page_kilobytes: Count = 2048
     page_characters: Count = 8000
-    allow_private: tuple[Name, ...] = ()
+    allow_private: tuple[Annotated[Name, AfterValidator(_host)], ...] = ()
     proxy: Annotated[Name, AfterValidator(_address)] | None = Field(default=None, repr=False)
     browser: tuple[Name, ...] = ()
 

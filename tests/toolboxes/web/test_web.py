@@ -1,7 +1,6 @@
 """The web: real servers on loopback, and no place but those that may be read."""
 
 import gzip
-import itertools
 import json
 
 import pytest
@@ -241,30 +240,6 @@ async def test_no_redirect_leads_to_a_private_host(service, ask):
     answer = await ask("read_page", {"url": f"{service.address}/out"})
     assert (answer["status"], answer["reason_code"]) == ("denied", "private_address")
     assert [path for path, *_ in service.asked] == ["/out"]
-
-
-async def test_a_name_whose_address_changes_after_the_check_leads_nowhere_private(service):
-    service.gives("/", "the secret", content_type="text/plain")
-    answers = itertools.chain([["93.184.215.14"]], itertools.repeat(["127.0.0.1"]))
-    asked = []
-
-    async def resolve(host, _):
-        asked.append(host)
-        return next(answers)
-
-    # What was looked up is what is connected to: the second answer is never asked for.
-    settings = WebSettings(allow_private=())
-    fetcher = Fetcher(settings, resolve)
-    connected = []
-
-    async def connect(address, *_, **__):
-        connected.append(address)
-        raise OSError
-
-    fetcher._network._inner.connect_tcp = connect
-    with pytest.raises(OSError):
-        await fetcher.fetch(f"http://rebinding.example:{service.port}/")
-    assert (asked, connected) == (["rebinding.example"], ["93.184.215.14"])
 
 
 async def test_a_name_with_a_public_and_a_private_address_is_refused(service):

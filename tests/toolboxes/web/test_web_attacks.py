@@ -3,17 +3,24 @@
 import contextlib
 import gzip
 import json
+import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from leonidas_tools import ToolError
+from leonidas_tools.errors import ToolboxError
 from leonidas_tools.toolboxes.web.fetch import Fetcher, is_public
 from leonidas_tools.toolboxes.web.program import program
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from tests.toolboxes.web.servers import BREAD, runtime
+
+ROOT = Path(__file__).parents[3]
 
 # No address but those of the public web.
 
@@ -47,6 +54,11 @@ async def test_no_private_host_is_reached_in_a_rarer_form(service, ask, host):
     answer = await ask("read_page", {"url": url}, allow_private=[])
     assert answer["status"] in {"denied", "invalid_argument", "unavailable"}
     assert service.asked == []
+
+
+async def test_a_password_in_an_address_is_not_repeated(ask):
+    answer = await ask("read_page", {"url": "http://ana:hunter22@example.com/"})
+    assert (answer["status"], "hunter22" in json.dumps(answer)) == ("invalid_argument", False)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +107,17 @@ async def test_a_name_is_looked_up_once_and_what_was_checked_is_connected_to(ser
     await fetcher.fetch(f"http://PAGE.test:{service.port}/")
     assert asked == [("page.test", service.port)]
     assert service.asked[0][2]["host"] == f"page.test:{service.port}"  # the name, no address
+
+
+def test_a_name_whose_address_changes_leads_nowhere_private():
+    """In a network of its own, where a public address can be served: see `rebinding.py`."""
+    network = "ip link set lo up && ip address add 93.184.215.14/32 dev lo"
+    isolated = ["unshare", "--map-root-user", "--net", "sh", "-c"]
+    if not shutil.which("ip") or subprocess.run([*isolated, network], check=False).returncode:
+        pytest.skip("needs iproute2 and namespaces of users")
+    program = f'{network} && exec "$0" -m tests.toolboxes.web.rebinding'
+    said = subprocess.check_output([*isolated, program, sys.executable], text=True, cwd=ROOT)
+    assert json.loads(said) == ["a public page", "private_address", []]
 
 
 @pytest.mark.parametrize(
@@ -210,6 +233,31 @@ async def test_the_key_of_the_search_leaves_in_no_result(service, ask):
     assert key not in json.dumps(answer)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "http://ana:pw@x.example/",
+        "https://x.example/\u202egpj.exe",
+        "https://x.example/" + "a" * 5000,
+        "x.example",
+    ],
+)
+async def test_a_result_that_cannot_be_read_is_left_out(service, ask, url):
+    hits = [{"url": url, "title": "Bad"}, {"url": "https://x.example/", "title": "Good"}]
+    service.gives("/search", json.dumps({"results": hits}))
+    settings = {"search": "searxng", "search_address": service.address}
+    answer = await ask("web_search", {"query": "bread"}, **settings)
+    assert [each["title"] for each in answer["result"]["results"]] == ["Good"]
+
+
+@pytest.mark.parametrize("host", ["http://wiki.internal", "wiki.internal:80", "10.0.0.0/8"])
+def test_a_private_host_is_named_without_more(tmp_path, host):
+    with pytest.raises(ToolboxError, match="is more than a host"):
+        runtime(tmp_path, allow_private=[host])
+
+
 # What a server sends.
 
 
@@ -291,8 +339,8 @@ async def test_letters_are_read_although_the_character_set_is_wrong(
 
 
 async def test_no_character_set_holds_up_the_event_loop(service, ask):
-    """To decode this as the server says takes minutes."""
-    body = b"a" * 500_000 + b"-" + b"b9" * 500_000
+    """To decode this as the server says takes many seconds."""
+    body = b"a" * 100_000 + b"-" + b"b9" * 100_000
     service.gives("/p", body, content_type="text/plain; charset=punycode")
     answer = await ask("read_page", {"url": f"{service.address}/p"}, page_characters=10)
     assert answer["result"]["text"] == "a" * 10
