@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.agent.react import Step
     from leonidas_tools.agent.record import AgentResult, Turn
+    from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.tools.registry import AnyTool
 
 DELEGATE, STOP = "delegate", "stop_delegated"
@@ -103,6 +104,7 @@ class Delegation:
         progress_seconds: The least time between two reports of progress.
         instructions: What its model is told beforehand, after how it is to report.
         parameters: How its model is to answer.
+        tool_choice: Chooses of very many tools those that fit a task.
 
     Raises:
         ValueError: A bound is too small.
@@ -129,6 +131,7 @@ class Delegation:
         progress_seconds: float = 10.0,
         instructions: str = "",
         parameters: ModelParameters = DEFAULT_PARAMETERS,
+        tool_choice: ToolChoice | None = None,
     ) -> None:
         self.limits = DelegationLimits(
             max_at_once=max_at_once,
@@ -142,6 +145,7 @@ class Delegation:
         self._model = model
         self._instructions = f"{_INSTRUCTIONS}\n\n{instructions}" if instructions else _INSTRUCTIONS
         self._parameters = parameters
+        self._tool_choice = tool_choice
         self.tools: tuple[Tool[..., Any], ...] = (
             Tool(
                 self._delegate,
@@ -248,6 +252,7 @@ class Delegation:
             instructions=self._instructions,
             parameters=self._parameters,
             may_use=may_use,
+            tool_choice=self._tool_choice,
         )
 
 

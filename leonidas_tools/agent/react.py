@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
     from leonidas_tools.agent.planner import Planner
     from leonidas_tools.agent.reflector import Correction, Reflection, Reflector
+    from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.declared import Declaration
@@ -159,6 +160,7 @@ class ReActAgent(Stage):
         reflector: Decides after each turn how to go on.
         max_calls: How many calls may run in all; those beyond are refused.
         may_use: Says of each tool whether the agent has it; by default it has all.
+        tool_choice: Chooses of very many tools those that fit the task; by default it has all.
 
     Raises:
         ValueError: A bound is below 1.
@@ -191,6 +193,7 @@ class ReActAgent(Stage):
         reflector: Reflector | None = None,
         max_calls: int | None = None,
         may_use: Callable[[AnyTool], bool] | None = None,
+        tool_choice: ToolChoice | None = None,
     ) -> None:
         self.model = model
         self.runtime = _runtime(tools)
@@ -209,6 +212,7 @@ class ReActAgent(Stage):
         self.planner = planner
         self.reflector = reflector
         self.may_use = may_use
+        self.tool_choice = tool_choice
 
     async def run(
         self,
@@ -352,11 +356,13 @@ class _Run:
             self._session.get(Turns).next()
         self._late.follow()
         self._tools = self._declared()
+        if self._agent.tool_choice is not None:
+            await self._choose(self._agent.tool_choice, task)
         system = self._system()
         self._messages = [Message.system(system)] if system else []
         self._messages += [*history, Message.user(task)]
         self._ids = ids_in(self._messages)
-        if self._agent.planner is not None:
+        if self._agent.planner is not None and self.result is None:
             await self._plan(self._agent.planner)
 
     def close(self) -> None:
@@ -492,6 +498,13 @@ class _Run:
         return replace(last.result, message=said)
 
     # Asking the model
+
+    async def _choose(self, choice: ToolChoice, task: str) -> None:
+        """Keep the tools that fit the task."""
+        try:
+            self._tools = await choice.choose(task, self._tools)
+        except ModelError as error:
+            self._end(AgentStatus.FAILED, error.reason, f"no tools were chosen: {error}")
 
     def _declared(self) -> Sequence[Declaration]:
         """Return the tools of the model: all but those that report what a user has said."""

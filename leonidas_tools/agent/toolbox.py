@@ -7,8 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 from leonidas_tools.agent.delegation import Delegation
 from leonidas_tools.agent.models import GeminiModel, OpenAIModel
+from leonidas_tools.agent.tool_choice import ToolChoice
+from leonidas_tools.embeddings import EmbedderSettings, make_embedder
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.settings.fields import Count, Duration, Name, Switch
+from leonidas_tools.settings.fields import Count, Duration, Name, OptionalCount, Switch
 from leonidas_tools.settings.model import Model
 from leonidas_tools.tools.tool import Tool
 from leonidas_tools.tools.toolbox import Toolbox
@@ -35,6 +37,8 @@ class DelegateSettings(Model):
         max_calls: How many calls it may make.
         max_tokens: How many tokens its answers may take.
         progress_seconds: The least time between two reports of progress.
+        most_tools: How many tools the agent has, those that fit the task; by default all.
+        embeddings: What chooses them by their meaning.
     """
 
     provider: Literal["openai", "gemini"] = "openai"
@@ -51,6 +55,8 @@ class DelegateSettings(Model):
     max_calls: Count = 60
     max_tokens: Count = 100_000
     progress_seconds: Duration = 10.0
+    most_tools: OptionalCount = None
+    embeddings: EmbedderSettings = EmbedderSettings()
 
 
 def _model(settings: DelegateSettings) -> ServedModel:
@@ -82,6 +88,12 @@ def _model(settings: DelegateSettings) -> ServedModel:
     )
 
 
+def _tool_choice(settings: DelegateSettings) -> ToolChoice | None:
+    if settings.most_tools is None:
+        return None
+    return ToolChoice(make_embedder(settings.embeddings), most=settings.most_tools)
+
+
 def _make(settings: DelegateSettings) -> Sequence[Tool[..., Any]]:
     _model(settings)  # what is missing is told now, and not in the middle of a conversation
     return Delegation(
@@ -94,6 +106,7 @@ def _make(settings: DelegateSettings) -> Sequence[Tool[..., Any]]:
         max_tokens=settings.max_tokens,
         progress_seconds=settings.progress_seconds,
         instructions=settings.instructions,
+        tool_choice=_tool_choice(settings),
     ).tools
 
 

@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, Approvals, ToolRuntime, ToolSession, tool
-from leonidas_tools.agent import Delegation, ScriptedModel
+from leonidas_tools.agent import Delegation, ScriptedModel, ToolChoice
 from leonidas_tools.approvals.request import Decision
+from leonidas_tools.embeddings import LocalEmbedder
 from leonidas_tools.errors import ToolboxError
 from leonidas_tools.simulator import (
     Call,
@@ -430,3 +431,13 @@ async def test_two_agents_of_a_session_wait_each_for_its_own_answers():
             desk.decide(questions[1], Decision.approve())
             results = [(await work).result["steps"] for work in works]
     assert results == [["pay: ok"], ["pay: denied"]]
+
+
+async def test_the_agent_has_the_tools_that_fit_its_task():
+    model = ScriptedModel(["Done."])
+    choice = ToolChoice(LocalEmbedder(), most=1)
+    tools = Restaurant().tools(worker()).runtime.registry
+    delegation = Delegation(model, tool_choice=choice)
+    async with ToolRuntime([tools["search"], tools["book"], *delegation.tools]) as runtime:
+        await runtime.execute("delegate", {"task": "Reserve a table at noon."})
+    assert model.asked[0].tools == ("book",)

@@ -85,6 +85,7 @@ class Case:
 
     id: str
     functions: Sequence[Mapping[str, Any]]
+    question: str = ""
     answers: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = ()
 
 
@@ -125,7 +126,10 @@ class Bfcl:
         answers = {row["id"]: row["ground_truth"] for row in self._answers(name)}
         for row in self._rows(name):
             found = [pair for answer in answers.get(row["id"], ()) for pair in answer.items()]
-            yield Case(id=row["id"], functions=row["function"], answers=found)
+            said = [each["content"] for each in row["question"][0] if each["role"] == "user"]
+            yield Case(
+                id=row["id"], functions=row["function"], question=" ".join(said), answers=found
+            )
 
     def _instance(self, class_name: str, config: Mapping[str, Any]) -> Any:
         module = importlib.import_module(self._backend.CLASS_FILE_PATH_MAPPING[class_name])
