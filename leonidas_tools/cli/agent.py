@@ -177,6 +177,7 @@ async def _work(
     """Work on the task, or on those that are typed; return whether all have an answer."""
     from leonidas_tools import ToolSession
     from leonidas_tools.agent import ReActAgent, trajectory_line
+    from leonidas_tools.approvals.transcript import Transcript
     from leonidas_tools.cli.starting import started
 
     typed = None if task is not None else _Typed()
@@ -194,6 +195,7 @@ async def _work(
         agent = ReActAgent(model, tools, **options)
         history: list[Message] = []
         async for each in _tasks(task, typed):
+            session.get(Transcript).user_typed(each)
             result = await agent.run(each, session=session, history=history, on_step=shown.step)
             shown.end(result)
             if exported is not None and result.ok:
