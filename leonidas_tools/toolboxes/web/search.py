@@ -25,6 +25,26 @@ _MOST_BYTES = 1 << 20
 _DDGS = Path(__file__).with_name("ddgs_program.py")
 _REFUSALS = frozenset({401, 403, 422})  # the last where Brave does not know the key
 _BRAVE = "https://api.search.brave.com"
+_COUNTRIES = {"uk": "gb"}
+_LANGUAGES = {"jp": "ja", "kr": "ko", "tzh": "zh", "wt": "all"}
+"""What the regions of `ddgs` call otherwise."""
+_BRAVE_COUNTRIES = re.compile(
+    r"ar|au|at|be|br|ca|cl|dk|fi|fr|de|hk|in|id|it|jp|kr|my|mx|nl|nz|no|cn|pl|pt|ph|ru|sa|za"
+    r"|es|se|ch|tw|tr|gb|us"
+)
+_BRAVE_KNOWN = re.compile(
+    r"ar|eu|bn|bg|ca|zh-hans|zh-hant|hr|cs|da|nl|en|en-gb|et|fi|fr|gl|de|gu|he|hi|hu|is|it|jp"
+    r"|kn|ko|lv|lt|ms|ml|mr|nb|pl|pt-br|pt-pt|pa|ro|ru|sr|sk|sl|es|sv|ta|te|th|tr|uk|vi"
+)
+_BRAVE_LANGUAGES = {
+    "ja": "jp",
+    "no": "nb",
+    "pt": "pt-pt",
+    "pt-br": "pt-br",
+    "zh": "zh-hans",
+    "zh-hk": "zh-hant",
+    "zh-tw": "zh-hant",
+}
 _TAGS = re.compile(r"<[^<>]{0,200}>")
 
 M = TypeVar("M", bound=BaseModel)
@@ -99,16 +119,21 @@ async def _by_ddgs(query: str, settings: WebSettings) -> list[Hit]:
 
 
 async def _by_searxng(query: str, settings: WebSettings) -> list[Hit]:
-    language = settings.region.partition("-")[2] or "all"
+    _, language = _place(settings.region)
     asked = {"q": query, "format": "json", "language": language}
     found = await _get(f"{settings.search_address}/search", asked, {}, _Searxng)
     return [Hit(title=e.title, url=e.url, excerpt=e.content or "") for e in found.results]
 
 
 async def _by_brave(query: str, settings: WebSettings) -> list[Hit]:
-    country, _, language = settings.region.partition("-")
-    asked = {"q": query, "count": str(settings.results), "country": country.upper()}
-    if language:
+    country, language = _place(settings.region)
+    language = _BRAVE_LANGUAGES.get(f"{language}-{country}") or _BRAVE_LANGUAGES.get(
+        language, language
+    )
+    asked = {"q": query, "count": str(settings.results)}
+    if _BRAVE_COUNTRIES.fullmatch(country):  # it refuses a search with another
+        asked["country"] = country.upper()
+    if _BRAVE_KNOWN.fullmatch(language):
         asked["search_lang"] = language
     address = f"{settings.search_address or _BRAVE}/res/v1/web/search"
     found = await _get(
@@ -119,6 +144,12 @@ async def _by_brave(query: str, settings: WebSettings) -> list[Hit]:
         Hit(title=_plain(e.title), url=e.url, excerpt=_plain(e.description))
         for e in found.web.results
     ]
+
+
+def _place(region: str) -> tuple[str, str]:
+    """Return the country and the language of a region, as most services call them."""
+    country, _, language = region.partition("-")
+    return _COUNTRIES.get(country, country), _LANGUAGES.get(language, language)
 
 
 def _plain(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -14,6 +15,18 @@ def _address(address: str) -> str:
     if not address.startswith(("http://", "https://")):
         raise ValueError("is not an address of HTTP: begin it with https:// or http://")
     return address.rstrip("/")
+
+
+def _region(region: str) -> str:
+    """Check a region.
+
+    Raises:
+        ValueError: It is none.
+    """
+    region = region.lower()
+    if not re.fullmatch(r"[a-z]{2}-[a-z]{2,4}", region):
+        raise ValueError("is no region: write the country and the language, such as 'pt-pt'")
+    return region
 
 
 def _host(host: str) -> str:
@@ -50,7 +63,7 @@ class WebSettings(Model):
     search: Literal["ddgs", "searxng", "brave"] = "ddgs"
     search_address: Annotated[Name, AfterValidator(_address)] | None = None
     api_key: Name | None = Field(default=None, repr=False)
-    region: Name = "us-en"
+    region: Annotated[Name, AfterValidator(_region)] = "us-en"
     results: Annotated[Count, Field(le=20)] = 5
     timeout: Duration = 20.0
     max_page_kilobytes: Count = 2048

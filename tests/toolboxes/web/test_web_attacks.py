@@ -234,6 +234,36 @@ async def test_the_key_of_the_search_leaves_in_no_result(service, ask):
 
 
 @pytest.mark.parametrize(
+    ("region", "brave", "searxng"),
+    [
+        ("pt-pt", ("PT", "pt-pt"), "pt"),
+        ("br-pt", ("BR", "pt-br"), "pt"),
+        ("cn-zh", ("CN", "zh-hans"), "zh"),
+        ("tw-tzh", ("TW", "zh-hant"), "zh"),
+        ("jp-jp", ("JP", "jp"), "ja"),
+        ("uk-en", ("GB", "en"), "en"),
+        ("wt-wt", (None, None), "all"),
+    ],
+)
+async def test_a_region_is_said_as_each_service_says_it(service, ask, region, brave, searxng):
+    service.gives("/search", '{"results": []}')
+    service.gives("/res/v1/web/search", "{}")
+    own = {"search_address": service.address, "region": region, "api_key": "key-of-brave"}
+    for search in ("brave", "searxng"):
+        answer = await ask("web_search", {"query": "bread"}, search=search, **own)
+        assert answer["status"] == "no_results"
+    (_, first, _), (_, second, _) = service.asked
+    asked = tuple(first.get(name, [None])[0] for name in ("country", "search_lang"))
+    assert (asked, second["language"]) == (brave, [searxng])
+
+
+@pytest.mark.parametrize("region", ["pt", "portugal", "pt_PT", "pt-pt-x"])
+def test_a_region_of_another_form_is_refused(tmp_path, region):
+    with pytest.raises(ToolboxError, match="write the country and the language"):
+        runtime(tmp_path, region=region)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "javascript:alert(1)",
