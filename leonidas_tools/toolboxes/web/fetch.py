@@ -100,7 +100,7 @@ class Fetcher:
     def __init__(self, settings: WebSettings, resolve: Resolve = look_up) -> None:
         self._most_bytes = settings.max_page_kilobytes * 1024
         self._network = _PublicNetwork(settings.allow_private, resolve)
-        self._proxy = None if settings.proxy is None else httpcore2.Proxy(settings.proxy)
+        self._proxy = None if settings.proxy is None else _proxy(settings.proxy)
 
     async def fetch(self, address: str) -> Fetched:
         """Fetch a page; the caller limits the time.
@@ -168,6 +168,12 @@ class Fetcher:
                 is_cut = True
                 break
         return Fetched(url=str(url), kind=kind, charset=charset, body=bytes(body), is_cut=is_cut)
+
+
+def _proxy(address: str) -> httpcore2.Proxy:
+    """Return a proxy, with the user and the password of its address."""
+    named = httpx2.Proxy(address)
+    return httpcore2.Proxy(str(named.url), auth=named.raw_auth)
 
 
 class _PublicNetwork(httpcore2.AsyncNetworkBackend):

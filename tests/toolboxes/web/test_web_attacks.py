@@ -1,5 +1,6 @@
 """Attacks on the web toolbox: each gets a clear answer, and nothing is asked that must not be."""
 
+import base64
 import contextlib
 import gzip
 import json
@@ -176,11 +177,17 @@ async def test_the_handshake_names_the_host_and_its_certificate_is_checked(certi
 
 async def test_a_proxy_of_the_settings_is_used_and_the_host_is_checked_before(service, ask):
     service.gives("/p", BREAD)
-    proxy = f"http://127.0.0.1:{service.port}"
+    proxy = f"http://ana:pass%20word@127.0.0.1:{service.port}"
     page = await ask("read_page", {"url": "http://bread.invalid/p"}, proxy=proxy)
     private = await ask("read_page", {"url": "http://10.0.0.1/p"}, proxy=proxy)
     assert (page["status"], private["status"]) == ("ok", "denied")
-    assert [headers["host"] for _, _, headers in service.asked] == ["bread.invalid"]
+    [(_, _, headers)] = service.asked
+    assert headers["host"] == "bread.invalid"
+    known = base64.b64encode(b"ana:pass word").decode()
+    assert {k.lower(): v for k, v in headers.items()}["proxy-authorization"].split() == [
+        "Basic",
+        known,
+    ]
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTPS_PROXY", "ALL_PROXY", "DDGS_PROXY"])
