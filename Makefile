@@ -1,7 +1,7 @@
 # Everything here needs only make and a Python from 3.11 on: `make PYTHON=/path/to/python3`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all check lint format types contracts docs picture bench voice clean
+.PHONY: help install run test test-all check lint format types contracts docs picture screenshot bench voice clean
 
 PYTHON ?=
 VENV := .venv
@@ -61,6 +61,9 @@ docs: $(READY)  ## builds the documentation in build/docs
 
 picture: $(READY)  ## draws the rooms of the architecture from the code
 	$(BIN)/python -m tests.docs.rooms
+
+screenshot: $(READY)  ## takes the picture of the console in the README
+	$(BIN)/python -m tests.console.pictures
 
 bench: $(READY)  ## what a call costs; writes the page Benchmarks
 	$(BIN)/python -m tests.benchmarks --write

@@ -7,6 +7,7 @@ from array import array
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from leonidas_tools.cli.generations import GENERATIONS
 from leonidas_tools.errors import SimulatorError
 
 if TYPE_CHECKING:
@@ -59,7 +60,13 @@ async def simulated_agent(tools: AdvancedToolProcessor) -> AsyncIterator[Process
         async with simulator:
             client = Client(api_key="simulated", http_options=simulator.http_options())
             yield _spoken(
-                GeminiLiveProcessor("simulated", config=live_config(), tools=tools, client=client),
+                GeminiLiveProcessor(
+                    "simulated",
+                    config=live_config(),
+                    tools=tools,
+                    client=client,
+                    profile=GENERATIONS[0].profile,
+                ),
                 tools,
             )
 

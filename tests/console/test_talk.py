@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import math
 import wave
@@ -11,6 +12,8 @@ import pytest
 import pytest_asyncio
 
 from leonidas_tools import AdvancedToolProcessor, LiveToolSession
+from leonidas_tools.cli.conversation import live_config
+from leonidas_tools.cli.talking import simulated_agent
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.simulator import LiveSimulator
 from leonidas_tools.simulator.audio import tone
@@ -26,14 +29,15 @@ looped = pytest_asyncio.fixture(loop_scope="module")
 class Model:
     """A simulated model whose conversations are opened by the page."""
 
-    def __init__(self, play):
-        self.tools = AdvancedToolProcessor(builtin_tools=False)
+    def __init__(self, play, tools=(), *, speed=math.inf):
+        self.tools = AdvancedToolProcessor(tools, builtin_tools=False)
         self.play = play
+        self.speed = speed
         self.simulator = None
 
     @contextlib.asynccontextmanager
     async def agent(self):
-        simulator = LiveSimulator(self.play, speed=math.inf)
+        simulator = LiveSimulator(self.play, speed=self.speed)
         simulator.start()
         self.simulator = simulator
         try:
@@ -42,6 +46,7 @@ class Model:
                 api_key="simulated",
                 http_options=simulator.http_options(),
                 tools=self.tools,
+                config=live_config(),
             )
             yield LiveToolSession(live, self.tools, settle_seconds=0)
         finally:
@@ -58,20 +63,25 @@ async def browser():
         yield started
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def speaking_browser(tmp_path_factory):
-    """Start a browser whose microphone hears a recording again and again."""
-    file = tmp_path_factory.mktemp("microphone") / "tone.wav"
+def fake_microphone(file, *, pause_seconds=0.0):
+    """Return the arguments of a browser whose microphone hears a tone again and again."""
     with wave.open(str(file), "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
-        sound.setframerate(48_000)
-        sound.writeframes(tone(1.0))  # an octave higher than it was made for
-    async with chromium(
+        sound.setframerate(24_000)
+        sound.writeframes(tone(1.0) + bytes(round(pause_seconds * 24_000) * 2))
+    return (
         "--use-fake-device-for-media-stream",
         "--use-fake-ui-for-media-stream",
         f"--use-file-for-fake-audio-capture={file}",
-    ) as started:
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def speaking_browser(tmp_path_factory):
+    """Start a browser with a microphone that hears a tone."""
+    file = tmp_path_factory.mktemp("microphone") / "tone.wav"
+    async with chromium(*fake_microphone(file)) as started:
         yield started
 
 
@@ -191,6 +201,24 @@ async def test_the_microphone_is_heard_byte_for_byte_answered_and_played(speakin
         assert max(array("h", sent)) > 500  # it is not silence
 
 
+async def test_without_a_key_the_simulated_agent_answers_what_it_hears(tmp_path):
+    tools = AdvancedToolProcessor(builtin_tools=False)
+    agents = functools.partial(simulated_agent, tools)
+    spoken = fake_microphone(tmp_path / "speech.wav", pause_seconds=2.0)
+    async with (
+        chromium(*spoken) as browser,
+        Served(tools, agents=agents) as console,
+        talker(browser, console.url) as person,
+    ):
+        turns = person.page.get_by_role("list", name="The last turns, newest first")
+        await person.type("good {morning}")
+        await turns.get_by_text("You have typed: good (morning)").wait_for()
+        await person.button("Start the microphone").click()
+        await turns.get_by_text("I have heard you for").first.wait_for()
+        await person.button("End the conversation").click()
+        await person.reaches("idle")
+
+
 async def talks_long(model):
     """Speak for 40 seconds until interrupted, and then shortly."""
     await model.wait_for_input("text", containing="begin", within_seconds=LONG)
@@ -263,3 +291,20 @@ async def test_a_conversation_that_was_lost_begins_again(browser):
             await person.heard(24_000)
             await person.button("End the conversation").click()
             await person.reaches("idle")
+
+
+async def test_an_agent_that_always_fails_is_not_tried_for_ever(browser):
+    opened = []
+
+    @contextlib.asynccontextmanager
+    async def fails():
+        opened.append(True)
+        raise ConnectionError("no model")
+        yield
+
+    tools = AdvancedToolProcessor(builtin_tools=False)
+    async with Served(tools, agents=fails) as console, talker(browser, console.url) as person:
+        await person.type("hello")
+        await person.page.get_by_text("The agent has failed: the log of the console").wait_for()
+        await person.reaches("failed")
+        assert len(opened) == 5

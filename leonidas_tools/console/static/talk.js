@@ -4,6 +4,8 @@ const SPEAKER_HERTZ = 24000;
 const MOST_UNSENT_BYTES = 64000; // 2 s of sound; what is older than that is said too late
 const SHORTEST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 5000;
+const MOST_FAILURES = 5; // of the agent, without a sound from it in between
+const FAILED = 1011;
 const GONE = new Set([1003, 1008, 1009]); // closed for what this page did: not to be tried again
 
 const byId = (id) => document.getElementById(id);
@@ -16,6 +18,7 @@ let isWanted = false;
 let isReady = false;
 let waitMs = SHORTEST_WAIT_MS;
 let retry = null;
+let failures = 0;
 const unsaid = []; // typed before the connection was open
 
 function tell(state, text) {
@@ -54,12 +57,16 @@ function connect() {
 }
 
 function receive(data) {
-  if (typeof data !== "string") { player?.port.postMessage(data, [data]); return; }
+  if (typeof data !== "string") {
+    waitMs = SHORTEST_WAIT_MS; // only now: an agent may open and fail again and again
+    failures = 0;
+    player?.port.postMessage(data, [data]);
+    return;
+  }
   const { type } = JSON.parse(data);
   if (type === "interrupted") player?.port.postMessage("empty");
   if (type === "ready") {
     isReady = true;
-    waitMs = SHORTEST_WAIT_MS;
     for (const said of unsaid.splice(0)) send(said);
     tellOpen();
   }
@@ -69,7 +76,10 @@ function closed(code, reason) {
   socket = null;
   isReady = false;
   player?.port.postMessage("empty");
-  if (code === 1000 || GONE.has(code)) {
+  if (code === FAILED) failures += 1;
+  if (code === 1000 || GONE.has(code) || failures >= MOST_FAILURES) {
+    failures = 0;
+    waitMs = SHORTEST_WAIT_MS;
     end();
     tell(code === 1000 ? "idle" : "failed", `${reason || "The conversation has ended"}.`);
     return;
