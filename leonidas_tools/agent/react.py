@@ -370,6 +370,8 @@ class _Run:
         for call_id in self._late.close():
             with suppress(ToolError):  # it has ended, or has not begun
                 self._agent.runtime.cancel(call_id, session=self._session)
+        if self._is_own_session:  # also what calls of tools have asked
+            self._session.get(Approvals).withdraw_all()
 
     async def turn(self) -> AsyncGenerator[Step]:
         """Run one turn, and yield its steps; at the end of the run, `result` is set."""

@@ -137,6 +137,7 @@ async def test_stopping_it_stops_its_calls(by):
         yield frame()
         await restaurant.searching()
         yield typed("Stop that.")
+        await restaurant.stopped.wait()  # before the session ends, which would stop it too
 
     ends = {
         "server": [Cancel(("job",))],
@@ -157,8 +158,6 @@ async def test_stopping_it_stops_its_calls(by):
     ]
     model = worker()
     await talked([steps], restaurant.tools(model), user)
-    async with asyncio.timeout(30):
-        await restaurant.stopped.wait()
     assert len(model.asked) == 1
     assert restaurant.booked == []
 

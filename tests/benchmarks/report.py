@@ -19,6 +19,8 @@ _HEADINGS = {
     "ours_import": "`leonidas_tools`",
     "ours_stream": "**`AdvancedToolProcessor`**",
     "ours_whole": "**`AdvancedToolProcessor`**, room for 2 MB",
+    "pydantic_ai": "pydantic-ai's `Agent`",
+    "openai_agents": "`Runner` of openai-agents",
     "function_calling": "upstream `FunctionCalling`",
     "part_processor": "chain of `PartProcessor`s",
     "ours_live": "**`GeminiLiveProcessor`** in `LiveToolSession`",

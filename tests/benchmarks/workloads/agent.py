@@ -19,6 +19,7 @@ from tests.benchmarks.workload import (
     percentile,
     run,
 )
+from tests.benchmarks.workloads import agent_others
 
 _ITERATIONS = 20
 _SETTINGS = {"policies": {"calls": {"warn_per_minute": 0}}}
@@ -27,7 +28,9 @@ _SETTINGS = {"policies": {"calls": {"warn_per_minute": 0}}}
 def measure(adapter: str, quick: bool) -> Figures:
     """Time of an iteration in µs; of the floor, that of its call."""
     runs = 50 if quick else 250
-    return run(_floor(runs * _ITERATIONS) if adapter == FLOOR else _agent(runs))
+    if adapter == FLOOR:
+        return run(_floor(runs * _ITERATIONS))
+    return run(_agent(runs) if adapter == "ours_agent" else _other(adapter, runs // 5))
 
 
 async def _floor(count: int) -> Figures:
@@ -53,6 +56,18 @@ async def _agent(runs: int) -> Figures:
             result = await agent.run("Look up the weather.")
             samples.append((time.perf_counter() - start) / (_ITERATIONS + 1) * 1e6)
             assert result.ok
+    return _figures(samples, clock)
+
+
+async def _other(adapter: str, runs: int) -> Figures:
+    work = agent_others.made(adapter, _ITERATIONS)
+    for _ in range(5):
+        await work()
+    samples, clock = [], Clock()
+    for _ in range(runs):
+        start = time.perf_counter()
+        await work()
+        samples.append((time.perf_counter() - start) / (_ITERATIONS + 1) * 1e6)
     return _figures(samples, clock)
 
 
@@ -85,7 +100,7 @@ def _figures(samples: list[float], clock: Clock) -> Figures:
 WORKLOAD = Workload(
     title="An iteration of an agent with one call, by a scripted model",
     measure=measure,
-    pairs={"ours_agent": 5},
+    pairs={"ours_agent": 5} | dict.fromkeys(agent_others.installed(), 1),
     shown={"p50": "p50 µs", "p95": "p95 µs"},
     floor_heading="a call of the bare asyncio floor",
     goals=[
