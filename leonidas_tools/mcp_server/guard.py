@@ -76,21 +76,16 @@ class HTTPAccess:
         """Return whether a request brings the token, if there has to be one."""
         if self.token is None:
             return True
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self._is_token(given.strip().encode())
+        return self._is_token(bearer_token(headers))
 
     def knows_websocket(self, headers: Headers, subprotocols: Sequence[str]) -> bool:
         """Return whether a WebSocket brings the token; a page can name it only as a subprotocol."""
-        given = (each for each in subprotocols if each.startswith(_BEARER_SUBPROTOCOL))
-        encoded = next(given, _BEARER_SUBPROTOCOL).removeprefix(_BEARER_SUBPROTOCOL)
-        try:
-            token = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-        except ValueError:
-            return False
-        return self.knows(headers) or self._is_token(token)
+        return self.knows(headers) or self._is_token(subprotocol_token(subprotocols))
 
-    def _is_token(self, given: bytes) -> bool:
-        return self.token is not None and hmac.compare_digest(given, self.token.encode())
+    def _is_token(self, given: bytes | None) -> bool:
+        if self.token is None or given is None:
+            return False
+        return hmac.compare_digest(given, self.token.encode())
 
     def _answers_to(self, host: str) -> bool:
         name = _name_of(host)
@@ -189,6 +184,24 @@ class _BodyTimeout:
         if not message.get("more_body", False):
             self._ends = None
         return message
+
+
+def bearer_token(headers: Headers) -> bytes | None:
+    """Return the token of `Authorization: Bearer …`, if there is one."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip().encode() if scheme.lower() == "bearer" else None
+
+
+def subprotocol_token(subprotocols: Sequence[str]) -> bytes | None:
+    """Return the token that a WebSocket names in base64url as a subprotocol, if there is one."""
+    for each in subprotocols:
+        if each.startswith(_BEARER_SUBPROTOCOL):
+            encoded = each.removeprefix(_BEARER_SUBPROTOCOL)
+            try:
+                return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+            except ValueError:
+                return None
+    return None
 
 
 def is_loopback(name: str) -> bool:

@@ -1,0 +1,8 @@
+"""The gateway: each WebSocket is a conversation with a user of its own."""
+
+from leonidas_tools.gateway.app import GatewayApp, gateway_app
+from leonidas_tools.gateway.limits import GatewayLimits
+from leonidas_tools.gateway.serving import serve_gateway
+from leonidas_tools.gateway.tokens import make_token
+
+__all__ = ["GatewayApp", "GatewayLimits", "gateway_app", "make_token", "serve_gateway"]

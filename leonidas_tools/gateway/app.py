@@ -1,0 +1,280 @@
+"""The gateway as an ASGI app: `/conversation`, and the pages of health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, Self
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+
+from leonidas_tools.gateway.closing import RESTARTING, CloseError
+from leonidas_tools.gateway.conversation import Conversation
+from leonidas_tools.gateway.limits import Admission, GatewayLimits
+from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, checked_secret, user_of
+from leonidas_tools.gateway.wire import PROTOCOL
+from leonidas_tools.mcp_server.guard import HTTPAccess, bearer_token, subprotocol_token
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+    from starlette.websockets import WebSocket
+
+    from leonidas_tools.live.gemini import GeminiLiveProcessor
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+CONVERSATION: Final = "/conversation"
+HEALTH: Final = "/healthz"
+READINESS: Final = "/readyz"
+METRICS: Final = "/metrics"
+_CLOSE_SECONDS = 2.0
+_NO_STORE = {"cache-control": "no-store"}
+
+
+class GatewayApp:
+    """The gateway of some tools, as an ASGI app; made by `gateway_app`.
+
+    It answers inside `async with`, which opens the tools; leaving ends all conversations. Where it
+    stands alone, the server enters it by the lifespan protocol.
+    """
+
+    def __init__(
+        self,
+        tools: AdvancedToolProcessor,
+        model: GeminiLiveProcessor,
+        *,
+        secret: str,
+        access: HTTPAccess,
+        limits: GatewayLimits,
+    ) -> None:
+        self.tools = tools
+        self.limits = limits
+        self._model = model
+        self._secret = secret
+        self._access = access
+        self._admission = Admission(limits)
+        self._metrics = _Metrics(self._admission)
+        self._draining = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._running: set[asyncio.Task[object]] = set()
+        self._stack = AsyncExitStack()
+        self._app = Starlette(
+            routes=[
+                WebSocketRoute(CONVERSATION, self._converse),
+                Route(HEALTH, self._is_alive),
+                Route(READINESS, self._is_ready),
+                Route(METRICS, self._show_metrics),
+            ]
+        )
+        self._app.router.redirect_slashes = False
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.tools)
+            stack.push_async_callback(self._ended)  # before the tools that they use
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await receive()
+            async with self:
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                await self.drain()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        refusal = self._access.refusal(Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            status, why = refusal
+            await PlainTextResponse(why, status)(scope, receive, send)
+
+    async def drain(self) -> None:
+        """Admit no more conversations, and wait for the others to end at a quiet moment.
+
+        Those that have not ended after `limits.grace_seconds` are ended. Clients are told by
+        the close code 1012.
+        """
+        self._draining.set()
+        if self._running:
+            await asyncio.wait(self._running, timeout=self.limits.grace_seconds)
+        await self._ended()
+
+    async def _ended(self) -> None:
+        """End all conversations."""
+        self._draining.set()
+        self._closing.set()
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _converse(self, websocket: WebSocket) -> None:
+        user = self._user(websocket)
+        if user is None:
+            self._metrics.refused("token")
+            await websocket.send_denial_response(
+                PlainTextResponse("Sign in with a valid token of this gateway", 401)
+            )
+            return
+        await websocket.accept(PROTOCOL if PROTOCOL in websocket.scope["subprotocols"] else None)
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        try:
+            await self._hold(websocket, user)
+        finally:
+            self._running.discard(task)
+
+    async def _hold(self, websocket: WebSocket, user: str) -> None:
+        try:
+            with self._admitted(user):
+                await self._held(websocket, user)
+        except CloseError as refused:
+            self._metrics.refused(refused.why)
+            await _close(websocket, refused)
+
+    @contextlib.contextmanager
+    def _admitted(self, user: str) -> Iterator[None]:
+        if self._draining.is_set():
+            raise CloseError(RESTARTING, "draining", "The server restarts: connect again")
+        with self._admission.admitted(user):
+            yield
+
+    async def _held(self, websocket: WebSocket, user: str) -> None:
+        conversation = Conversation(
+            websocket,
+            user=user,
+            model=self._model,
+            tools=self.tools,
+            limits=self.limits,
+            draining=self._draining,
+            closing=self._closing,
+        )
+        self._metrics.started()
+        try:
+            await conversation.hold()
+        except WebSocketDisconnect:
+            self._metrics.ended("left")
+        except CloseError as closed:
+            self._metrics.ended(closed.why)
+            await _close(websocket, closed)
+
+    def _user(self, websocket: WebSocket) -> str | None:
+        offered: Sequence[str] = websocket.scope["subprotocols"]
+        token = bearer_token(websocket.headers) or subprotocol_token(offered)
+        return user_of(token, self._secret)
+
+    async def _is_alive(self, _: Request) -> Response:
+        return JSONResponse({"status": "alive"}, headers=_NO_STORE)
+
+    async def _is_ready(self, _: Request) -> Response:
+        """Say whether a conversation can begin: the tools are there, and it does not drain."""
+        states = {server["state"] for server in self.tools.mcp_servers.status()}
+        starting = not states.isdisjoint({"starting", "connecting"})
+        status = "draining" if self._draining.is_set() else "starting" if starting else "ready"
+        return JSONResponse(
+            {"status": status}, 200 if status == "ready" else 503, headers=_NO_STORE
+        )
+
+    async def _show_metrics(self, request: Request) -> Response:
+        if user_of(bearer_token(request.headers), self._secret, audience=METRICS_AUDIENCE) is None:
+            why = "Send a token for the metrics as Authorization: Bearer …"
+            return PlainTextResponse(why, 401, {"WWW-Authenticate": "Bearer"})
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(self._metrics.exposition(), media_type=kind)
+
+
+def gateway_app(  # noqa: PLR0913 - each is an option of the server
+    tools: AdvancedToolProcessor,
+    model: GeminiLiveProcessor,
+    *,
+    secret: str,
+    limits: GatewayLimits | None = None,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    any_address: bool = False,
+) -> GatewayApp:
+    """Return the gateway of these tools, an ASGI app.
+
+    Args:
+        tools: The tools of all conversations; the app opens them. Each conversation has a session,
+            whose user its policies and rules know.
+        model: The model of all conversations.
+        secret: What tokens are signed with, at least 32 bytes.
+        limits: The limits of this process.
+        hosts: Names that the server answers to besides those of this machine.
+        origins: Web pages of other servers that may use it.
+        any_address: Whether it answers to every IP address it is reached by, as behind a proxy.
+
+    Raises:
+        ConfigurationError: The secret is too short.
+        TypeError: An argument is of a wrong type.
+    """
+    access = HTTPAccess(  # for Host and Origin; each user has a token of his own
+        token=checked_secret(secret),
+        hosts=tuple(hosts),
+        origins=tuple(origins),
+        any_address=any_address,
+    )
+    return GatewayApp(tools, model, secret=secret, access=access, limits=limits or GatewayLimits())
+
+
+class _Metrics:
+    """The metrics of the conversations of one process, without users."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._registry = CollectorRegistry()
+        now = Gauge("leonidas_conversations", "Conversations.", registry=self._registry)
+        now.set_function(lambda: admission.conversations)
+        self._started = Counter(
+            "leonidas_conversations_started", "Begun conversations.", registry=self._registry
+        )
+        self._ended = Counter(
+            "leonidas_conversations_ended",
+            "Ended conversations, by the reason.",
+            ("reason",),
+            registry=self._registry,
+        )
+        self._refused = Counter(
+            "leonidas_conversations_refused",
+            "Conversations that were not begun, by the reason.",
+            ("reason",),
+            registry=self._registry,
+        )
+
+    def started(self) -> None:
+        """Count a conversation that begins."""
+        self._started.inc()
+
+    def ended(self, reason: str) -> None:
+        """Count a conversation that ends."""
+        self._ended.labels(reason).inc()
+
+    def refused(self, reason: str) -> None:
+        """Count a conversation that does not begin."""
+        self._refused.labels(reason).inc()
+
+    def exposition(self) -> bytes:
+        """Return the page in the text format of Prometheus."""
+        return generate_latest(self._registry)
+
+
+async def _close(websocket: WebSocket, closed: CloseError) -> None:
+    if websocket.application_state is not WebSocketState.CONNECTED:
+        return
+    with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await websocket.close(closed.code, closed.reason)

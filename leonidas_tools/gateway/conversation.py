@@ -1,0 +1,404 @@
+"""One conversation over one WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from genai_processors import processor
+from genai_processors.content_api import ProcessorPart
+from starlette.websockets import WebSocketDisconnect
+
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.request import Decision
+from leonidas_tools.calls.call import ToolSession
+from leonidas_tools.errors import ToolError
+from leonidas_tools.gateway import wire
+from leonidas_tools.gateway.closing import (
+    ENDED,
+    FAILED,
+    REFUSED,
+    RESTARTING,
+    CloseError,
+)
+from leonidas_tools.gateway.limits import Pace
+from leonidas_tools.gateway.sound import SoundFormat, SoundToClient
+from leonidas_tools.live.live_events import LIVE_EVENT
+from leonidas_tools.live.session import LiveToolSession
+from leonidas_tools.processors.parts import EventPart
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+    from starlette.websockets import WebSocket
+
+    from leonidas_tools.gateway.limits import GatewayLimits
+    from leonidas_tools.live.gemini import GeminiLiveProcessor
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+logger = visible_logger(__name__)
+
+_START_SECONDS = 10.0
+_SEND_SECONDS = 30.0
+_MESSAGES_PER_SECOND = 200.0
+_MOST_MESSAGES_AT_ONCE = 1000.0
+_TEXTS_PER_SECOND = 5.0
+_MOST_TEXTS_AT_ONCE = 20.0
+_SOUND_PACE = 1.5
+_MOST_SOUND_SECONDS_AT_ONCE = 15.0
+_MOST_UNHEARD = 64
+_MOST_UNSENT_MESSAGES = 256
+_MOST_FRAME_SECONDS_OUT = 0.1
+_SPEAKERS = {"input_transcription": "user", "output_transcription": "agent"}
+
+
+class _Unsent:
+    """Sound and messages for the client, in their order."""
+
+    def __init__(self, most_bytes: float) -> None:
+        self._most_bytes = most_bytes
+        self._items: deque[bytes | str] = deque()
+        self._bytes = 0
+        self._filled = asyncio.Event()
+        self._all_sent = asyncio.Event()
+
+    def put(self, item: bytes | str) -> None:
+        """Add one.
+
+        Raises:
+            CloseError: Too much waits.
+        """
+        self._items.append(item)
+        self._filled.set()
+        self._all_sent.clear()
+        if isinstance(item, bytes):
+            self._bytes += len(item)
+        if self._bytes > self._most_bytes or self._texts() > _MOST_UNSENT_MESSAGES:
+            raise CloseError(REFUSED, "slow_reader", "The client reads too slowly")
+
+    def _texts(self) -> int:
+        # Sound is cut into frames of one length, so that most items are no texts.
+        if len(self._items) <= _MOST_UNSENT_MESSAGES:
+            return 0
+        return sum(isinstance(each, str) for each in self._items)
+
+    def drop_sound(self) -> None:
+        """Drop all sound."""
+        self._items = deque(each for each in self._items if isinstance(each, str))
+        self._bytes = 0
+
+    async def get(self) -> bytes | str:
+        """Remove and return the first, once there is one."""
+        while not self._items:
+            self._all_sent.set()  # who asks for the next has sent the last
+            self._filled.clear()
+            await self._filled.wait()
+        item = self._items.popleft()
+        if isinstance(item, bytes):
+            self._bytes -= len(item)
+        return item
+
+    async def all_sent(self) -> None:
+        """Wait until all was sent."""
+        await self._all_sent.wait()
+
+
+class _Moment:
+    """Tell whether the conversation is at a quiet moment: no turn, no call, no sound to play."""
+
+    def __init__(self) -> None:
+        self._in_turn = False
+        self._calls: set[str] = set()
+        self._played_at = 0.0
+        self._changed = asyncio.Event()
+
+    def heard(self, part: ProcessorPart) -> None:
+        """Note a part of the agent."""
+        if (call := part.part.function_call) is not None:
+            self._calls.add(call.id or "")
+        elif (answer := part.part.function_response) is not None:
+            if not answer.will_continue:
+                self._calls.discard(answer.id or "")
+        elif part.metadata.get("turn_complete"):
+            self._in_turn = False
+        elif part.part.inline_data is not None or part.substream_name == "input_transcription":
+            self._in_turn = True
+        self._changed.set()
+
+    def typed(self) -> None:
+        """Note that the user has typed."""
+        self._in_turn = True
+
+    def plays(self, seconds: float) -> None:
+        """Note sound that the client plays from now on, after what it was given before."""
+        self._played_at = max(self._played_at, asyncio.get_running_loop().time()) + seconds
+
+    def silenced(self) -> None:
+        """Note that the client plays nothing more."""
+        self._played_at = 0.0
+        self._changed.set()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._in_turn or bool(self._calls)
+
+    async def quiet(self) -> None:
+        """Wait for such a moment."""
+        loop = asyncio.get_running_loop()
+        while self._is_busy or loop.time() < self._played_at:
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(None if self._is_busy else self._played_at):
+                    await self._changed.wait()
+
+
+class Conversation:
+    """One conversation.
+
+    Args:
+        websocket: The client, accepted.
+        user: Who the client is.
+        model: The model that is talked to.
+        tools: What answers its calls.
+        limits: The limits.
+        draining: Set when the conversation is to end at a quiet moment.
+        closing: Set when it is to end at once.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts of a conversation
+        self,
+        websocket: WebSocket,
+        *,
+        user: str,
+        model: GeminiLiveProcessor,
+        tools: AdvancedToolProcessor,
+        limits: GatewayLimits,
+        draining: asyncio.Event,
+        closing: asyncio.Event,
+    ) -> None:
+        self.session = ToolSession(user=user)
+        self._websocket = websocket
+        self._live = LiveToolSession(model, tools, session=self.session)
+        self._limits = limits
+        self._draining = draining
+        self._closing = closing
+        self._heard: asyncio.Queue[ProcessorPart] = asyncio.Queue(_MOST_UNHEARD)
+        self._moment = _Moment()
+        self._opened = asyncio.Event()
+        self._active = asyncio.Event()
+        self._asked: set[str] = set()
+        self._messages = Pace(per_second=_MESSAGES_PER_SECOND, at_once=_MOST_MESSAGES_AT_ONCE)
+        self._texts = Pace(per_second=_TEXTS_PER_SECOND, at_once=_MOST_TEXTS_AT_ONCE)
+        self._sound_pace = Pace(per_second=_SOUND_PACE, at_once=_MOST_SOUND_SECONDS_AT_ONCE)
+        self._use(SoundFormat())
+
+    def _use(self, sound: SoundFormat) -> None:
+        self._sound = sound
+        self._to_client = SoundToClient(sound)
+        bytes_per_second = sound.hertz * sound.sample_bytes
+        self._frame_bytes = int(_MOST_FRAME_SECONDS_OUT * sound.hertz) * sound.sample_bytes
+        self._unsent = _Unsent(self._limits.unsent_seconds * bytes_per_second)
+
+    async def hold(self) -> None:
+        """Run until a side ends.
+
+        Raises:
+            WebSocketDisconnect: The client has left.
+            CloseError: It ends for another reason.
+        """
+        start = await self._started()
+        self._use(start.sound)
+        stop = self.session.get(Approvals).on_change(self._tell_questions)
+        parts: list[Coroutine[None, None, None]] = [
+            self._listen(),
+            self._watch(),
+            self._send(),
+            self._converse(),
+            self._drain(),
+            self._close(),
+        ]
+        tasks = [asyncio.create_task(each, name="gateway:conversation") for each in parts]
+        try:
+            async with asyncio.timeout(self._limits.longest_seconds):
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            raise CloseError(ENDED, "too_long", "The conversation has lasted too long") from None
+        finally:
+            stop()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in tasks:  # in their order: that the client has left comes first
+            if task in done:
+                task.result()
+
+    async def _started(self) -> wire.Start:
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                given = await self._received()
+        except TimeoutError:
+            reason = "The first message did not come in time"
+            raise CloseError(REFUSED, "idle", reason) from None
+        return wire.started(given if isinstance(given, str) else None)
+
+    async def _received(self) -> bytes | str:
+        message = await self._websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", ENDED))
+        sound: bytes | None = message.get("bytes")
+        return str(message.get("text")) if sound is None else sound
+
+    async def _listen(self) -> None:
+        while True:
+            given = await self._received()
+            self._active.set()
+            if not self._messages.spend(1):
+                raise CloseError(REFUSED, "flood", "Too many messages: send them as they arise")
+            if isinstance(given, bytes):
+                await self._hear_sound(given)
+            else:
+                await self._hear_message(wire.said(given))
+
+    async def _watch(self) -> None:
+        await self._opened.wait()
+        while True:
+            self._active.clear()
+            try:
+                async with asyncio.timeout(self._limits.idle_seconds):
+                    await self._active.wait()
+            except TimeoutError:
+                raise CloseError(REFUSED, "idle", "Nothing came from the client") from None
+
+    async def _hear_sound(self, frame: bytes) -> None:
+        seconds = self._sound.seconds(len(frame))
+        whole = bool(frame) and not len(frame) % self._sound.sample_bytes
+        if not whole or seconds > self._limits.frame_seconds:
+            reason = f"A frame is whole samples, at most {self._limits.frame_seconds:g} seconds"
+            raise CloseError(REFUSED, "frame", reason)
+        if not self._sound_pace.spend(seconds):
+            reason = "Too much sound: send it as fast as it is spoken"
+            raise CloseError(REFUSED, "flood", reason)
+        sound, kind = self._sound.decoded(frame), self._sound.mime_type
+        await self._heard.put(
+            ProcessorPart(sound, mimetype=kind, role="user", substream_name="realtime")
+        )
+
+    async def _hear_message(self, given: wire.Said) -> None:
+        if not self._texts.spend(1):
+            raise CloseError(REFUSED, "flood", "Too many messages: send them as they arise")
+        if isinstance(given, wire.Answered):
+            self._answer(given)
+        elif isinstance(given, wire.Text):
+            self._moment.typed()
+            await self._heard.put(ProcessorPart(given.text, role="user"))
+        else:
+            ended = {"audio_stream_end": True}
+            await self._heard.put(
+                ProcessorPart("", role="user", substream_name="realtime", metadata=ended)
+            )
+
+    def _answer(self, given: wire.Answered) -> None:
+        decision = Decision.approve() if given.approve else Decision.deny()
+        try:
+            self.session.get(Approvals).decide(
+                given.question, decision, by=self.session.user or "user"
+            )
+        except ToolError as error:  # it was answered otherwise, or has expired
+            self._tell("problem", question=given.question, text=str(error))
+
+    async def _send(self) -> None:
+        while True:
+            item = await self._unsent.get()
+            try:
+                async with asyncio.timeout(_SEND_SECONDS):
+                    if isinstance(item, bytes):
+                        await self._websocket.send_bytes(item)
+                    else:
+                        await self._websocket.send_text(item)
+            except TimeoutError:
+                raise CloseError(REFUSED, "slow_reader", "The client reads too slowly") from None
+
+    async def _converse(self) -> None:
+        try:
+            async with processor.context():  # without it, cancelling a chain would hang
+                async for part in self._live(self._said()):
+                    self._hear(part)
+        except Exception as error:
+            raise _close_error(error) from error
+        raise CloseError(ENDED, "ended", "The conversation has ended")
+
+    async def _said(self) -> AsyncIterator[ProcessorPart]:
+        while True:
+            yield await self._heard.get()
+
+    def _hear(self, part: ProcessorPart) -> None:
+        if isinstance(part, EventPart):
+            self._unsent.put(wire.tool_message(part.event))
+            return
+        if (happened := part.metadata.get(LIVE_EVENT)) is not None:
+            if happened["event"] == "connection_opened" and not self._opened.is_set():
+                self._begin()
+            return
+        self._moment.heard(part)
+        if part.metadata.get("interrupted"):
+            self._to_client.drop()
+            self._unsent.drop_sound()
+            self._moment.silenced()
+            self._tell("interrupted")
+        elif part.mimetype.startswith("audio/") and (sound := part.bytes):
+            self._play(self._to_client.take(sound, part.mimetype))
+        elif (who := _SPEAKERS.get(part.substream_name)) and part.part.text:
+            self._tell("transcript", who=who, text=part.part.text)
+        if part.metadata.get("turn_complete"):
+            self._play(self._to_client.finish())
+            self._tell("turn_complete")
+
+    def _begin(self) -> None:
+        """Tell the client that the model is there."""
+        sound = self._sound
+        self._tell("ready", session=self.session.id, format=sound.encoding, rate=sound.hertz)
+        self._opened.set()
+
+    def _play(self, sound: bytes) -> None:
+        self._moment.plays(self._sound.seconds(len(sound)))
+        for start in range(0, len(sound), self._frame_bytes):
+            self._unsent.put(sound[start : start + self._frame_bytes])
+
+    def _tell_questions(self) -> None:
+        pending = {each.id: each for each in self.session.get(Approvals).pending()}
+        for gone in self._asked - pending.keys():
+            self._tell("question_closed", id=gone)
+        for new in pending.keys() - self._asked:
+            self._unsent.put(wire.question_message(pending[new]))
+        self._asked = set(pending)
+
+    def _tell(self, kind: str, **fields: object) -> None:
+        self._unsent.put(wire.message(kind, **fields))
+
+    async def _drain(self) -> None:
+        await self._draining.wait()
+        self._tell("draining", seconds=self._limits.grace_seconds)
+        await self._moment.quiet()
+        await self._unsent.all_sent()
+        raise _restarting()
+
+    async def _close(self) -> None:
+        await self._closing.wait()
+        raise _restarting()
+
+
+def _restarting() -> CloseError:
+    return CloseError(RESTARTING, "draining", "The server restarts: connect again")
+
+
+def _close_error(error: BaseException) -> CloseError:
+    """Return why the conversation ends when the agent raises."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, CloseError):
+        return error
+    logger.error("A conversation has failed", exc_info=error)
+    return CloseError(FAILED, "failed", "The agent has failed: the log of the server says why")

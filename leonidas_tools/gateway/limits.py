@@ -1,0 +1,120 @@
+"""Limits on conversations, and who is admitted by them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leonidas_tools.gateway.closing import BUSY, CloseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WINDOW_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatewayLimits:
+    """The limits of one gateway process.
+
+    Args:
+        conversations: Conversations at once.
+        conversations_per_user: Conversations of one user at once.
+        starts_per_user_minute: Conversations that one user may begin in a minute.
+        frame_seconds: The longest frame of sound.
+        idle_seconds: How long a client may send nothing.
+        longest_seconds: How long a conversation may last.
+        unsent_seconds: How much sound may wait for a client that reads slowly.
+        grace_seconds: How long conversations may last once the gateway drains.
+    """
+
+    conversations: int = 200
+    conversations_per_user: int = 2
+    starts_per_user_minute: int = 20
+    frame_seconds: float = 1.0
+    idle_seconds: float = 60.0
+    longest_seconds: float = 7200.0
+    unsent_seconds: float = 120.0
+    grace_seconds: float = 60.0
+
+
+class Admission:
+    """The conversations there are, of whom, and since when.
+
+    Args:
+        limits: What they are held to.
+    """
+
+    def __init__(self, limits: GatewayLimits) -> None:
+        self._limits = limits
+        self._now: Counter[str] = Counter()
+        self._starts: dict[str, deque[float]] = {}
+
+    @property
+    def conversations(self) -> int:
+        """Return the number of conversations."""
+        return self._now.total()
+
+    @contextmanager
+    def admitted(self, user: str) -> Iterator[None]:
+        """Count a conversation while it lasts.
+
+        Raises:
+            CloseError: A limit is reached.
+        """
+        self._check(user)
+        self._now[user] += 1
+        try:
+            yield
+        finally:
+            self._now[user] -= 1
+            if not self._now[user]:
+                del self._now[user]
+
+    def _check(self, user: str) -> None:
+        limits, starts = self._limits, self._recent(user)
+        if self.conversations >= limits.conversations:
+            raise CloseError(BUSY, "limit", "Too many conversations: try again later")
+        if self._now[user] >= limits.conversations_per_user:
+            raise CloseError(BUSY, "user_limit", "Too many conversations of this user: end one")
+        if len(starts) >= limits.starts_per_user_minute:
+            raise CloseError(BUSY, "user_limit", "Too many conversations in a minute: wait")
+        starts.append(time.monotonic())
+
+    def _recent(self, user: str) -> deque[float]:
+        """Return when the user began conversations in the last minute; forget older ones of all."""
+        since = time.monotonic() - _WINDOW_SECONDS
+        for each in [name for name, at in self._starts.items() if not at or at[-1] <= since]:
+            del self._starts[each]
+        starts = self._starts.setdefault(user, deque())
+        while starts and starts[0] <= since:
+            starts.popleft()
+        return starts
+
+
+class Pace:
+    """A bucket of what a client may send: filled at a rate, up to a size.
+
+    Args:
+        per_second: The rate.
+        at_once: The size.
+    """
+
+    def __init__(self, *, per_second: float, at_once: float) -> None:
+        self._per_second = per_second
+        self._at_once = at_once
+        self._left = at_once
+        self._counted = time.monotonic()
+
+    def spend(self, amount: float) -> bool:
+        """Return whether so much may be sent now."""
+        now = time.monotonic()
+        more = (now - self._counted) * self._per_second
+        self._left, self._counted = min(self._left + more, self._at_once), now
+        if self._left < amount:
+            return False
+        self._left -= amount
+        return True

@@ -1,0 +1,113 @@
+"""Serving the gateway until cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from leonidas_tools.gateway.app import GatewayApp, gateway_app
+from leonidas_tools.mcp_server.guard import is_loopback
+from leonidas_tools.mcp_server.serving import QuietServer, address_of, configured, listening
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from leonidas_tools.gateway.limits import GatewayLimits
+    from leonidas_tools.live.gemini import GeminiLiveProcessor
+    from leonidas_tools.processors.advanced import AdvancedToolProcessor
+
+LONGEST_MESSAGE_BYTES: Final = 64_000
+"""Of a WebSocket: more than a second of sound in the widest format."""
+_ABORT_SECONDS = 2.0
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that a client which does not read cannot keep open."""
+
+    _abort_timer: asyncio.TimerHandle | None = None
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """Close the connection soon, although there may be data that the client does not take."""
+        super().on_task_complete(task)
+        self._abort_timer = self.loop.call_later(_ABORT_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the timer of the connection."""
+        super().connection_lost(exc)
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+
+
+async def serve_gateway(  # noqa: PLR0913 - each is an option of the server
+    tools: AdvancedToolProcessor,
+    model: GeminiLiveProcessor,
+    *,
+    secret: str,
+    host: str = "127.0.0.1",
+    port: int = 8788,
+    limits: GatewayLimits | None = None,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    listener: socket.socket | None = None,
+    on_listening: Callable[[str], object] | None = None,
+) -> None:
+    """Serve conversations over WebSockets, until cancelled; then drain.
+
+    Cancelled again while it drains, it ends all conversations at once.
+
+    Args:
+        tools: The tools of all conversations; they are opened.
+        model: The model of all conversations.
+        secret: What tokens are signed with, at least 32 bytes.
+        host: The address to listen at. Beyond this machine, put a proxy with TLS before it.
+        port: The port; 0 for a free one.
+        limits: The limits of this process.
+        hosts: Names that it answers to besides those of this machine.
+        origins: Web pages of other servers that may use it.
+        listener: A socket that listens already, in place of `host` and `port`.
+        on_listening: Called with the address once it listens.
+
+    Raises:
+        ConfigurationError: It cannot listen there, or the secret is too short.
+    """
+    app = gateway_app(
+        tools,
+        model,
+        secret=secret,
+        limits=limits,
+        hosts=hosts,
+        origins=origins,
+        any_address=not is_loopback(host),
+    )
+    if listener is None:
+        with listening(host, port) as opened:
+            await _serve(app, opened, on_listening)
+    else:
+        await _serve(app, listener, on_listening)
+
+
+async def _serve(
+    app: GatewayApp, listener: socket.socket, on_listening: Callable[[str], object] | None
+) -> None:
+    config = configured(app, longest_message_bytes=LONGEST_MESSAGE_BYTES)
+    config.ws = BoundedWebSocket
+    http = QuietServer(config)
+    serving: asyncio.Task[None] | None = None
+    try:
+        async with app:
+            serving = asyncio.create_task(http.serve(sockets=[listener]), name="gateway:http")
+            if on_listening is not None:
+                on_listening(address_of(listener))
+            try:
+                await asyncio.shield(serving)
+            except asyncio.CancelledError:
+                await app.drain()  # while it listens, so that a probe is told
+                raise
+            finally:
+                http.should_exit = True
+    finally:
+        if serving is not None:
+            await asyncio.wait({serving})

@@ -1,0 +1,138 @@
+"""Sound between the format of a client and that of the model."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import soxr
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Samples: TypeAlias = npt.NDArray[np.int16]
+
+Encoding: TypeAlias = Literal["pcm16", "mulaw"]
+
+_SPOKEN_HERTZ = 24_000
+_RATE = re.compile(r"rate=(\d{4,6})")
+_LITTLE = np.dtype("<i2")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SoundFormat:
+    """The sound of a client, one channel.
+
+    Args:
+        encoding: `pcm16` (little-endian) or `mulaw` (G.711).
+        hertz: The samples a second.
+    """
+
+    encoding: Encoding = "pcm16"
+    hertz: int = 16_000
+
+    @property
+    def sample_bytes(self) -> int:
+        """Return the length of a sample."""
+        return 1 if self.encoding == "mulaw" else 2
+
+    @property
+    def mime_type(self) -> str:
+        """Return the type of the decoded sound; the model takes any rate that is named."""
+        return f"audio/pcm;rate={self.hertz}"
+
+    def decoded(self, frame: bytes) -> bytes:
+        """Return sound of the client as 16-bit PCM."""
+        if self.encoding == "pcm16":
+            return frame
+        return _decoded()[np.frombuffer(frame, np.uint8)].astype(_LITTLE, copy=False).tobytes()
+
+    def seconds(self, length: int) -> float:
+        """Return the duration of so many bytes."""
+        return length / (self.hertz * self.sample_bytes)
+
+
+class SoundToClient:
+    """The sound of the model as a client takes it.
+
+    Args:
+        sound: The format of the client.
+    """
+
+    def __init__(self, sound: SoundFormat) -> None:
+        self._sound = sound
+        self._resampled = _Resampled(_SPOKEN_HERTZ, sound.hertz)
+
+    def take(self, data: bytes, mime_type: str) -> bytes:
+        """Return the next sound; a resampler keeps up to 75 ms of it back.
+
+        Args:
+            data: 16-bit PCM.
+            mime_type: What says its rate.
+        """
+        named = _RATE.search(mime_type)
+        hertz = int(named[1]) if named else _SPOKEN_HERTZ
+        if hertz != self._resampled.given_hertz:
+            self._resampled = _Resampled(hertz, self._sound.hertz)
+        whole = data[: len(data) // 2 * 2]
+        return self._encoded(self._resampled.take(np.frombuffer(whole, _LITTLE)))
+
+    def finish(self) -> bytes:
+        """Return what was kept back, at the end of a turn."""
+        return self._encoded(self._resampled.finish())
+
+    def drop(self) -> None:
+        """Drop what was kept back, at an interruption."""
+        self._resampled.finish()
+
+    def _encoded(self, samples: Samples) -> bytes:
+        if self._sound.encoding == "mulaw":
+            return _encoding()[samples.view(np.uint16)].tobytes()
+        return samples.astype(_LITTLE, copy=False).tobytes()
+
+
+class _Resampled:
+    def __init__(self, given_hertz: int, taken_hertz: int) -> None:
+        self.given_hertz = given_hertz
+        self._stream = (
+            None
+            if given_hertz == taken_hertz
+            else soxr.ResampleStream(given_hertz, taken_hertz, 1, dtype="int16", quality="HQ")
+        )
+
+    def take(self, samples: Samples) -> Samples:
+        samples = samples.astype(np.int16, copy=False)
+        return samples if self._stream is None else self._stream.resample_chunk(samples)
+
+    def finish(self) -> Samples:
+        rest = np.zeros(0, np.int16)
+        if self._stream is not None:
+            rest = self._stream.resample_chunk(rest, last=True)
+            self._stream.clear()
+        return rest
+
+
+# G.711, as tables: of one byte to a sample, and of each sample to its byte.
+
+_BIAS = 33
+_CLIP = 8159
+_SEGMENT_ENDS = (0x3F, 0x7F, 0xFF, 0x1FF, 0x3FF, 0x7FF, 0xFFF, 0x1FFF)
+
+
+@cache
+def _decoded() -> Samples:
+    code = ~np.arange(256, dtype=np.int32) & 0xFF
+    magnitude = (((code & 0x0F) << 3) + 4 * _BIAS << (code >> 4 & 0x07)) - 4 * _BIAS
+    return np.where(code & 0x80, -magnitude, magnitude).astype(np.int16)
+
+
+@cache
+def _encoding() -> npt.NDArray[np.uint8]:
+    samples = np.arange(1 << 16, dtype=np.uint16).view(np.int16).astype(np.int32) >> 2
+    magnitude = np.minimum(np.abs(samples), _CLIP) + _BIAS
+    segment = np.searchsorted(_SEGMENT_ENDS, magnitude).astype(np.int32)
+    code = np.where(segment > 7, 0x7F, segment << 4 | magnitude >> segment + 1 & 0x0F)  # noqa: PLR2004
+    return (code ^ np.where(samples < 0, 0x7F, 0xFF)).astype(np.uint8)

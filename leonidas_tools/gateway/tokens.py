@@ -1,0 +1,82 @@
+"""Signed tokens that say who a client is: JSON Web Tokens with HMAC-SHA256."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import jwt
+
+from leonidas_tools.errors import ConfigurationError
+
+AUDIENCE: Final = "leonidas-gateway"
+METRICS_AUDIENCE: Final = "leonidas-metrics"
+_ALGORITHM = "HS256"
+_SHORTEST_SECRET_BYTES = 32
+_LONGEST_USER = 128
+_LONGEST_TOKEN_BYTES = 2048
+
+
+def make_token(secret: str, user: str, *, seconds: float = 3600.0, audience: str = AUDIENCE) -> str:
+    """Return a token that signs a user in at the gateway.
+
+    Any library for JSON Web Tokens can make the same: HS256, with `sub` (the user), `exp` and `aud`
+    (`leonidas-gateway`).
+
+    Args:
+        secret: The secret of the gateway, at least 32 bytes.
+        user: Who signs in.
+        seconds: How long the token can open conversations.
+        audience: `leonidas-gateway`, or `leonidas-metrics` for the metrics alone.
+
+    Raises:
+        ConfigurationError: The secret is too short, or the user or the duration cannot be used.
+
+    Example:
+        >>> make_token("0123456789abcdef0123456789abcdef", "ana").count(".")
+        2
+    """
+    if not _is_user(user):
+        raise ConfigurationError(
+            f"The user {user!r} cannot be used: give 1 to {_LONGEST_USER} printable characters"
+        )
+    if not seconds > 0:
+        raise ConfigurationError(f"A token is valid for more than 0 seconds, not {seconds!r}")
+    claims = {"sub": user, "exp": int(time.time() + seconds), "aud": audience}
+    return jwt.encode(claims, checked_secret(secret), algorithm=_ALGORITHM)
+
+
+def checked_secret(secret: str) -> str:
+    """Return the secret.
+
+    Raises:
+        ConfigurationError: It is too short.
+    """
+    if len(secret.encode()) < _SHORTEST_SECRET_BYTES:
+        raise ConfigurationError(
+            f"The secret of the gateway is too short: give at least {_SHORTEST_SECRET_BYTES} "
+            "bytes, such as those of `openssl rand -hex 32`"
+        )
+    return secret
+
+
+def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> str | None:
+    """Return the user that a token signs in; `None` if it is not valid."""
+    if token is None or len(token) > _LONGEST_TOKEN_BYTES:
+        return None
+    try:
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            secret,
+            algorithms=[_ALGORITHM],
+            audience=audience,
+            options={"require": ["exp", "sub", "aud"]},
+        )
+    except (jwt.InvalidTokenError, ValueError, RecursionError):
+        return None
+    user = claims["sub"]
+    return user if _is_user(user) else None
+
+
+def _is_user(user: object) -> bool:
+    return isinstance(user, str) and 0 < len(user) <= _LONGEST_USER and user.isprintable()

@@ -1,0 +1,106 @@
+"""The messages of a client as JSON, and those to it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from leonidas_tools.gateway.closing import UNSUPPORTED, CloseError
+from leonidas_tools.gateway.sound import SoundFormat
+
+if TYPE_CHECKING:
+    from leonidas_tools.approvals.request import ApprovalRequest
+    from leonidas_tools.calls.events import ToolEvent
+
+PROTOCOL: Final = "leonidas.gateway.v1"
+_SHOWN = ("event", "call_id", "tool", "status", "reason_code", "message", "fraction", "seconds")
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Start(_Message):
+    """The first message: the sound that the client sends and takes."""
+
+    type: Literal["start"]
+    format: Literal["pcm16", "mulaw"] = "pcm16"
+    rate: Annotated[int, Field(ge=8000, le=24_000)] | None = None
+
+    @property
+    def sound(self) -> SoundFormat:
+        """Return the format."""
+        usual = 8000 if self.format == "mulaw" else 16_000
+        return SoundFormat(encoding=self.format, hertz=self.rate or usual)
+
+
+class Text(_Message):
+    """A typed text."""
+
+    type: Literal["text"]
+    text: Annotated[str, Field(min_length=1, max_length=4000)]
+
+
+class AudioEnd(_Message):
+    """No sound comes for now: the microphone is muted."""
+
+    type: Literal["audio_end"]
+
+
+class Answered(_Message):
+    """The answer to a question."""
+
+    type: Literal["answer"]
+    question: Annotated[str, Field(max_length=128)]
+    approve: bool
+
+
+Said: TypeAlias = Text | AudioEnd | Answered
+_START: TypeAdapter[Start] = TypeAdapter(Start)
+_SAID: TypeAdapter[Said] = TypeAdapter(Annotated[Said, Field(discriminator="type")])
+
+
+def started(text: str | None) -> Start:
+    """Return the first message.
+
+    Raises:
+        CloseError: It is another.
+    """
+    try:
+        return _START.validate_json(text or "")
+    except ValidationError:
+        reason = 'First send {"type": "start"}, with format pcm16 or mulaw and rate 8000 to 24000'
+        raise CloseError(UNSUPPORTED, "protocol", reason) from None
+
+
+def said(text: str) -> Said:
+    """Return a later message.
+
+    Raises:
+        CloseError: It is none.
+    """
+    try:
+        return _SAID.validate_json(text)
+    except ValidationError:
+        reason = "A message is JSON of type text (up to 4000 characters), audio_end or answer"
+        raise CloseError(UNSUPPORTED, "protocol", reason) from None
+
+
+def message(kind: str, **fields: Any) -> str:
+    """Return a message to the client."""
+    return json.dumps({"type": kind, **fields}, ensure_ascii=False)
+
+
+def tool_message(event: ToolEvent) -> str:
+    """Return what has happened to a call, without arguments and results."""
+    happened = event.to_json()
+    return message("tool", **{name: happened[name] for name in _SHOWN if name in happened})
+
+
+def question_message(asked: ApprovalRequest) -> str:
+    """Return a question, with its secrets masked."""
+    body = asked.to_json()
+    shown = {name: body[name] for name in ("tool", "title", "details", "deadline")}
+    return message("question", id=asked.id, **shown)

@@ -1,0 +1,223 @@
+"""What a client must not do to the gateway, or to another client."""
+
+import asyncio
+import json
+import socket
+
+import jwt
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from leonidas_tools import ToolContext, tool
+from leonidas_tools.gateway import GatewayLimits, make_token
+from leonidas_tools.simulator import Call, Say, TurnComplete, WaitForAnswers, WaitForInput
+from tests.gateway.served import SECRET, Client, Served
+
+
+def signed(claims, *, secret=SECRET, algorithm="HS256"):
+    return jwt.encode(claims, secret, algorithm=algorithm)
+
+
+LATER = 4_000_000_000
+GOOD = {"sub": "ana", "exp": LATER, "aud": "leonidas-gateway"}
+BAD_TOKENS = {
+    "none": None,
+    "garbage": "garbage",
+    "expired": signed({**GOOD, "exp": 1}),
+    "of another server": signed(GOOD, secret=SECRET[::-1]),
+    "forged": signed(GOOD)[:-4] + "AAAA",
+    "of another use": signed({**GOOD, "aud": "leonidas-metrics"}),
+    "unsigned": signed(GOOD, secret=None, algorithm="none"),
+    "of another algorithm": signed(GOOD, secret=SECRET * 2, algorithm="HS512"),
+    "without expiry": signed({"sub": "ana", "aud": "leonidas-gateway"}),
+    "without user": signed({"exp": LATER, "aud": "leonidas-gateway"}),
+    "of a user with control characters": signed({**GOOD, "sub": "a\nb"}),
+    "long": signed({**GOOD, "more": "x" * 4000}),
+    "the secret itself": SECRET,
+}
+
+
+async def test_no_conversation_begins_without_a_valid_token():
+    async with Served() as served:
+        for kind, token in BAD_TOKENS.items():
+            with pytest.raises(InvalidStatus) as refused:
+                await served.opened(token)
+            assert refused.value.response.status_code == 401, kind
+        assert not served.simulator.connections
+
+
+async def test_a_token_in_the_url_is_not_read():
+    async with Served() as served:
+        with pytest.raises(InvalidStatus) as refused:
+            await served.opened(None, path=f"/conversation?token={signed(GOOD)}")
+        assert refused.value.response.status_code == 401
+
+
+async def test_another_origin_and_another_host_are_refused():
+    async with Served(origins=["https://app.example.com"]) as served:
+        for headers, status in (
+            ({"Origin": "https://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                await served.opened(signed(GOOD), headers=headers)
+            assert refused.value.response.status_code == status
+        answer = await served.http.get("/healthz", headers={"Host": "evil.example"})
+        assert answer.status_code == 421
+        named = {"Origin": "https://app.example.com"}
+        async with served.opened(signed(GOOD), headers=named) as websocket:
+            await Client(websocket).say("start")
+            await Client(websocket).until("ready")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"\x00" * 640, 1003),
+        ("garbage", 1003),
+        ("[" * 50_000, 1003),
+        ('{"type": "text", "text": "hello"}', 1003),
+        ('{"type": "start", "rate": 96000}', 1003),
+        ('{"type": "start", "format": "opus"}', 1003),
+        ("x" * 70_000, 1009),
+    ],
+)
+async def test_a_conversation_begins_with_start_alone(sent, code):
+    async with Served() as served, served.opened(signed(GOOD)) as websocket:
+        await websocket.send(sent)
+        assert await Client(websocket).closed() == code
+        assert not served.simulator.connections
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ("garbage", 1003),
+        ('{"type": "start"}', 1003),
+        ('{"type": "text", "text": ""}', 1003),
+        (json.dumps({"type": "text", "text": "x" * 4001}), 1003),
+        ('{"type": "answer", "question": "q", "approve": true, "arguments": {}}', 1003),
+        (b"", 1008),
+        (b"\x00" * 641, 1008),
+        (b"\x00" * 40_000, 1008),
+        (b"\x00" * 70_000, 1009),
+    ],
+)
+async def test_a_message_that_is_none_ends_the_conversation(sent, code):
+    async with Served([WaitForInput("text")]) as served, served.client() as client:
+        await client.websocket.send(sent)
+        assert await client.closed() == code
+
+
+@pytest.mark.parametrize(
+    "flood", [bytes(32_000), '{"type": "audio_end"}'], ids=["sound", "messages"]
+)
+async def test_a_flood_ends_the_conversation(flood):
+    async with Served([WaitForInput("text")]) as served, served.client() as client:
+        sending = asyncio.create_task(_flood(client.websocket, flood))
+        assert await client.closed() == 1008
+        await asyncio.wait({sending})
+        sending.exception()
+
+
+async def _flood(websocket, sent):
+    while True:
+        await websocket.send(sent)
+
+
+async def test_a_client_that_does_not_read_is_closed():
+    limits = GatewayLimits(unsent_seconds=30.0)
+    steps = [WaitForInput("text"), *[Say("…", audio_seconds=60.0)] * 5, TurnComplete()]
+    async with Served(steps, limits=limits) as served, served.client() as client:
+        raw = client.websocket.transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.websocket.transport.pause_reading()
+        await client.say("text", text="go on")
+        page = ""
+        token = make_token(SECRET, "metrics", audience="leonidas-metrics")
+        while 'ended_total{reason="slow_reader"} 1.0' not in page:
+            answer = await served.http.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+            page = answer.text
+        client.websocket.transport.abort()
+
+
+async def test_a_user_has_so_many_conversations_and_others_are_not_kept_out():
+    limits = GatewayLimits(conversations=3, conversations_per_user=2)
+    async with Served([WaitForInput("text")], limits=limits) as served:
+        await served.begin("ana")
+        await served.begin("ana")
+        assert await served.code_for("ana") == 1013
+        await served.begin("bea")
+        assert await served.code_for("cem") == 1013
+
+
+async def test_a_user_begins_so_many_conversations_in_a_minute():
+    limits = GatewayLimits(starts_per_user_minute=2)
+    async with Served([WaitForInput("text")], limits=limits) as served:
+        for _ in range(2):
+            async with served.client("ana"):
+                pass
+        assert await served.code_for("ana") == 1013
+        await served.begin("bea")
+
+
+async def test_a_client_that_sends_nothing_is_closed():
+    limits = GatewayLimits(idle_seconds=0.01)
+    async with Served([WaitForInput("text")], limits=limits) as served:
+        websocket = await served.opened(signed(GOOD))
+        client = Client(websocket)
+        await client.say("start")
+        assert await client.closed() == 1008
+
+
+@tool(effect="read")
+async def mine(ctx: ToolContext) -> str:
+    """Say whose conversation it is."""
+    return f"of {ctx.session.user}"
+
+
+@tool(effect="once", requires_approval=True)
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+async def test_users_get_nothing_of_each_other():
+    steps = [
+        WaitForInput("text"),
+        Call.one("mine", id="c1"),
+        WaitForAnswers(),
+        Say("{answers.c1.result}"),
+        TurnComplete(),
+    ]
+    async with Served(steps, tools=[mine]) as served:
+        ana, bea = await served.begin("ana"), await served.begin("bea")
+        await ana.say("text", text="whose")
+        await ana.until("turn_complete")
+        assert all("bea" not in json.dumps(each) for each in ana.messages)
+        await bea.say("text", text="whose")
+        await bea.until("turn_complete")
+        ids = {each["call_id"] for each in bea.messages if each["type"] == "tool"}
+        said = [each["text"] for each in bea.messages if each["type"] == "transcript"]
+        assert "".join(said) == "of bea"
+        assert len(ids) == 1  # hers alone
+        assert bea.ready["session"] != ana.ready["session"]
+
+
+async def test_a_user_answers_only_questions_of_the_own_conversation():
+    steps = [WaitForInput("text"), Call.one("pay", {"amount": 5}, id="c1"), WaitForAnswers()]
+    async with Served(steps, tools=[pay]) as served:
+        ana, eve = await served.begin("ana"), await served.begin("eve")
+        await ana.say("text", text="pay 5")
+        question = (await ana.until("question"))["id"]
+        await eve.say("answer", question=question, approve=True)
+        assert (await eve.until("problem"))["question"] == question
+        await ana.say("answer", question=question, approve=True)
+        await ana.until("tool", event="tool_complete", tool="pay")
+
+
+async def test_metrics_need_a_token_of_their_own():
+    async with Served() as served:
+        for token in ("garbage", signed(GOOD)):
+            answer = await served.http.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == 401

@@ -1,0 +1,76 @@
+"""Conversations over the gateway: a real server, a real client, and a simulated model."""
+
+import pytest
+
+from leonidas_tools import ToolContext, tool
+from leonidas_tools.gateway import make_token
+from leonidas_tools.simulator import (
+    Call,
+    InputTranscription,
+    Say,
+    TurnComplete,
+    WaitForAnswers,
+    WaitForInput,
+)
+from tests.gateway.served import SECRET, Client, Served, subprotocols
+
+
+@tool(effect="read")
+async def who(ctx: ToolContext) -> str:
+    """Say who is speaking."""
+    return f"user {ctx.session.user}"
+
+
+TALK = (
+    WaitForInput("audio"),
+    InputTranscription("who am I"),
+    Call.one("who", id="c1"),
+    WaitForAnswers(),
+    Say("{answers.c1.result}", audio_seconds=0.5),
+    TurnComplete(),
+)
+
+
+async def test_a_websocket_is_a_conversation_with_sound_transcripts_and_tools():
+    async with Served(TALK, tools=[who]) as served, served.client("ana") as client:
+        await client.websocket.send(bytes(640))
+        await client.until("turn_complete")
+        said = [m for m in client.messages if m["type"] == "transcript"]
+        assert "".join(m["text"] for m in said if m["who"] == "user") == "who am I"
+        assert "".join(m["text"] for m in said if m["who"] == "agent") == "user ana"
+        events = [m["event"] for m in client.messages if m["type"] == "tool"]
+        assert events == ["tool_start", "tool_complete"]
+        assert len(client.sound) == 16_000  # half a second at 16 kHz
+
+
+@pytest.mark.parametrize(
+    ("start", "frame", "heard"),
+    [
+        ({"format": "mulaw"}, b"\xff" * 160, 4000),
+        ({"format": "mulaw", "rate": 16_000}, b"\xff" * 320, 8000),
+        ({"rate": 8000}, bytes(320), 8000),
+        ({"rate": 24_000}, bytes(960), 24_000),
+    ],
+)
+async def test_sound_goes_both_ways_in_the_format_of_the_client(start, frame, heard):
+    async with Served(TALK, tools=[who]) as served, served.client(start=start) as client:
+        await client.websocket.send(frame)
+        await client.until("turn_complete")
+        assert len(client.sound) == heard
+
+
+async def test_a_page_signs_in_by_a_subprotocol():
+    async with Served(TALK, tools=[who]) as served:
+        token = make_token(SECRET, "bea")
+        async with served.opened(None, subprotocols=subprotocols(token)) as websocket:
+            assert websocket.subprotocol == "leonidas.gateway.v1"
+            client = Client(websocket)
+            await client.say("start")
+            assert (await client.until("ready"))["rate"] == 16_000
+
+
+async def test_what_is_typed_is_answered():
+    steps = (WaitForInput("text", containing="hello"), Say("Hello."), TurnComplete())
+    async with Served(steps) as served, served.client() as client:
+        await client.say("text", text="hello")
+        await client.until("turn_complete")
