@@ -4,7 +4,11 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
+import signal
 import socket
+import sys
+from array import array
 from urllib.parse import urlsplit
 
 import pytest
@@ -264,3 +268,37 @@ async def test_the_agent_is_closed_when_the_console_closes(agent):
     assert agent.closed.is_set()
     assert (await ending(client))[0] in {1001, 1012}
     await client.close()
+
+
+async def test_the_program_serves_a_page_that_talks_without_a_key(tmp_path):
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GEMINI_", "GOOGLE_"))
+    }
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "leonidas_tools", "console", "--http", "0"),
+        cwd=tmp_path,
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        told = ""
+        while "#token=" not in told:
+            line = await program.stderr.readline()
+            assert line, "the program ended"
+            told = line.decode()
+        url, token = told.split()[-1].split("/#token=")
+        address = f"{url.replace('http', 'ws', 1)}/api/talk"
+        offered = [PROTOCOL, bearer(token)]
+        async with connect(address, subprotocols=offered, proxy=None) as client:
+            await ready(client)
+            await client.send(json.dumps({"type": "text", "text": "hello"}))
+            sound = bytearray()
+            while isinstance(message := await client.recv(), bytes):
+                sound += message
+            assert json.loads(message) == {"type": "turn_complete"}
+            assert max(array("h", bytes(sound))) > 500
+    finally:
+        program.send_signal(signal.SIGTERM)
+        await program.communicate()
