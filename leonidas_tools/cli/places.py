@@ -59,6 +59,15 @@ def configs_for(scenarios: Collection[Path]) -> list[Path]:
     shipped = _shipped().resolve()
     built_in = {each for each in scenarios if shipped in each.resolve().parents}
     own = default_config() if len(built_in) < len(set(scenarios)) else _shipped()
+    unused = next((file for file in OWN_CONFIGS if file.exists()), None)
+    if built_in and unused is not None and unused.resolve() != shipped / "tools.yaml":
+        from leonidas_tools.cli import terminal
+
+        message = (
+            f"Scenarios that ship play with settings of their own: for {unused}, "
+            f"add --config {unused}"
+        )
+        terminal.say(message, err=True)
     return [_shipped() / "tools.yaml" if each in built_in else own for each in scenarios]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.machinery
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -49,6 +50,9 @@ OWN_TOOLBOXES: Mapping[str, str | None] = {
 """The toolboxes that ship with this package and load by their short name, each with its extra."""
 _ELSEWHERE: Mapping[str, str] = {"delegate": "leonidas_tools.agent.toolbox"}
 """Modules of those that are not in `OWN_PACKAGE`."""
+
+_IMPORTED_LATER: Mapping[str, Sequence[str]] = {"web": ("ddgs", "lxml_html_clean", "trafilatura")}
+"""What a toolbox that ships imports only when a tool is called."""
 
 _MAX_REASON_CHARACTERS = 500
 
@@ -176,14 +180,22 @@ def _own(name: str) -> Toolbox:
     """Return a toolbox of this package; say which extra to install where it needs one."""
     extra = OWN_TOOLBOXES[name]
     try:
-        return _toolbox_of(_import(_ELSEWHERE.get(name, f"{OWN_PACKAGE}.{name}")))
+        toolbox = _toolbox_of(_import(_ELSEWHERE.get(name, f"{OWN_PACKAGE}.{name}")))
     except RegistryError as error:
         if extra is None or not isinstance(error.__cause__, ImportError):
             raise
-        raise RegistryError(
-            f"The toolbox {name!r} needs packages that are not installed ({error.__cause__}): "
-            f"pip install 'leonidas-tools[{extra}]'"
-        ) from error
+        raise _not_installed(name, extra, str(error.__cause__)) from error
+    for package in _IMPORTED_LATER.get(name, ()):
+        if importlib.util.find_spec(package) is None:
+            raise _not_installed(name, str(extra), f"No module named {package!r}")
+    return toolbox
+
+
+def _not_installed(name: str, extra: str, what: str) -> RegistryError:
+    return RegistryError(
+        f"The toolbox {name!r} needs packages that are not installed ({what}): "
+        f"pip install 'leonidas-tools[{extra}]'"
+    )
 
 
 def _loaded(point: EntryPoint) -> Toolbox:

@@ -59,6 +59,13 @@ def test_a_server_is_added_behind_the_others_and_every_comment_stays(
     assert "new was added" in finished.stdout
 
 
+def test_a_new_file_is_said_to_be_new(run, settings):
+    settings.unlink(missing_ok=True)
+    said = f"{settings} is new: from now on its tools are used here, not those of the demo"
+    assert said in run("add", "a", "http://127.0.0.1:9/mcp").stderr
+    assert "is new" not in run("add", "b", "http://127.0.0.1:9/mcp").stderr
+
+
 def test_a_secret_is_better_a_variable_and_one_that_is_not_set_breaks_nothing(run, settings):
     finished = run("add", "a", "http://host/mcp", "-H", "X-Api-Key: s3cret")
     assert finished.stderr == (

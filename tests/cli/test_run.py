@@ -320,6 +320,10 @@ def test_scenarios_that_ship_play_with_the_settings_that_ship(leonidas, tmp_path
     finished = leonidas("run", "tools_change", "--speed", "0")
     assert finished.returncode == 0, finished.stdout
     assert finished.stdout.endswith("; all is well\n")
+    assert finished.stderr.startswith(
+        "Scenarios that ship play with settings of their own: for config/tools.yaml, "
+        "add --config config/tools.yaml\n"
+    )
 
 
 def test_a_scenario_says_what_it_needs(leonidas, settings, tmp_path):

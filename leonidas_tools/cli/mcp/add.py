@@ -68,7 +68,11 @@ def add(  # noqa: PLR0913, PLR0917 - each is an option of the command
     }
     server |= {key: value for key, value in given.items() if value}
     file = file_to_change(config)
+    is_new = not file.exists()
     for note in [*write_servers(file, {name: server}), *secret_notes(name, server)]:
+        terminal.say(note, err=True)
+    if is_new:
+        note = f"{file} is new: from now on its tools are used here, not those of the demo"
         terminal.say(note, err=True)
     then = f"leonidas mcp {'login' if login else 'test'} {shlex.quote(name)}"
     terminal.say(f"{file}: {name} was added; to test it: {then}")

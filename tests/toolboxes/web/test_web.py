@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 
 import pytest
 
@@ -383,3 +384,10 @@ async def test_a_bookmark_is_opened_by_the_browser_of_the_settings(tmp_path):
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "--help"])
 async def test_only_an_address_of_the_web_is_kept(ask, url):
     assert (await ask("bookmark", {"name": "x", "url": url}))["status"] == "invalid_argument"
+
+
+@pytest.mark.parametrize("package", ["trafilatura", "ddgs"])
+def test_without_its_packages_it_is_refused_with_the_settings(tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ToolboxError, match=r"pip install 'leonidas-tools\[web\]'"):
+        runtime(tmp_path)
