@@ -23,6 +23,7 @@ from leonidas_tools.cli import (
     mcp,
     policy,
     run,
+    serve,
     toolboxes,
     tools,
 )
@@ -199,6 +200,7 @@ def program() -> typer.Typer:
     for name, module in named:
         app.add_typer(module.commands(), name=name, cls=_Group, no_args_is_help=True)
     app.add_typer(history.commands(), name="history", cls=_Group)
+    app.add_typer(serve.commands(), name="serve", cls=_Group)
     return app
 
 

@@ -1,0 +1,190 @@
+"""`leonidas serve`: conversations over WebSockets, and the tokens that open them."""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from leonidas_tools.cli import options
+from leonidas_tools.cli.mcp.serve import Hosts, Origins, Place, place_of, until_told
+from leonidas_tools.cli.places import Config, default_config, find_scenario
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from leonidas_tools import AdvancedToolProcessor
+    from leonidas_tools.live.gemini import GeminiLiveProcessor
+
+_PLACE = "127.0.0.1:8788"
+_SECRET = "LEONIDAS_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
+_MODEL = "gemini-3.8-live"
+
+SecretEnv: TypeAlias = Annotated[
+    str, typer.Option(metavar="NAME", help="The environment variable with the secret.")
+]
+SecretFile: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The file with the secret instead.")
+]
+
+
+def commands() -> typer.Typer:
+    """Return the commands about the gateway."""
+    app = typer.Typer()
+    app.callback(invoke_without_command=True)(serve)
+    app.command("token")(token)
+    return app
+
+
+def serve(  # noqa: PLR0913, PLR0917 - the options of a command
+    context: typer.Context,
+    config: Config = None,
+    http: Annotated[
+        str, typer.Option(metavar="[HOST:]PORT", help="Where the gateway listens.")
+    ] = _PLACE,
+    secret_env: SecretEnv = _SECRET,
+    secret_file: SecretFile = None,
+    model: options.Model = None,
+    profile: options.Profile = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(help="Let the simulator play this in each conversation; no key is needed."),
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that conversations have to end at a stop.")
+    ] = 60.0,
+    allow_origin: Origins = None,
+    allow_host: Hosts = None,
+) -> None:
+    """Serve conversations with the tools of the settings over WebSockets, at /conversation.
+
+    Each WebSocket is a conversation of its own. Users sign in with tokens, signed with the secret
+    in LEONIDAS_GATEWAY_SECRET. SIGTERM lets conversations end at a quiet moment; a second one does
+    not wait.
+
+    Example: leonidas serve --http 8788
+    """
+    if context.invoked_subcommand is not None:
+        return
+    secret, place = _secret(secret_env, secret_file), place_of(http)
+    pages = {"hosts": allow_host or [], "origins": allow_origin or []}
+
+    async def run() -> None:
+        from leonidas_tools import AdvancedToolProcessor
+
+        async with AsyncExitStack() as stack:
+            tools = AdvancedToolProcessor(config=config or default_config())
+            if scenario is None:
+                live = _live(tools, model, profile)
+            else:
+                live = await _simulated(stack, tools, scenario)
+            await _serve(tools, live, secret, place, grace, pages)
+
+    asyncio.run(until_told(run()))
+
+
+def token(
+    user: Annotated[str, typer.Option(help="Who signs in with it.")],
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long it is valid.")] = 3600.0,
+    metrics: Annotated[bool, typer.Option("--metrics", help="For /metrics alone.")] = False,
+    secret_env: SecretEnv = _SECRET,
+    secret_file: SecretFile = None,
+) -> None:
+    """Write a token that signs a user in at the gateway.
+
+    Example: leonidas serve token --user ana
+    """
+    from leonidas_tools.gateway.tokens import AUDIENCE, METRICS_AUDIENCE, make_token
+
+    audience = METRICS_AUDIENCE if metrics else AUDIENCE
+    secret = _secret(secret_env, secret_file)
+    typer.echo(make_token(secret, user, seconds=seconds, audience=audience))
+
+
+def _secret(variable: str, file: Path | None) -> str:
+    """Return the secret.
+
+    Raises:
+        ConfigurationError: There is none, or it cannot be read.
+    """
+    if file is not None:
+        from leonidas_tools.files.reading import read_file, why_unreadable
+
+        try:
+            return read_file(file).decode().strip()
+        except OSError as error:
+            raise ConfigurationError(why_unreadable(error), file=file) from None
+        except UnicodeDecodeError:
+            raise ConfigurationError("is not UTF-8 text", file=file) from None
+    secret = os.environ.get(variable, "").strip()
+    if not secret:
+        raise ConfigurationError(
+            f"The environment variable {variable!r} is empty: put the secret of the gateway in it, "
+            "such as the output of `openssl rand -hex 32`, or give --secret-file"
+        )
+    return secret
+
+
+def _live(
+    tools: "AdvancedToolProcessor", model: str | None, profile: str | None
+) -> "GeminiLiveProcessor":
+    from leonidas_tools.cli.access import KEY_VARIABLES, access_of_environment
+    from leonidas_tools.cli.generations import model_of
+    from leonidas_tools.cli.with_gemini import gemini_model
+
+    access = access_of_environment()
+    if not access:
+        raise ConfigurationError(
+            f"There is no key: set {KEY_VARIABLES[0]}, or let the simulator play with --scenario"
+        )
+    name = model or model_of(profile, vertex=access.vertex)
+    return gemini_model(tools, model=name, profile=profile, api_key=access.api_key)
+
+
+async def _simulated(
+    stack: AsyncExitStack, tools: "AdvancedToolProcessor", scenario: str
+) -> "GeminiLiveProcessor":
+    from leonidas_tools.cli.conversation import live_config
+    from leonidas_tools.live.gemini import GeminiLiveProcessor
+    from leonidas_tools.simulator import LiveSimulator, Scenario
+
+    simulator = LiveSimulator(Scenario.load(find_scenario(scenario)), strict=False)
+    stack.callback(simulator.stop)
+    simulator.start()
+    return GeminiLiveProcessor(
+        _MODEL,
+        config=live_config(),
+        tools=tools,
+        api_key="simulated",
+        http_options=simulator.http_options(),
+    )
+
+
+async def _serve(
+    tools: "AdvancedToolProcessor",
+    live: "GeminiLiveProcessor",
+    secret: str,
+    place: Place,
+    grace: float,
+    pages: dict[str, list[str]],
+) -> None:
+    from leonidas_tools.cli import terminal
+    from leonidas_tools.gateway import GatewayLimits, serve_gateway
+    from leonidas_tools.gateway.app import CONVERSATION
+
+    def announce(address: str) -> None:
+        said = f"Serving conversations at {address.replace('http', 'ws', 1)}{CONVERSATION}"
+        terminal.messages().print(said, soft_wrap=True)
+
+    await serve_gateway(
+        tools,
+        live,
+        secret=secret,
+        host=place.host,
+        port=place.port,
+        limits=GatewayLimits(grace_seconds=grace),
+        on_listening=announce,
+        hosts=pages["hosts"],
+        origins=pages["origins"],
+    )
