@@ -222,7 +222,7 @@ class UserWords:
 
 
 class _Utterance:
-    """What the user has said in one go, to be searched."""
+    """Words that the user has said in one go, to be searched."""
 
     def __init__(self, text: str) -> None:
         self._text = _normal(text)
