@@ -1,6 +1,7 @@
 """`leonidas serve`: conversations over WebSockets, and the tokens that open them."""
 
 import asyncio
+import importlib.util
 import os
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -67,6 +68,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     if context.invoked_subcommand is not None:
         return
+    _check_packages()
     secret, place = _secret(secret_env, secret_file), place_of(http)
     pages = {"hosts": allow_host or [], "origins": allow_origin or []}
 
@@ -95,11 +97,26 @@ def token(
 
     Example: leonidas serve token --user ana
     """
+    _check_packages()
     from leonidas_tools.gateway.tokens import AUDIENCE, METRICS_AUDIENCE, make_token
 
     audience = METRICS_AUDIENCE if metrics else AUDIENCE
     secret = _secret(secret_env, secret_file)
     typer.echo(make_token(secret, user, seconds=seconds, audience=audience))
+
+
+def _check_packages() -> None:
+    """Raise an error if a package of the extra `serve` is not installed.
+
+    Raises:
+        ConfigurationError: One is not installed; the error says how to install it.
+    """
+    for package in ("numpy", "soxr", "jwt"):
+        if importlib.util.find_spec(package) is None:
+            raise ConfigurationError(
+                f"`leonidas serve` needs packages that are not installed (No module named "
+                f"{package!r}): pip install 'leonidas-tools[serve]'"
+            )
 
 
 def _secret(variable: str, file: Path | None) -> str:

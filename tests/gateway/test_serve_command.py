@@ -5,8 +5,12 @@ import os
 import re
 import sys
 
+import pytest
+from typer.testing import CliRunner
 from websockets.asyncio.client import connect
 
+from leonidas_tools.cli.serve import commands
+from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.gateway.tokens import user_of
 from tests.gateway.served import SECRET, Client
 
@@ -72,3 +76,10 @@ async def test_no_gateway_starts_with_a_short_secret_or_without_one():
         _, said = await ended.communicate()
         assert ended.returncode == 2
         assert b"openssl rand -hex 32" in said
+
+
+@pytest.mark.parametrize("package", ["numpy", "soxr", "jwt"])
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'leonidas-tools\[serve\]'"):
+        CliRunner().invoke(commands(), ["token", "--user", "ana"], catch_exceptions=False)
