@@ -172,7 +172,10 @@ async def connect(
     try:
         yield Connection(session)
     finally:
-        await connecting.__aexit__(None, None, None)
+        try:
+            await connecting.__aexit__(None, None, None)
+        finally:  # cancelled while it waits for the server's good-bye, the client leaves it open
+            session._ws.transport.abort()  # noqa: SLF001 - the client has no such method
 
 
 def failed_in_simulation(error: BaseException) -> bool:

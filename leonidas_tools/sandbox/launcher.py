@@ -70,6 +70,8 @@ def serve(connection: socket.socket) -> None:
             else:
                 os.close(fd)
                 supervisors.remove(fd)
+    with contextlib.suppress(ChildProcessError):  # they close their pipes a moment before they exit
+        os.wait()
 
 
 def _fork_supervisor(connection: socket.socket, number: int) -> int:

@@ -1,11 +1,15 @@
 """A connection that is lost, refused or slow to answer, and how the next one is had."""
 
+import asyncio
+
 import pytest
 from google.genai import Client
+from google.genai.types import LiveConnectConfig
 from websockets.frames import Opcode
 from websockets.protocol import SERVER, Protocol
 
 from leonidas_tools import AdvancedToolProcessor, tool
+from leonidas_tools.live.connection import connect
 from leonidas_tools.simulator import (
     FunctionCall,
     LiveSimulator,
@@ -122,6 +126,27 @@ async def test_a_hang_up_is_the_end_though_the_server_takes_no_notice_of_it():
     async with LiveSimulator(Scenario(connections=[deaf] * 9)) as simulator:
         await Talk(simulator, user=user).run(connections=0)
     assert len(simulator.setups) == 1
+
+
+async def test_the_socket_is_closed_also_when_waiting_for_the_good_bye_is_cancelled():
+    async def deaf(session):
+        await session.go_silent()
+
+    opened = asyncio.get_running_loop().create_future()
+
+    async def hold(simulator):
+        client = Client(api_key="simulated", http_options=simulator.http_options())
+        async with connect(client, "simulated", LiveConnectConfig()) as connection:
+            opened.set_result(connection._socket.transport)
+
+    async with LiveSimulator(Scenario(connections=[deaf])) as simulator:
+        holding = asyncio.create_task(hold(simulator))
+        transport = await opened
+        await asyncio.wait({holding}, timeout=0.01)  # it waits for the server, which is silent
+        holding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        assert transport.is_closing()
 
 
 async def test_a_server_that_calls_and_drops_is_tried_once_more_when_the_user_has_hung_up():

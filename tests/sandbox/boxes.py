@@ -31,9 +31,10 @@ def children(of: int) -> set[int]:
     return found - {of}
 
 
-def groups(launcher: int) -> list[Path]:
+def groups(launcher: int) -> list[str]:
     """The control groups that a launcher has made and not removed."""
-    return list(Path("/sys/fs/cgroup").rglob(f"leonidas-{launcher}-*"))
+    walked = os.walk("/sys/fs/cgroup")  # which others change meanwhile
+    return [each for each, *_ in walked if Path(each).name.startswith(f"leonidas-{launcher}-")]
 
 
 def _command_lines():
