@@ -68,6 +68,7 @@ async def test_few_tools_are_all_shown_without_an_embedding():
     assert embedder.asked == []
 
 
+@pytest.mark.slow
 async def test_words_find_a_name_that_has_no_meaning():
     odd = [made(f"xq{n}", "Runs the job of that number.") for n in range(40)]
     async with ToolRuntime([*odd, made("zyxomat", "Runs a job.")]) as runtime:

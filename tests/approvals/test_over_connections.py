@@ -67,7 +67,7 @@ def codes(answers):
         ([("No!", True)], [("Yes, thanks.", True)], ["contradicted"]),
         ([("No", False)], [("Okay.", True)], ["contradicted"]),
         ([("Yes.", True)], [("No, wait.", True)], ["contradicted"]),
-        ([], [], ["not_answered", "ok"]),
+        pytest.param([], [], ["not_answered", "ok"], marks=pytest.mark.slow),
     ],
 )
 async def test_what_is_said_before_and_after_a_connection_is_lost_is_one_answer(

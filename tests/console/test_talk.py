@@ -201,6 +201,7 @@ async def test_the_microphone_is_heard_byte_for_byte_answered_and_played(speakin
         assert max(array("h", sent)) > 500  # it is not silence
 
 
+@pytest.mark.slow
 async def test_without_a_key_the_simulated_agent_answers_what_it_hears(tmp_path):
     tools = AdvancedToolProcessor(builtin_tools=False)
     agents = functools.partial(simulated_agent, tools)
@@ -255,6 +256,7 @@ async def test_a_machine_without_a_microphone_says_so_and_still_types(browser):
         await person.heard(12_000)
 
 
+@pytest.mark.slow
 async def test_a_microphone_that_is_not_allowed_says_how_to_allow_it():
     refusing = ("--use-fake-device-for-media-stream", "--deny-permission-prompts")
     async with (
@@ -293,6 +295,7 @@ async def test_a_conversation_that_was_lost_begins_again(browser):
             await person.reaches("idle")
 
 
+@pytest.mark.slow
 async def test_an_agent_that_always_fails_is_not_tried_for_ever(browser):
     opened = []
 

@@ -270,6 +270,7 @@ async def test_the_agent_is_closed_when_the_console_closes(agent):
     await client.close()
 
 
+@pytest.mark.slow
 async def test_the_program_serves_a_page_that_talks_without_a_key(tmp_path):
     environment = {
         name: value

@@ -66,6 +66,7 @@ async def test_a_token_opens_a_conversation_which_sigterm_lets_end(tmp_path):
             await server.wait()
 
 
+@pytest.mark.slow
 async def test_no_gateway_starts_with_a_short_secret_or_without_one():
     for given in ({"LEONIDAS_GATEWAY_SECRET": ""}, {"LEONIDAS_GATEWAY_SECRET": "short"}):
         ended = await asyncio.create_subprocess_exec(

@@ -211,7 +211,11 @@ async def test_a_flood_takes_no_memory(open_lab, misdeed):
         ("never_initialize", "no answer in time"),
         ("never_list", "no answer in time"),
         ("huge_list", "it answered with a message of more than 1,000,000 bytes"),
-        ("endless_list", "lists its tools without end: 3,003 so far"),
+        pytest.param(
+            "endless_list",
+            "lists its tools without end: 3,003 so far",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 async def test_a_server_that_cannot_be_listed_is_down_and_harms_no_other(

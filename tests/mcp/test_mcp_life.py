@@ -42,6 +42,7 @@ async def test_a_silent_server_over_http_is_asked_and_stays(serve, listen, trans
     assert await server.call("pid") == first
 
 
+@pytest.mark.slow
 async def test_a_server_that_hangs_is_found_down_and_comes_back(serve):
     server = await serve(script("bad.py", "none", **QUICK)).back()
     pid = await server.call("pid")

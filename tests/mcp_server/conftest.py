@@ -26,7 +26,7 @@ HELLO = json.dumps(
     }
 )
 HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
+MODES = pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.slow)])
 
 
 @tool(effect="read")

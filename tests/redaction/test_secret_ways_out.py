@@ -93,6 +93,7 @@ CASES = [
 
 def told_of(secret, text):
     """Which pieces of a secret can be read in a text, in whatever form it stands there."""
+    text = re.sub("\0+", "\0", text)  # a database is mostly that
     undone = [text, urllib.parse.unquote_plus(text), html.unescape(text)]
     for _ in range(3):
         undone.append(undone[-1].replace("\\\\", "\\").replace('\\"', '"').replace("\\'", "'"))
@@ -106,7 +107,7 @@ def told_of(secret, text):
     pieces = {
         form[at : at + PIECE].lower() for form in forms for at in range(len(form) - PIECE + 1)
     }
-    lowered = "\n".join(undone).lower()
+    lowered = "\n".join(dict.fromkeys(undone)).lower()
     return sorted(piece for piece in pieces if piece in lowered)
 
 

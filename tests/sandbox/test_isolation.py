@@ -21,7 +21,8 @@ READS = {
     "by the root of another process": "cat /proc/{pid}/root{outside}/secret "
     "/proc/1/root{outside}/secret /proc/self/root{outside}/secret",
     "by the directory of another process": "cat /proc/{pid}/cwd/secret /proc/1/cwd{outside}/secret",
-    "by the descriptors of another process": "cat /proc/{pid}/fd/* /proc/1/fd/* < /dev/null",
+    "by the descriptors of another process": "for fd in /proc/{pid}/fd/* /proc/1/fd/*; do "
+    "timeout 0.2 cat $fd; done < /dev/null",
     "by the memory of another process": "dd if=/proc/{pid}/mem bs=1 count=1",
     "by the environment of any process": "env; cat /proc/*/environ; ps eww",
     "by a mount": "mkdir m; mount --bind {outside} m; cat m/secret",

@@ -153,6 +153,7 @@ async def test_two_processes_write_to_the_same_file(file):
         assert {call.status for call in kept} == {"ok"}
 
 
+@pytest.mark.slow
 async def test_a_file_that_another_process_holds_stops_no_call(file, caplog):
     settings = StoreSettings(url=str(file), max_waiting=50)
     async with Store(settings) as store, tools_with(store) as tools:
