@@ -3,6 +3,7 @@
 `python -m tests.docs.settings_tables` writes them into the pages.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,10 +14,12 @@ from leonidas_tools.settings.json_schema import settings_schema
 FOLDER = Path(__file__).parents[2] / "leonidas_tools" / "reference"
 _PLACE = re.compile(r"(<!-- settings: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+_schema = functools.cache(settings_schema)
+
 
 def with_tables(page: str) -> str:
     """A page, with the table of every setting that it asks for."""
-    schema = settings_schema()
+    schema = _schema()
 
     def table(place: re.Match[str]) -> str:
         rows = [row for name in place[2].split() for row in _rows(schema, name)]

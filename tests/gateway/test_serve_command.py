@@ -36,6 +36,7 @@ async def leonidas(*words):
     )
 
 
+@pytest.mark.slow
 async def test_a_token_opens_a_conversation_which_sigterm_lets_end(tmp_path):
     (tmp_path / "tools.yaml").write_text("{}")
     (tmp_path / "hello.yaml").write_text(SCENARIO)

@@ -146,8 +146,8 @@ CUT_OFF = lost("SSE stream ended without a response")
     ("kind", "misdeed", "answer"),
     [
         *(
-            (kind, misdeed, answer)
-            for kind in ("json", "events")
+            pytest.param(kind, misdeed, answer, marks=marks)
+            for kind, marks in (("json", ()), ("events", pytest.mark.slow))
             for misdeed, answer in (
                 ("half", MALFORMED),
                 ("deep", MALFORMED),

@@ -252,4 +252,4 @@ def test_a_server_is_not_asked_whether_it_is_there_and_all_its_tools_are_used(of
 )
 def test_the_json_schema_takes_what_the_settings_take(settings: dict[str, Any]) -> None:
     assert load(load(settings).model_dump(mode="json", exclude_unset=True)) == load(settings)
-    jsonschema.validate(settings, settings_schema())
+    jsonschema.Draft202012Validator(settings_schema()).validate(settings)

@@ -85,8 +85,8 @@ FORMS = {
     "overlapping": lambda s: s[:-3] + s,
 }
 CASES = [
-    pytest.param(secret, form, id=f"{name}-{form}")
-    for name, secret in (("plain", PLAIN), ("odd", ODD))
+    pytest.param(secret, form, id=f"{name}-{form}", marks=marks)
+    for name, secret, marks in (("plain", PLAIN, ()), ("odd", ODD, pytest.mark.slow))
     for form in FORMS
 ]
 

@@ -104,6 +104,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_an_mcp_server_runs_without_genai_processors_and_without_google_genai():
     loaded = subprocess.check_output([sys.executable, "-c", SERVED], text=True).split()
     assert "leonidas_tools.mcp_server.server" in loaded

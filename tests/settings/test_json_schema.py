@@ -1,5 +1,6 @@
 """The schema that editors use."""
 
+import functools
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +13,11 @@ from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.tool_configuration import ToolOverrides
 
 CONFIG = Path(__file__).parents[2] / "config"
+
+
+@functools.cache
+def _validator():
+    return jsonschema.Draft202012Validator(settings_schema())
 
 
 def test_the_file_is_up_to_date():
@@ -69,7 +75,7 @@ def test_the_demos_settings_are_good_and_name_the_schema():
     ],
 )
 def test_it_accepts_what_is_accepted(settings, good):
-    validator = jsonschema.Draft202012Validator(settings_schema())
+    validator = _validator()
     assert validator.is_valid({"tools": {"t": settings}}) is good
 
 
