@@ -165,6 +165,22 @@ def _ended(text: str) -> str:
     return text if found is None else text[: found.start()]
 
 
+# Quotes -------------------------------------------------------------------------------------------
+
+
+def _is_quoted(text: str, at: int) -> bool:
+    """Return whether a position is in a line that is quoted: a call there is talked about."""
+    return text[text.rfind("\n", 0, at) + 1 : at].lstrip(" \t").startswith(">")
+
+
+def _unquoted(text: str) -> str:
+    """Return the text without the marks of a quote if the model quotes all of it."""
+    lines = text.splitlines()
+    if not all(line.lstrip().startswith(">") for line in lines if line.strip()):
+        return text
+    return "\n".join(line.lstrip().removeprefix(">").removeprefix(" ") for line in lines)
+
+
 # Labels of ReAct ----------------------------------------------------------------------------------
 
 _LABELS = {
@@ -204,7 +220,9 @@ _LIKE_A_CALL = re.compile(r"[`'\"*\s]*(?:[^\W\d][\w.:/-]*[`'\"*]*[ \t]*(?:[({]|\
 
 
 def _is_label(found: re.Match[str], text: str) -> bool:
-    """Return whether a label is one: `Tool:` begins sentences too."""
+    """Return whether a label is one: `Tool:` begins sentences too, and a quoted one is shown."""
+    if _is_quoted(text, found.end()):
+        return False
     if found.lastgroup != "action" or _PLAIN_LABEL.search(found[0]):
         return True
     return _LIKE_A_CALL.match(text, found.end()) is not None
@@ -366,7 +384,8 @@ def _values(text: str) -> Iterator[tuple[int, _Value]]:
         if found is None:
             return
         value = _value_at(text, found.start())
-        yield found.start(), value
+        if not _is_quoted(text, found.start()):
+            yield found.start(), value
         at = max(value.end, found.end())
 
 
@@ -498,7 +517,7 @@ class _Reading:
 
     def read(self, text: str) -> None:
         """Read a text by each form in turn, until one of them fits."""
-        text = self._without_thoughts(text).strip()
+        text = _unquoted(self._without_thoughts(text).strip())
         text = self._before_made_up(text)
         self.tail = text.rstrip("` \n")
         for form in (self._tags, self._labels, self._json, self._python):
@@ -533,7 +552,7 @@ class _Reading:
     def _tags(self, text: str) -> None:
         begin = len(text)
         for found in [*_TAGGED.finditer(text), *_NAMED.finditer(text)]:
-            if self._tagged(found):
+            if not _is_quoted(text, found.start()) and self._tagged(found):
                 begin = min(begin, found.start())
         if self._is_done:
             self._think(_unfenced(_bare(text[:begin])))
