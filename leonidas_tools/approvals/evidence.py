@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.approvals.lexicon import Said, judge
+from leonidas_tools.approvals.lexicon import Meaning, judge
 from leonidas_tools.approvals.question import Proof
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls.call import ResultStatus, ToolResult
@@ -152,14 +152,16 @@ def _values(decision: Decision) -> list[Any]:
 def _agrees(decision: Decision) -> bool:
     """Return whether one of the values is a yes, which the user must have said explicitly."""
     values = _values(decision)
-    return any(one is True or (isinstance(one, str) and judge(one) is Said.YES) for one in values)
+    return any(
+        one is True or (isinstance(one, str) and judge(one) is Meaning.YES) for one in values
+    )
 
 
 def _refuses(decision: Decision) -> bool:
     """Return whether each value is a no, so that a no is the answer."""
     values = [each for each in _values(decision) if each is not None and each != ""]
     return bool(values) and all(
-        one is False or (isinstance(one, str) and judge(one) is Said.NO) for one in values
+        one is False or (isinstance(one, str) and judge(one) is Meaning.NO) for one in values
     )
 
 

@@ -165,7 +165,7 @@ _SPACES = " \t\r\n_"
 _LARGE = "one|hundred|thousand|million|billion|half|cem|cento|mil|milhão|milhões|meio|meia"
 
 
-class Said(StrEnum):
+class Meaning(StrEnum):
     """The meaning of an answer to a yes-or-no question."""
 
     YES = "yes"
@@ -205,7 +205,7 @@ class _Piece:
     kind: _Kind
 
 
-def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Said:
+def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Meaning:
     """Return whether an answer to a yes-or-no question means yes, no or neither.
 
     Args:
@@ -228,12 +228,12 @@ def judge(text: str, question: str = "", texts: Sequence[str] = ()) -> Said:
     pieces = [piece for piece in _pieces(words) if piece.words not in {(".",), (",",)}]
     kinds = {piece.kind for piece in pieces}
     if _Kind.CONSENT not in kinds:
-        return Said.NO if _Kind.REFUSAL in kinds else Said.DOUBTFUL
+        return Meaning.NO if _Kind.REFUSAL in kinds else Meaning.DOUBTFUL
     if words[-2] == "," or not kinds.isdisjoint({_Kind.REFUSAL, _Kind.DOUBT}):
-        return Said.DOUBTFUL
+        return Meaning.DOUBTFUL
     if _Kind.UNKNOWN in kinds and not _repeats(pieces, question, texts):
-        return Said.DOUBTFUL
-    return Said.YES
+        return Meaning.DOUBTFUL
+    return Meaning.YES
 
 
 def spoken_words(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.choices import are_chosen, are_numbers_said
 from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
-from leonidas_tools.approvals.lexicon import Said, judge
+from leonidas_tools.approvals.lexicon import Meaning, judge
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
@@ -140,7 +140,7 @@ class Question:
         answers = [each for each in exchange.answers if each.text.strip()]
         if exchange.forgotten or not exchange.asked:
             return Proof.NOT_ASKED
-        if any(self._judged(each.text) is Said.NO for each in answers):
+        if any(self._judged(each.text) is Meaning.NO for each in answers):
             return Proof.NO
         if not answers:
             return Proof.NOT_ANSWERED
@@ -150,7 +150,7 @@ class Question:
         joined = " " if all(each.over for each in answers) else ""
         whole = [*texts, joined.join(texts)]
         is_yes = (
-            all(self._judged(each) is Said.YES for each in whole)
+            all(self._judged(each) is Meaning.YES for each in whole)
             and not any(each.broken for each in answers)
             and not all(each.ambiguous for each in answers)
             and all(map(self._is_harmless, exchange.meanwhile))
@@ -163,14 +163,14 @@ class Question:
         A question that the model is expected to ask counts as asked only if it was heard.
         """
         said = self.transcript.exchange(self.opening_position, lambda _: False).earlier
-        if any(self._judged(each.text) is Said.NO for each in said):
+        if any(self._judged(each.text) is Meaning.NO for each in said):
             return False
         return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
 
     def is_agreed(self) -> bool:
         """Return whether the user has clearly said yes since the question was asked."""
         answers = self.exchange().answers
-        return any(self._judged(each.text) is Said.YES for each in answers)
+        return any(self._judged(each.text) is Meaning.YES for each in answers)
 
     def is_chosen(self, given: Mapping[str, Any]) -> bool:
         """Return whether the user has since named the choices among the values."""
@@ -183,7 +183,7 @@ class Question:
         said = [each.text for each in self.exchange().answers]
         return are_numbers_said(self.request.schema or {}, given, said)
 
-    def _judged(self, text: str) -> Said:
+    def _judged(self, text: str) -> Meaning:
         """Judge an utterance; if an argument is a list, it may not repeat the question's words."""
         lists = any(isinstance(each, list | tuple | dict) for each in self.request.details.values())
         question = "" if lists or self.voice is None else self.voice[0]
@@ -196,7 +196,7 @@ class Question:
         Unless its transcription has finished, the next words may belong to it.
         """
         words = self._judged(said.text)
-        return said.over and words is not Said.NO and (said.goes_on or words is Said.YES)
+        return said.over and words is not Meaning.NO and (said.goes_on or words is Meaning.YES)
 
     def _is_asked_in(self, speech: str) -> bool:
         if self.voice is None:

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.approvals.lexicon import Said, judge
+from leonidas_tools.approvals.lexicon import Meaning, judge
 from leonidas_tools.approvals.request import Answer, ApprovalRequest, Decision
 from leonidas_tools.redaction.visible import visible
 
@@ -151,6 +151,6 @@ def _decision(line: str, request: ApprovalRequest) -> Decision | None:
     if word in _LETTERS:
         return _LETTERS[word]
     said = judge(line, request.title, request.texts)
-    if said is Said.DOUBTFUL:
+    if said is Meaning.DOUBTFUL:
         return None
-    return Decision.approve() if said is Said.YES else Decision.deny()
+    return Decision.approve() if said is Meaning.YES else Decision.deny()

@@ -15,7 +15,7 @@ from leonidas_tools.approvals.spoken import (
     is_short,
 )
 from leonidas_tools.calls.call import ResultStatus, ToolResult
-from leonidas_tools.results.texts import AS_IT_IS, Said, join, say
+from leonidas_tools.results.texts import AS_IT_IS, MessageText, join, say
 from leonidas_tools.rules.conditions import steps_of, values_at
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def denied_by_rule(tool: str, arguments: Mapping[str, Any], rule: Rule) -> ToolR
     """Return the result of a call that a rule denies."""
     said = say("denied_by_rule", tool=tool)
     if rule.message:
-        own = type(rule.message) is Said  # without placeholders
+        own = type(rule.message) is MessageText  # without placeholders
         reason = rule.message if own else filled(rule.message, arguments)
         said = say("denied_by_rule_because", tool=tool, reason=reason)
     return ToolResult(

@@ -17,7 +17,7 @@ from leonidas_tools.results.plain import (
     measured,
     plain,
 )
-from leonidas_tools.results.texts import Said, join, say
+from leonidas_tools.results.texts import MessageText, join, say
 
 if TYPE_CHECKING:
     from leonidas_tools.redaction import Masking
@@ -153,7 +153,7 @@ def _text(value: Any, *, mask: Masking | None, foreign: bool) -> str | None:
         raise
     except NotPlainError:
         return None
-    if type(value) is Said and shown == value:
+    if type(value) is MessageText and shown == value:
         return value  # with its key, by which it can be reworded
     return shown if isinstance(shown, str) else str(shown)
 

@@ -1,8 +1,8 @@
 """Talk with the agent over a WebSocket: sound and typed text in, sound out.
 
 Each connection is a conversation of its own, which ends with it. A client sends 16-bit PCM at
-16 kHz in binary messages and `Said` as JSON; it gets 16-bit PCM at 24 kHz in binary messages, and
-`{"type": "ready" | "interrupted" | "turn_complete"}`.
+16 kHz in binary messages and `TalkMessage` as JSON; it gets 16-bit PCM at 24 kHz in binary
+messages, and `{"type": "ready" | "interrupted" | "turn_complete"}`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MICROPHONE = "audio/pcm;rate=16000"
 _ENDED, _LEAVING, _UNSUPPORTED, _REFUSED, _FAILED, _BUSY = 1000, 1001, 1003, 1008, 1011, 1013
 
 
-class Said(BaseModel):
+class TalkMessage(BaseModel):
     """A typed text, or that the microphone is muted."""
 
     model_config = ConfigDict(extra="forbid")
@@ -234,7 +234,7 @@ class _Talk:
             self._heard.put(sound)
             return
         try:
-            said = Said.model_validate_json(text or "")
+            said = TalkMessage.model_validate_json(text or "")
         except ValidationError:
             reason = "A message is JSON with type and text, of at most 4000 characters"
             raise _ClosedError(_UNSUPPORTED, reason) from None
@@ -272,7 +272,7 @@ class _Talk:
                     item, mimetype=_MICROPHONE, role="user", substream_name="realtime"
                 )
                 continue
-            said = Said.model_validate_json(item)
+            said = TalkMessage.model_validate_json(item)
             if said.type == "text":
                 yield ProcessorPart(said.text, role="user")
             else:

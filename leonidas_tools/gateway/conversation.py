@@ -286,7 +286,7 @@ class Conversation:
             ProcessorPart(sound, mimetype=kind, role="user", substream_name="realtime")
         )
 
-    async def _hear_message(self, given: wire.Said) -> None:
+    async def _hear_message(self, given: wire.ClientMessage) -> None:
         if not self._texts.spend(1):
             raise CloseError(REFUSED, "flood", "Too many messages: send them as they arise")
         if isinstance(given, wire.Answered):

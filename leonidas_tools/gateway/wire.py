@@ -57,9 +57,11 @@ class Answered(_Message):
     approve: bool
 
 
-Said: TypeAlias = Text | AudioEnd | Answered
+ClientMessage: TypeAlias = Text | AudioEnd | Answered
 _START: TypeAdapter[Start] = TypeAdapter(Start)
-_SAID: TypeAdapter[Said] = TypeAdapter(Annotated[Said, Field(discriminator="type")])
+_SAID: TypeAdapter[ClientMessage] = TypeAdapter(
+    Annotated[ClientMessage, Field(discriminator="type")]
+)
 
 
 def started(text: str | None) -> Start:
@@ -75,7 +77,7 @@ def started(text: str | None) -> Start:
         raise CloseError(UNSUPPORTED, "protocol", reason) from None
 
 
-def said(text: str) -> Said:
+def said(text: str) -> ClientMessage:
     """Return a later message.
 
     Raises:

@@ -52,7 +52,7 @@ _OK = ResultStatus.OK
 _NOTHING_MORE = ToolResult()
 
 
-class KeptResult(NamedTuple):
+class CacheEntry(NamedTuple):
     """A stored result that shares nothing with any other."""
 
     arguments: Mapping[str, Any]
@@ -65,7 +65,7 @@ class KeptResult(NamedTuple):
     @classmethod
     def of(
         cls, result: ToolResult, arguments: Mapping[str, Any], size: int, at: float
-    ) -> KeptResult:
+    ) -> CacheEntry:
         """Keep a result that others may go on changing."""
         more = _NOTHING_MORE if _is_plain(result) else _copied(result, None, result.message)
         return cls(arguments, snapshot(result.result), more, size, at)
@@ -90,7 +90,7 @@ class ResultCache:
         self.max_entries = max_entries
         self.max_bytes = max_bytes
         self._bytes = 0
-        self._entries: OrderedDict[Key, KeptResult] = OrderedDict()
+        self._entries: OrderedDict[Key, CacheEntry] = OrderedDict()
         self._flights: dict[Key, Flight] = {}
         self._counts: dict[str, Counter[str]] = {}
 
@@ -134,7 +134,7 @@ class ResultCache:
             "tools": {name: _counted(counts) for name, counts in self._counts.items()},
         }
 
-    def find(self, key: Key) -> KeptResult | None:
+    def find(self, key: Key) -> CacheEntry | None:
         """Return what is known of a call, be it fresh or not."""
         entry = self._entries.get(key)
         if entry is not None:
@@ -148,7 +148,7 @@ class ResultCache:
             counts = self._counts[tool] = Counter()
         counts[what] += 1
 
-    def keep(self, key: Key, entry: KeptResult) -> None:
+    def keep(self, key: Key, entry: CacheEntry) -> None:
         """Keep a result, if it is not longer than all may be together."""
         if key in self._entries:
             self._drop(key)
@@ -318,9 +318,9 @@ class Cache:
     def _keep(self, key: Key, call: ToolCall, result: ToolResult) -> None:
         size = current().length_of(result.result) + len(result.message or "")
         now = asyncio.get_running_loop().time()
-        self.cache.keep(key, KeptResult.of(result, call.arguments, size, now))
+        self.cache.keep(key, CacheEntry.of(result, call.arguments, size, now))
 
-    def _or_stale(self, call: ToolCall, result: ToolResult, known: KeptResult | None) -> ToolResult:
+    def _or_stale(self, call: ToolCall, result: ToolResult, known: CacheEntry | None) -> ToolResult:
         """Return the stored result if the tool fails and the result is not too old."""
         if known is None:
             return result

@@ -1349,7 +1349,7 @@ class _Fill:
     values: Mapping[str, Any]
 
 
-class Said(str):
+class MessageText(str):
     """A text of the library that knows by which keys it was made; to all others it is a `str`."""
 
     __slots__ = ("parts",)
@@ -1363,17 +1363,17 @@ class Said(str):
         return made
 
 
-def say(key: str, /, **values: Any) -> Said:
+def say(key: str, /, **values: Any) -> MessageText:
     """Return a text in its default words.
 
     Example:
         >>> say("unknown_tool", tool="serach")
         "There is no tool 'serach'."
     """
-    return Said(TEXTS[key].default.format(**values), (_Fill(key, values),))
+    return MessageText(TEXTS[key].default.format(**values), (_Fill(key, values),))
 
 
-def join(*texts: str | None, between: str = " ") -> Said:
+def join(*texts: str | None, between: str = " ") -> MessageText:
     """Return the texts in one; each keeps its key.
 
     Example:
@@ -1384,7 +1384,7 @@ def join(*texts: str | None, between: str = " ") -> Said:
     parts: list[str | _Fill] = []
     for text in said:
         parts += (between, *_parts_of(text)) if parts else _parts_of(text)
-    return Said(between.join(said), tuple(parts))
+    return MessageText(between.join(said), tuple(parts))
 
 
 def to_json(text: str | None) -> Any:
@@ -1394,7 +1394,7 @@ def to_json(text: str | None) -> Any:
         >>> to_json(say("tried", count=2)), to_json("No.")
         ({'said': [{'key': 'tried', 'values': {'count': 2}}]}, 'No.')
     """
-    if type(text) is not Said:
+    if type(text) is not MessageText:
         return text
     return {
         "said": [
@@ -1426,7 +1426,7 @@ def from_json(value: Any) -> Any:
             part if isinstance(part, str) else _Fill(part["key"], _read(part["values"]))
             for part in value["said"]
         )
-        return Said(AS_IT_IS.reword(Said("", parts)) or "", parts)
+        return MessageText(AS_IT_IS.reword(MessageText("", parts)) or "", parts)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return None
 
@@ -1436,7 +1436,7 @@ def _read(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of(text: str) -> tuple[str | _Fill, ...]:
-    return text.parts if type(text) is Said else (text,)
+    return text.parts if type(text) is MessageText else (text,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1455,7 +1455,7 @@ class Wording:
 
     def reword(self, text: str | None) -> str | None:
         """Return a text in the words of the settings; a text without a key does not change."""
-        if type(text) is not Said:
+        if type(text) is not MessageText:
             return text
         return "".join(part if isinstance(part, str) else self._filled(part) for part in text.parts)
 
@@ -1483,7 +1483,7 @@ class Wording:
         return template.format(**shown)
 
     def _nested(self, value: Any) -> Any:
-        return self.reword(value) if type(value) is Said else value
+        return self.reword(value) if type(value) is MessageText else value
 
     def template(self, key: str, language: str) -> str:
         """Return the template of a text in a language; in English where there is no other.

@@ -28,7 +28,7 @@ from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.call import Media, Run
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.errors import RetryableError, ToolError
-from leonidas_tools.policies.cache import KeptResult, ResultCache
+from leonidas_tools.policies.cache import CacheEntry, ResultCache
 from leonidas_tools.policies.hooks import After
 from leonidas_tools.rules.rule import Decide, Rule, Tier
 from tests.policies.clock import in_no_time
@@ -541,8 +541,8 @@ async def test_what_was_forgotten_meanwhile_is_not_kept_nor_shared_any_more() ->
 # --- bounds -----------------------------------------------------------------------------------
 
 
-def entry(size: int) -> KeptResult:
-    return KeptResult.of(ToolResult(), {}, size, at=0)
+def entry(size: int) -> CacheEntry:
+    return CacheEntry.of(ToolResult(), {}, size, at=0)
 
 
 @given(

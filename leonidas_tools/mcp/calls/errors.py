@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leonidas_tools.errors import RetryableError, ToolError
-from leonidas_tools.results.texts import Said, join, say
+from leonidas_tools.results.texts import MessageText, join, say
 
 
 def server_down(name: str, reason: str) -> RetryableError:
@@ -53,17 +53,17 @@ def asks_without_end(name: str, tool: str, rounds: int, *, once: bool) -> ToolEr
     return _ended(said, "mcp_asks_without_end", once=once)
 
 
-def _gone(said: Said, reason_code: str, *, once: bool) -> ToolError:
+def _gone(said: MessageText, reason_code: str, *, once: bool) -> ToolError:
     """Return the error of a call that may be made again unless it may have had an effect."""
     if once:
         return _unknown(said, reason_code)
     return ToolError(said, status="unavailable", retryable=True, reason_code=reason_code)
 
 
-def _ended(said: Said, reason_code: str, *, once: bool) -> ToolError:
+def _ended(said: MessageText, reason_code: str, *, once: bool) -> ToolError:
     return _unknown(said, reason_code) if once else ToolError(said, reason_code=reason_code)
 
 
-def _unknown(said: Said, reason_code: str) -> ToolError:
+def _unknown(said: MessageText, reason_code: str) -> ToolError:
     message = join(said, say("mcp_effect_unknown"))
     return ToolError(message, status="unknown_outcome", reason_code=reason_code)

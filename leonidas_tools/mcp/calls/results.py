@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.call import Media, ToolResult
 from leonidas_tools.calls.sendable import MOST_MEDIA_BYTES
 from leonidas_tools.errors import ToolError
-from leonidas_tools.results.texts import Said, join, say
+from leonidas_tools.results.texts import MessageText, join, say
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -113,7 +113,7 @@ def _is_shown(block: ContentBlock) -> bool:
 def _media(content: Iterable[ContentBlock]) -> tuple[tuple[Media, ...], str | None]:
     """Return the pictures and sounds, as many as can be sent, and what to say of the others."""
     shown: list[Media] = []
-    left_out: list[Said] = []
+    left_out: list[MessageText] = []
     room = MOST_MEDIA_BYTES
     for mime_type, data in _encoded(content):
         if len(data) * 3 // 4 > room:  # decoding what is not sent would hold the loop

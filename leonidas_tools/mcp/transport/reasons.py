@@ -15,7 +15,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.auth import NotAuthorizedError
 from leonidas_tools.mcp.transport.tls import tls_reason
 from leonidas_tools.redaction.addresses import shown_place
-from leonidas_tools.results.texts import Said, join, say
+from leonidas_tools.results.texts import MessageText, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ def with_place(what: str, url: str | None) -> str:
     """
     if url is None or "`leonidas " in what:  # a command to run says all
         return what
-    if type(what) is Said:
+    if type(what) is MessageText:
         return join(what, f"at {shown_place(url)}")
     happened, semicolon, hint = what.partition("; ")
     return f"{happened} at {shown_place(url)}{semicolon}{hint}"
