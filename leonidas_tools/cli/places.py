@@ -42,11 +42,21 @@ def default_config() -> Path:
         names = " or ".join(map(str, OWN_CONFIGS))
         message = f"No {names} in this folder: the demo settings are used (or name a file)"
         terminal.say(message, err=True)
+        for other in _misnamed():
+            message = (
+                f"{other} is not read: rename it to {other.stem}.yaml, or add --config {other}"
+            )
+            terminal.say(message, err=True)
         return _shipped() / "tools.yaml"
     for other in own[1:]:
         message = f"{own[0]} is used, not {other}: to use that, add --config {other}"
         terminal.say(message, err=True)
     return own[0]
+
+
+def _misnamed() -> list[Path]:
+    names = [file.with_suffix(".yml") for file in OWN_CONFIGS]
+    return [file for file in names if file.exists()]
 
 
 def config_to_change() -> Path:

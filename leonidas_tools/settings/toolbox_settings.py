@@ -29,9 +29,9 @@ def _read(item: Any) -> Any:
     """
     if isinstance(item, str):
         return {"name": item}
-    if not isinstance(item, Mapping):
+    if isinstance(item, ToolboxSettings):
         return item
-    if len(item) != 1:
+    if not isinstance(item, Mapping) or len(item) != 1:
         raise ValueError(
             "should be the name of a toolbox, or its name and below it, indented, its settings"
         )

@@ -158,6 +158,14 @@ def test_the_demo_settings_are_not_used_in_silence(leonidas):
     )
 
 
+def test_settings_under_a_name_that_is_not_read_are_named(leonidas, tmp_path):
+    (tmp_path / "tools.yml").write_text("version: 1\n")
+    finished = leonidas("policy", "list")
+    assert finished.stderr.endswith(
+        "tools.yml is not read: rename it to tools.yaml, or add --config tools.yml\n"
+    )
+
+
 def test_the_settings_of_the_folder_are_used_by_default(leonidas, settings, tmp_path):
     checked = leonidas("config", "check")
     assert (checked.stdout, checked.stderr) == ("tools.yaml: 0 errors, 0 warnings\n", "")

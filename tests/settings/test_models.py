@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.settings.effective import repeats_after_resume, scheduling_of
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import (
@@ -406,3 +407,9 @@ def test_settings_can_be_used_in_any_event_loop():
         return settings.for_tool("a")
 
     assert asyncio.run(look()) is asyncio.run(look())
+
+
+@pytest.mark.parametrize("entry", [5, None, ["shop"], {"shop": {}, "demo": {}}])
+def test_an_entry_of_toolboxes_that_is_none_says_what_to_write(entry):
+    with pytest.raises(ConfigurationError, match="should be the name of a toolbox, or its name"):
+        load({"toolboxes": [entry]})
