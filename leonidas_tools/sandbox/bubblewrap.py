@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,6 @@ from leonidas_tools.sandbox.launcher import SECCOMP_FD, STATUS_FD
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "pressure")
-"""Entries root outside could change through /proc, although it has no capability inside."""
 _NOBODY = "65534"
 
 
@@ -39,7 +36,8 @@ def wrapped(  # noqa: PLR0913 - each is another part of the command line
     places |= {path: ["--bind", path, path] for path in roots}
     places |= {
         "/dev": ["--dev", "/dev", *size, "--tmpfs", "/dev/shm"],  # noqa: S108 - in the sandbox
-        "/proc": _proc(),
+        # Read-only, for root outside could change the kernel through it, without any capability.
+        "/proc": ["--proc", "/proc", "--remount-ro", "/proc"],
     }
     places["/tmp"] = places.get("/tmp", [*size, "--tmpfs", "/tmp"])  # noqa: S108 - in there too
     for path in sorted(places, key=lambda each: (len(Path(each).parts), each)):
@@ -53,10 +51,3 @@ def _system_mount(path: str) -> list[str]:
     if Path(path).is_symlink() and path.count("/") == 1:
         return ["--symlink", str(Path(path).readlink()), path]
     return ["--ro-bind", path, path]
-
-
-def _proc() -> list[str]:
-    mounts = ["--proc", "/proc"]
-    for name in _KERNEL if os.geteuid() == 0 else ():
-        mounts += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
-    return mounts
