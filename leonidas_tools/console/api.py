@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -442,7 +443,6 @@ def errors_as_json() -> dict[type[Exception], Callable[[Request, Exception], Res
         ToolValidationError: 422,
         ToolDeniedError: 409,
         ToolError: 409,
-        ConfigurationError: 422,
         PinsError: 409,
         ValueError: 422,
     }
@@ -454,6 +454,11 @@ def errors_as_json() -> dict[type[Exception], Callable[[Request, Exception], Res
         assert isinstance(error, HTTPException)
         return _error(error.status_code, error.detail, error.headers)
 
+    def settings(_: Request, error: Exception) -> Response:
+        assert isinstance(error, ConfigurationError)
+        file = error.file or ""
+        return _error(422, str(error).replace(file, Path(file).name))  # not where it lies
+
     def store(_: Request, error: Exception) -> Response:
         if isinstance(error, StaleVersionError):
             return _error(412, str(error))
@@ -461,6 +466,7 @@ def errors_as_json() -> dict[type[Exception], Callable[[Request, Exception], Res
 
     return {
         HTTPException: http,
+        ConfigurationError: settings,
         StoreError: store,
         **{kind: plain(status) for kind, status in statuses.items()},
     }

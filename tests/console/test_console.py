@@ -144,6 +144,8 @@ async def test_a_setting_that_is_changed_on_the_page_holds_in_the_session_and_in
             refused = await console.client.patch("/api/tools/flaky", json=wrong)
             assert refused.status_code == 422
             assert "tools.flaky" in refused.json()["error"]
+            assert "tools.yaml" in refused.json()["error"]
+            assert str(tmp_path) not in refused.text
         assert (await tools.execute("flaky")).status == "disabled"
 
 

@@ -20,7 +20,7 @@ from leonidas_tools.simulator.audio import tone
 from tests.console.browser import chromium
 from tests.console.served import TOKEN, Served, port_to_come_back_to
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 ELSEWHERE = "talk.example"
 LONG = 600  # seconds: the page ends each conversation
 looped = pytest_asyncio.fixture(loop_scope="module")

@@ -36,12 +36,12 @@ class Till:
 
 
 FLOODS = {
-    "nothing": [],
-    "reads": [call("look", {"n": n}, id=f"r{n}") for n in range(5000)],
-    "made-up cancellations": [cancellation(f"x{n}") for n in range(10_000)],
-    "unknown tools": [call(f"no_{n}", id=f"u{n}") for n in range(5000)],
-    "another call under its id": [call("charge", {"amount": 6}, id="1")],
-    "its own cancellation": [cancellation("1")],
+    "nothing": lambda: [],
+    "reads": lambda: [call("look", {"n": n}, id=f"r{n}") for n in range(5000)],
+    "made-up cancellations": lambda: [cancellation(f"x{n}") for n in range(10_000)],
+    "unknown tools": lambda: [call(f"no_{n}", id=f"u{n}") for n in range(5000)],
+    "another call under its id": lambda: [call("charge", {"amount": 6}, id="1")],
+    "its own cancellation": lambda: [cancellation("1")],
 }
 SAME = {
     "as it was": {"amount": 5, "note": "tea"},
@@ -58,7 +58,7 @@ FIRST = {"amount": 5, "note": "tea"}
 async def test_a_repeated_call_does_not_run_again(chain_of, flood, streams):
     till, session = Till(), ToolSession("kitchen")
     chain, _ = chain_of(*till.tools())
-    parts = [call("charge", FIRST, id="1"), *FLOODS[flood]]
+    parts = [call("charge", FIRST, id="1"), *FLOODS[flood]()]
     again = [call("charge", FIRST, id="1")]
     if streams == 1:
         heard = await in_session(chain, session, [*parts, *again])

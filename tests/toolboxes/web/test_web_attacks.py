@@ -351,6 +351,7 @@ WORDS = "Café, naïve, Zürich: <b>não é fácil</b>. " * 5
 PAGE = "<html><head>{}<title>Zürich</title></head><body><article><p>{}</p></article></body></html>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("named", "meta", "written"),
     [
