@@ -316,8 +316,11 @@ class CallTracker:
         to have arrived.
         """
         args = call.args or {}
-        settled = (known for known in self._remembered if known.answer is not None)
-        for known in (*self._unsettled.values(), *settled):
+        settled = [known for known in self._remembered if known.answer is not None]
+        open_or_lost = [c for c in self._unsettled.values() if not c.confirmed]
+        arrived = [*settled, *(c for c in self._unsettled.values() if c.confirmed)]
+        # Of several, the model has yet to hear the oldest, or repeats the newest that it has heard.
+        for known in (*open_or_lost, *reversed(arrived)):
             is_same = (
                 known.connection not in (self.connection, _NO_CONNECTION)
                 and known.name == call.name

@@ -294,6 +294,43 @@ async def test_the_same_call_is_a_new_one_once_the_user_has_spoken(say, handle_a
     assert (results, counter.runs) == ([1, 2, 2], 2)
 
 
+@on_elastic_time
+async def test_of_two_calls_that_were_the_same_the_newest_is_the_one_that_is_repeated():
+    results, counter = [], Counter()
+
+    def booking(call_id, *, again):
+        async def connection(session):
+            await session.wait_for_input("audio")
+            if again:
+                await session.input_transcription("Book it again.")
+            (answer,) = await session.call(FunctionCall("book", {"seat": 4}, id=call_id))
+            results.append(answer.response["result"])
+            await confirmed(session)
+            await session.session_resumption(f"after-{call_id}")
+            await session.drop()
+
+        return connection
+
+    async def last(session):
+        (answer,) = await session.call(FunctionCall("book", {"seat": 4}, id="c"))
+        results.append(answer.response["result"])
+
+    async def user(talk):
+        asked = 0
+        for number in range(2):
+            yield frame(number)
+            for _ in range(2):
+                asked += 1
+                await talk.hears(lambda part: part.part.text == "Yes?", asked)
+                await passes(0.5)
+                yield typed("yes")
+            await talk.told("connection_renewed", number + 1)
+
+    scripts = [booking("a", again=False), booking("b", again=True), last]
+    await held(scripts, counter.tools(), user=user)
+    assert (results, counter.runs) == ([1, 2, 2], 2)
+
+
 @pytest.mark.parametrize("in_model_turn_first", [True, False])
 async def test_a_call_that_has_its_id_in_one_of_its_two_forms_only_is_heard_once(
     in_model_turn_first,
