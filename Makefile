@@ -62,7 +62,7 @@ docs: $(READY)  ## builds the documentation in build/docs
 picture: $(READY)  ## draws the rooms of the architecture from the code
 	$(BIN)/python -m tests.docs.rooms
 
-screenshot: $(READY)  ## takes the picture of the console in the README
+screenshot: $(READY)  ## takes the pictures of the console
 	$(BIN)/python -m tests.console.pictures
 
 bench: $(READY)  ## what a call costs; writes the page Benchmarks

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 import pytest_asyncio
@@ -206,6 +207,25 @@ async def test_a_tool_of_a_server_that_has_changed_is_trusted_after_its_change_w
         await servers.get_by_text("No tool has changed.").wait_for()
         await bench.until(lambda: tools.registry["send"].metadata.quarantine is None)
         assert await bench.call("send") == {}
+        await page.close()
+
+
+async def test_a_server_that_starts_later_is_shown_with_its_tools_without_a_reload(
+    screen, tmp_path, forking
+):
+    bench = Bench(tmp_path, {})
+    bench.server("mail", described("send", "Sends mail."), enabled=False)
+    file = tmp_path / "tools.yaml"
+    file.write_text(json.dumps(bench.settings))
+    async with (
+        ToolRuntime(config=file, builtin_tools=False) as tools,
+        Served(tools) as console,
+    ):
+        page = await screen.open(console.url)
+        await region(page, "Tools").get_by_text("There are no tools.").wait_for()
+        file.write_text(json.dumps(bench.settings).replace("false", "true"))
+        await region(page, "MCP servers").get_by_text("2 tools").wait_for()
+        await region(page, "Tools").get_by_text("Sends mail.").wait_for()
         await page.close()
 
 

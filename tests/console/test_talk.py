@@ -29,8 +29,8 @@ looped = pytest_asyncio.fixture(loop_scope="module")
 class Model:
     """A simulated model whose conversations are opened by the page."""
 
-    def __init__(self, play, tools=(), *, speed=math.inf):
-        self.tools = AdvancedToolProcessor(tools, builtin_tools=False)
+    def __init__(self, play, tools=(), *, speed=math.inf, config=None):
+        self.tools = AdvancedToolProcessor(tools, config, builtin_tools=False)
         self.play = play
         self.speed = speed
         self.simulator = None

@@ -189,8 +189,11 @@ function settingsOf(shown, change) {
   }))];
 }
 
+const changesOf = new Map();
+
 function serverItem(server) {
-  const changes = element("div");
+  const changes = changesOf.get(server.name) ?? element("div");
+  changesOf.set(server.name, changes);
   const look = async () => {
     const found = await ask("GET", `api/servers/${segment(server.name)}/changes`);
     changes.replaceChildren(...found.flatMap((each) => [
@@ -236,9 +239,13 @@ const WINDOW_SECONDS = 60;
 const MOST_BARS = 150;
 const ROWS = ["user", "agent", "call"];
 
+// In pixels of the page, so that letters have their size on a phone too.
+const widthOf = (id) => Math.max(280, byId(id).getBoundingClientRect().width);
+
 function drawTimeline(now) {
   state.bars = state.bars.filter((bar) => (bar.end ?? now) > now - WINDOW_SECONDS).slice(-MOST_BARS);
-  const [left, width, high] = [60, 530, 28];
+  const [left, high] = [60, 28];
+  const width = widthOf("timeline") - left - 20;
   const x = (at) => left + width * Math.max(0, 1 - (now - at) / WINDOW_SECONDS);
   const parts = ROWS.map((name, index) => drawn("text", { x: 0, y: 18 + index * high }, `${name}${name === "call" ? "s" : ""}`));
   for (let seconds = 0; seconds <= WINDOW_SECONDS; seconds += 15) {
@@ -255,7 +262,7 @@ function drawTimeline(now) {
     made.append(drawn("title", {}, bar.label));
     parts.push(made);
   }
-  byId("timeline").setAttribute("viewBox", "0 0 610 110");
+  byId("timeline").setAttribute("viewBox", `0 0 ${left + width + 20} 110`);
   byId("timeline").replaceChildren(...parts);
 }
 
@@ -267,33 +274,41 @@ async function loadMetrics() {
   const tools = Object.entries(found.tools).filter(([, each]) => each.p95_seconds !== null)
     .sort(([, a], [, b]) => b.executions - a.executions).slice(0, 12);
   const most = Math.max(0.000001, ...tools.map(([, each]) => each.p95_seconds));
-  const ms = (seconds) => `${(seconds * 1000).toPrecision(3)} ms`;
+  const width = widthOf("latency");
+  const took = (seconds) => seconds < 1 ? `${(seconds * 1000).toPrecision(3)} ms` : `${seconds.toPrecision(3)} s`;
   const parts = tools.flatMap(([name, each], index) => {
     const y = index * 40;
     return [
-      drawn("text", { x: 0, y: y + 14 }, `${name}: p50 ${ms(each.p50_seconds)}, p95 ${ms(each.p95_seconds)}`),
-      drawn("rect", { class: "high", x: 0, y: y + 20, height: 12, width: 390 * each.p95_seconds / most }),
-      drawn("rect", { class: "median", x: 0, y: y + 20, height: 12, width: 390 * each.p50_seconds / most }),
+      drawn("text", { x: 0, y: y + 14 }, `${name}: p50 ${took(each.p50_seconds)}, p95 ${took(each.p95_seconds)}`),
+      drawn("rect", { class: "high", x: 0, y: y + 20, height: 12, width: (width - 4) * each.p95_seconds / most }),
+      drawn("rect", { class: "median", x: 0, y: y + 20, height: 12, width: (width - 4) * each.p50_seconds / most }),
     ];
   });
-  byId("latency").setAttribute("viewBox", `0 0 400 ${Math.max(1, tools.length * 40)}`);
+  byId("latency").setAttribute("viewBox", `0 0 ${width} ${Math.max(1, tools.length * 40)}`);
   byId("latency").replaceChildren(...parts);
 }
 
-async function loadTools() {
-  const found = await ask("GET", "api/tools");
-  // A tool that is as it was stays the same element, with its settings open.
-  const before = new Map(state.tools.map((tool) => [tool.name, tool]));
-  state.tools = found.map((tool) => {
-    const old = before.get(tool.name);
-    return JSON.stringify(old) === JSON.stringify(tool) ? old : tool;
+// What is as it was stays the same element, with its settings open.
+function updated(before, found) {
+  const known = new Map(before.map((each) => [each.name, each]));
+  return found.map((each) => {
+    const old = known.get(each.name);
+    return JSON.stringify(old) === JSON.stringify(each) ? old : each;
   });
+}
+
+async function loadTools() {
+  state.tools = updated(state.tools, await ask("GET", "api/tools"));
   soon("tools");
 }
 
+const toolsOf = (servers) => JSON.stringify(servers.map((server) => server.tools));
+
 async function loadServers() {
-  state.servers = await ask("GET", "api/servers");
+  const before = toolsOf(state.servers);
+  state.servers = updated(state.servers, await ask("GET", "api/servers"));
   soon("servers");
+  if (toolsOf(state.servers) !== before) await loadTools();
 }
 
 let failuresSeen = 0;
@@ -537,5 +552,9 @@ async function follow() {
   }
 }
 
+// No event says how a server does.
+setInterval(() => {
+  if (!document.hidden && byId("connection").dataset.state === "open") loadServers().catch(() => {});
+}, 5000);
 setInterval(tick, 1000);
 if (token) follow(); else signIn();
