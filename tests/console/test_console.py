@@ -6,6 +6,7 @@ import json
 
 import httpx
 import pytest
+import pytest_asyncio
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -16,17 +17,26 @@ from leonidas_tools.mcp_server import guard
 from tests.console.served import BEARER, TOKEN, Desk, Served, until
 from tests.hostile import HOSTILE
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+looped = pytest_asyncio.fixture(loop_scope="module")
 SECRET = "4111-1111-1111-1111"
 
 
-@pytest.fixture
+@looped
 async def desk():
     return Desk()
 
 
-@pytest.fixture
+@looped
 async def console(desk):
     async with Served(ToolRuntime(desk.tools(), builtin_tools=False)) as served:
+        yield served
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def refusing_console():
+    """Serve the requests that are refused and change nothing: one console for all of them."""
+    async with Served(ToolRuntime(Desk().tools(), builtin_tools=False)) as served:
         yield served
 
 
@@ -186,8 +196,8 @@ ASKED = [
         ({"Origin": "null"}, 403),
     ],
 )
-async def test_who_may_not_gets_nothing(console, method, path, body, headers, status):
-    answer = await console.client.request(method, path, json=body, headers=headers)
+async def test_who_may_not_gets_nothing(refusing_console, method, path, body, headers, status):
+    answer = await refusing_console.client.request(method, path, json=body, headers=headers)
     assert answer.status_code == status
     assert "access-control-allow-origin" not in answer.headers
 
@@ -199,14 +209,25 @@ async def test_who_may_not_gets_nothing(console, method, path, body, headers, st
      "/metrics%0a", "/metrics%0A%0A",
      "/api/tools%0a"],
 )  # fmt: skip
-async def test_no_way_of_writing_a_path_gets_round_the_token(console, path):
-    host, port = console.url.removeprefix("http://").split(":")
+async def test_no_way_of_writing_a_path_gets_round_the_token(refusing_console, path):
+    host, port = refusing_console.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     answer = await reader.read()
     writer.close()
     assert answer.split(b" ", 2)[1] in {b"401", b"404"}
     assert b"flaky" not in answer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def asking_console():
+    """Serve one open question, which no test answers."""
+    desk = Desk()
+    settings = {"policies": {"approval": {"deadline": "1h"}}}
+    async with Served(ToolRuntime(desk.tools(), settings, builtin_tools=False)) as served:
+        await served.tools.execute("pay", {"to": "Ana", "amount": 50, "card": SECRET})
+        yield served
+    assert desk.paid == []
 
 
 @pytest.mark.parametrize(
@@ -226,28 +247,26 @@ async def test_no_way_of_writing_a_path_gets_round_the_token(console, path):
     ],
 )
 async def test_a_body_that_is_no_answer_is_refused_and_decides_nothing(
-    console, desk, content, kind, status
+    asking_console, content, kind, status
 ):
-    await console.tools.execute("pay", {"to": "Ana", "amount": 50, "card": SECRET})
-    (question,) = await console.get("/api/approvals")
-    answer = await console.client.post(
+    (question,) = await asking_console.get("/api/approvals")
+    answer = await asking_console.client.post(
         f"/api/approvals/{question['id']}", content=content, headers={"Content-Type": kind}
     )
     assert answer.status_code == status
     assert answer.json()["error"]
-    assert await console.get("/api/approvals") == [question]
-    assert desk.paid == []
+    assert await asking_console.get("/api/approvals") == [question]
 
 
 @pytest.mark.parametrize("path", [path for method, path, _ in ASKED if method != "GET"])
-async def test_nothing_is_changed_by_get(console, path):
-    answer = await console.client.get(path, params={"answer": "approve"})
+async def test_nothing_is_changed_by_get(refusing_console, path):
+    answer = await refusing_console.client.get(path, params={"answer": "approve"})
     assert answer.status_code in {404, 405} or path == "/api/tools/pay"
 
 
 @pytest.mark.parametrize("path", ["/", "/console.js", "/console.css", "/icon.svg"])
-async def test_the_page_is_served_without_the_token_and_has_no_data(console, path):
-    answer = await console.client.get(path, headers={"Authorization": ""})
+async def test_the_page_is_served_without_the_token_and_has_no_data(refusing_console, path):
+    answer = await refusing_console.client.get(path, headers={"Authorization": ""})
     assert answer.status_code == 200
     assert "flaky" not in answer.text
     policy = answer.headers["content-security-policy"]
@@ -307,12 +326,14 @@ async def test_too_many_changes_at_once_are_refused(console, monkeypatch):
     assert (await console.client.get("/api/tools")).status_code == 200
 
 
-async def test_every_operation_is_described_and_needs_the_token(console):
-    description = await console.get("/openapi.json")
+async def test_every_operation_is_described_and_needs_the_token(refusing_console):
+    description = await refusing_console.get("/openapi.json")
     for path, operations in description["paths"].items():
         for method in operations:
             asked = path.replace("{", "").replace("}", "")
-            answer = await console.client.request(method, asked, headers={"Authorization": ""})
+            answer = await refusing_console.client.request(
+                method, asked, headers={"Authorization": ""}
+            )
             assert answer.status_code == 401, (method, path)
     assert len({o["operationId"] for p in description["paths"].values() for o in p.values()}) >= 19
 
@@ -339,7 +360,7 @@ async def test_the_console_mounts_in_another_app(desk):
     assert {each["name"] for each in tools.json()} >= {"wait", "flaky", "pay"}
 
 
-def test_without_a_token_there_is_no_console():
+async def test_without_a_token_there_is_no_console():
     with pytest.raises(ConfigurationError, match="token"):
         console_app(ToolRuntime(), token="")
     with pytest.raises(TypeError, match="ToolRuntime"):
