@@ -3,7 +3,7 @@ const MOST_EVENTS = 200;
 const byId = (id) => document.getElementById(id);
 const state = {
   calls: new Map(), questions: new Map(), failures: new Map(), tasks: {}, tools: [], servers: [],
-  bars: [], events: [], turns: [],
+  bars: [], events: [], turns: [], untrusted: new Map(),
 };
 let token = takeToken();
 let lastEvent = null;
@@ -84,6 +84,22 @@ function row(...buttons) {
   return made;
 }
 
+// Says that a session has read what anyone may have written; `mark` fills it in.
+function badge(session) {
+  const made = element("p", "", "badge");
+  made.dataset.session = session;
+  made.hidden = true;
+  return made;
+}
+
+function mark(id) {
+  for (const each of byId(id).querySelectorAll(".badge")) {
+    const tools = state.untrusted.get(each.dataset.session) ?? [];
+    each.hidden = !tools.length;
+    each.textContent = `Untrusted content read: ${tools.join(", ")}`;
+  }
+}
+
 function jsonForm(title, value, send) {
   const form = element("details");
   const text = element("textarea");
@@ -110,7 +126,7 @@ function question(asked) {
     ? jsonForm("Answer", {}, (read) => decide({ answer: "fill", arguments: read }))
     : jsonForm("Edit and approve", asked.details, (read) => decide({ answer: "edit", arguments: read }));
   const parts = [
-    element("strong", asked.title),
+    element("strong", asked.title), badge(asked.session),
     element("pre", JSON.stringify(asked.details, null, 1)),
     element("p", `${asked.tool} · session ${asked.session}`, "quiet"), left, row(...buttons), form,
   ];
@@ -122,7 +138,7 @@ function runningCall(call) {
   const limit = call.deadline_seconds ?? call.timeout_seconds;
   const since = element("span", "", "quiet");
   since.dataset.since = call.at;
-  const parts = [element("strong", call.tool), since];
+  const parts = [element("strong", call.tool), since, badge(call.session)];
   if (limit) {
     since.dataset.limit = limit;
     const ring = drawn("svg", { class: "ring", viewBox: "0 0 36 36", "aria-hidden": "true" });
@@ -149,6 +165,7 @@ function failedCall(call) {
   return [
     element("strong", call.tool),
     element("span", ` ${call.status}${call.reason_code ? `, ${call.reason_code}` : ""}`, "failed"),
+    badge(call.session),
     row(button(`Retry ${call.tool}`, "", decide("retry")), button(`Skip ${call.tool}`, "", decide("skip"))),
   ];
 }
@@ -381,14 +398,15 @@ function prepend(id, waiting, make) {
 }
 
 const SHOW = {
-  questions: () => show("questions", [...state.questions], question),
+  questions: () => { show("questions", [...state.questions], question); mark("questions"); },
   calls: () => {
     show("calls", [...state.calls].slice(0, MOST_EVENTS), runningCall);
     for (const item of byId("calls").children) {
       item.querySelector(".message").textContent = said(item.shown.message ?? "");
     }
+    mark("calls");
   },
-  failures: () => show("failures", [...state.failures].slice(-MOST_EVENTS), failedCall),
+  failures: () => { show("failures", [...state.failures].slice(-MOST_EVENTS), failedCall); mark("failures"); },
   tasks: () => fill("tasks", Object.values(state.tasks).flat().map((task) => {
     const item = element("li", `${task.status === "completed" ? "✓ " : ""}${task.title}`);
     item.append(element("span", ` ${task.status.replace("_", " ")}`, task.status));
@@ -437,6 +455,7 @@ const ON = {
     state.calls = new Map(event.calls.map((call) => [call.trace_id, call]));
     state.questions = new Map(event.approvals.map((asked) => [asked.id, asked]));
     state.tasks = event.tasks;
+    state.untrusted = new Map(Object.entries(event.untrusted));
     open.clear();
     state.bars = [];
     for (const call of event.calls) bar(call.trace_id, "call", call.at, call.tool);
@@ -445,6 +464,8 @@ const ON = {
   },
   tool_start: (event) => {
     state.calls.set(event.trace_id, event);
+    if (event.untrusted) state.untrusted.set(event.session, event.untrusted);
+    else state.untrusted.delete(event.session);
     bar(event.trace_id, "call", event.at, event.tool);
   },
   tool_progress: (event) => {
@@ -452,6 +473,11 @@ const ON = {
     if (call) call.message = event.message;
   },
   tool_failed: (event) => { failuresSeen += 1; state.failures.set(event.trace_id, event); },
+  tool_untrusted: (event) => {
+    const known = state.untrusted.get(event.session) ?? [];
+    if (!known.includes(event.tool)) state.untrusted.set(event.session, [...known, event.tool]);
+    soon("questions");
+  },
   tool_skip: (event) => state.failures.delete(event.trace_id),
   tool_retry: (event) => { if (event.by) afterwards(loadFailures); },
   tool_approval_request: (event) => {

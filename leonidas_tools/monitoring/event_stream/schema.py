@@ -68,12 +68,16 @@ class LiveSession(TypedDict):
 
 
 class State(_EventBase):
-    """The current state, which a subscriber receives first."""
+    """The current state, which a subscriber receives first.
+
+    `untrusted` names, by session, the tools whose untrusted results it has read.
+    """
 
     event: Literal["state"]
     calls: list[CallUnderWay]
     approvals: list[OpenQuestion]
     tasks: dict[str, list[Task]]
+    untrusted: dict[str, list[str]]
     breakers: dict[str, Literal["closed", "open", "half_open"]]
     live: list[LiveSession]
 
@@ -97,11 +101,15 @@ class _OfTask(_OfCall):
 
 
 class ToolStart(_OfTask):
-    """A call has begun; the event has the limits of one attempt and of the whole call."""
+    """A call has begun; the event has the limits of one attempt and of the whole call.
+
+    `untrusted` names the tools whose untrusted results its session has read before.
+    """
 
     event: Literal["tool_start"]
     timeout_seconds: NotRequired[float]
     deadline_seconds: NotRequired[float]
+    untrusted: NotRequired[list[str]]
 
 
 class ToolProgress(_OfTask):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet, ref
 
 from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.untrusted import UntrustedContent
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.monitoring.event_stream.schema import VERSION
@@ -142,6 +143,8 @@ class EventStream:
             body = event.to_json()
             if event.kind is _ASKED:
                 _add_question(body, event)
+            elif event.kind is _START and (read := _untrusted(event.call.session)):
+                body["untrusted"] = read
             self._put(body)
 
     @property
@@ -264,6 +267,7 @@ class EventStream:
                     for name, tasks in lists.items()
                     if tasks.tasks
                 },
+                "untrusted": {one.id: read for one in here if (read := _untrusted(one))},
                 "breakers": dict(self._breakers()),
                 "live": [dict(one) for name, one in self._live.items() if session in (None, name)],
             }
@@ -280,6 +284,12 @@ class EventStream:
         if kind in _CONNECTED:
             return {**known, "state": "connected", "connection": data["connection"]}
         return {**known, "state": "disconnected"} if kind in _DISCONNECTED else known
+
+
+def _untrusted(session: ToolSession) -> list[str]:
+    """Return the tools whose untrusted results a session has read."""
+    content = session.find(UntrustedContent)
+    return [] if content is None else list(content.tools)
 
 
 def _add_question(body: dict[str, Any], event: ToolEvent) -> None:

@@ -117,6 +117,7 @@ async def test_a_reader_is_told_how_things_are_and_then_all_that_happens(read):
         "tasks": {
             "kitchen": [{"id": "1", "title": "Wait", "status": "pending", "calls": []}],
         },
+        "untrusted": {},
         "breakers": {},
         "live": [],
     }
