@@ -3,6 +3,8 @@
 import asyncio
 import importlib.util
 import os
+import socket
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _PLACE = "127.0.0.1:8788"
 _SECRET = "LEONIDAS_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 _MODEL = "gemini-3.8-live"
+_MOST_WORKERS = 64
 
 SecretEnv: TypeAlias = Annotated[
     str, typer.Option(metavar="NAME", help="The environment variable with the secret.")
@@ -57,12 +60,16 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     ] = 60.0,
     allow_origin: Origins = None,
     allow_host: Hosts = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=_MOST_WORKERS, help="How many processes serve.")
+    ] = 1,
+    worker: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Serve conversations with the tools of the settings over WebSockets, at /conversation.
 
     Each WebSocket is a conversation of its own. Users sign in with tokens, signed with the secret
     in LEONIDAS_GATEWAY_SECRET. SIGTERM lets conversations end at a quiet moment; a second one does
-    not wait.
+    not wait. With --workers, each process has limits of its own.
 
     Example: leonidas serve --http 8788
     """
@@ -71,6 +78,9 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     _check_packages()
     secret, place = _secret(secret_env, secret_file), place_of(http)
     pages = {"hosts": allow_host or [], "origins": allow_origin or []}
+    if workers > 1 and worker is None:
+        asyncio.run(until_told(_serve_by_workers(place, workers)))
+        return
 
     async def run() -> None:
         from leonidas_tools import AdvancedToolProcessor
@@ -81,9 +91,14 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
                 live = _live(tools, model, profile)
             else:
                 live = await _simulated(stack, tools, scenario)
-            await _serve(tools, live, secret, place, grace, pages)
+            await _serve(tools, live, secret, place, grace, pages, worker)
 
-    asyncio.run(until_told(run()))
+    if worker is None:
+        asyncio.run(until_told(run()))
+    else:
+        from leonidas_tools.gateway.workers import while_parent_lives
+
+        asyncio.run(until_told(while_parent_lives(run())))
 
 
 def token(
@@ -178,21 +193,35 @@ async def _simulated(
     )
 
 
-async def _serve(
+async def _serve_by_workers(place: Place, workers: int) -> None:
+    """Run this command again in several processes, which serve one socket."""
+    from leonidas_tools.gateway.workers import run_workers
+    from leonidas_tools.mcp_server.serving import address_of, listening
+
+    command = [sys.executable, "-m", "leonidas_tools", *sys.argv[1:], "--worker"]
+    with listening(place.host, place.port) as listener:
+        _announce(address_of(listener))
+        await run_workers(command, listener, count=workers)
+
+
+def _announce(address: str) -> None:
+    from leonidas_tools.cli import terminal
+    from leonidas_tools.gateway.app import CONVERSATION
+
+    said = f"Serving conversations at {address.replace('http', 'ws', 1)}{CONVERSATION}"
+    terminal.messages().print(said, soft_wrap=True)
+
+
+async def _serve(  # noqa: PLR0913, PLR0917 - what the options say
     tools: "AdvancedToolProcessor",
     live: "GeminiLiveProcessor",
     secret: str,
     place: Place,
     grace: float,
     pages: dict[str, list[str]],
+    worker: int | None,
 ) -> None:
-    from leonidas_tools.cli import terminal
     from leonidas_tools.gateway import GatewayLimits, serve_gateway
-    from leonidas_tools.gateway.app import CONVERSATION
-
-    def announce(address: str) -> None:
-        said = f"Serving conversations at {address.replace('http', 'ws', 1)}{CONVERSATION}"
-        terminal.messages().print(said, soft_wrap=True)
 
     await serve_gateway(
         tools,
@@ -201,7 +230,8 @@ async def _serve(
         host=place.host,
         port=place.port,
         limits=GatewayLimits(grace_seconds=grace),
-        on_listening=announce,
+        listener=None if worker is None else socket.socket(fileno=worker),
+        on_listening=_announce if worker is None else None,
         hosts=pages["hosts"],
         origins=pages["origins"],
     )

@@ -1,9 +1,12 @@
 """`leonidas serve` as a program: a conversation, and a stop by SIGTERM."""
 
 import asyncio
+import contextlib
 import os
 import re
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +14,7 @@ from websockets.asyncio.client import connect
 
 from leonidas_tools.cli.serve import commands
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.gateway.tokens import user_of
+from leonidas_tools.gateway.tokens import make_token, user_of
 from tests.gateway.served import SECRET, Client
 
 SCENARIO = """
@@ -46,25 +49,128 @@ async def test_a_token_opens_a_conversation_which_sigterm_lets_end(tmp_path):
     files = ("--config", str(tmp_path / "tools.yaml"), "--scenario", str(tmp_path / "hello.yaml"))
     server = await leonidas("serve", "--http", "0", *files)
     try:
-        said = ""
-        while (found := re.search(r"ws://\S+", said)) is None:
-            line = await server.stdout.readline()
-            assert line, said
-            said += line.decode()
-        headers = {"Authorization": f"Bearer {token}"}
-        async with connect(found[0], additional_headers=headers, proxy=None) as websocket:
-            client = Client(websocket)
-            await client.say("start")
-            await client.until("ready")
-            await client.say("text", text="hello")
-            await client.until("turn_complete")
+        async with conversation(await address_of(server), token) as client:
             server.terminate()
             assert await client.closed() == 1012
         assert await server.wait() == 0
     finally:
-        if server.returncode is None:
+        await ended(server)
+
+
+async def address_of(server):
+    said = ""
+    while (found := re.search(r"ws://\S+", said)) is None:
+        line = await server.stdout.readline()
+        assert line, said
+        said += line.decode()
+    return found[0]
+
+
+@contextlib.asynccontextmanager
+async def conversation(address, token):
+    """Yield a client that was answered."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with connect(address, additional_headers=headers, proxy=None) as websocket:
+        client = Client(websocket)
+        await client.say("start")
+        await client.until("ready")
+        await client.say("text", text="hello")
+        await client.until("turn_complete")
+        yield client
+
+
+async def ended(server):
+    if server.returncode is None:
+        server.kill()
+        await server.wait()
+
+
+def workers_of(server):
+    """Return the processes that a server has started and that are no zombies."""
+    found = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return {int(pid) for pid in found if lives(int(pid))}
+
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(holds):
+    async with asyncio.timeout(100):
+        while not holds():
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def two_workers(folder, *, settings="{}", scenario=SCENARIO):
+    (folder / "tools.yaml").write_text(settings)
+    (folder / "hello.yaml").write_text(scenario)
+    files = ("--config", str(folder / "tools.yaml"), "--scenario", str(folder / "hello.yaml"))
+    server = await leonidas("serve", "--http", "0", "--workers", "2", *files)
+    try:
+        yield server
+    finally:
+        await ended(server)
+
+
+@pytest.mark.slow
+async def test_a_worker_that_dies_is_replaced_and_sigterm_lets_all_end(tmp_path):
+    async with two_workers(tmp_path) as server:
+        address, token = await address_of(server), make_token(SECRET, "ana")
+        async with conversation(address, token):
+            pass
+        await until(lambda: len(workers_of(server)) == 2)
+        killed = min(workers_of(server))
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: len(workers_of(server) - {killed}) == 2)
+        workers = workers_of(server)
+        async with conversation(address, token) as client:
+            server.terminate()
+            assert await client.closed() == 1012
+        assert await server.wait() == 0
+        assert not any(map(lives, workers))
+
+
+@pytest.mark.slow
+async def test_a_second_sigterm_ends_the_workers_at_once(tmp_path):
+    endless = SCENARIO.replace("  - turn_complete:\n", "")  # the turn does not end
+    headers = {"Authorization": f"Bearer {make_token(SECRET, 'ana')}"}
+    async with two_workers(tmp_path, scenario=endless) as server:
+        address = await address_of(server)
+        async with connect(address, additional_headers=headers, proxy=None) as websocket:
+            client = Client(websocket)
+            await client.say("start")
+            await client.until("ready")
+            await client.say("text", text="hello")
+            await client.until("transcript", who="agent")
+            server.terminate()
+            await client.until("draining")
+            server.terminate()
+            assert await client.closed() == 1012
+        assert await server.wait() == 0
+
+
+@pytest.mark.slow
+async def test_workers_do_not_outlive_the_process_that_started_them(tmp_path):
+    async with two_workers(tmp_path) as server:
+        token = make_token(SECRET, "ana")
+        async with conversation(await address_of(server), token) as client:
+            await until(lambda: len(workers_of(server)) == 2)
+            workers = workers_of(server)
             server.kill()
-            await server.wait()
+            assert await client.closed() == 1012
+        await until(lambda: not any(map(lives, workers)))
+
+
+@pytest.mark.slow
+async def test_wrong_settings_end_all_workers_and_are_named(tmp_path):
+    async with two_workers(tmp_path, settings="tools: [1]") as server:
+        said, _ = await server.communicate()
+        assert server.returncode == 2
+        assert b"tools.yaml:1" in said
 
 
 @pytest.mark.slow

@@ -1,0 +1,127 @@
+"""Processes that serve the connections of one socket together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_WRONG_SETTINGS = 2
+_SHORTEST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
+
+
+async def run_workers(command: Sequence[str], listener: socket.socket, *, count: int) -> None:
+    """Run a command in several processes that share a listening socket, until cancelled.
+
+    The number of the socket's descriptor is added to the command. Each process gets a pipe as its
+    standard input, whose end says that this process is gone. A process that ends is replaced,
+    after a pause that grows from 1 to 30 seconds while it ends soon again. Cancelled, it sends
+    SIGTERM to all and waits for them; cancelled again, it sends SIGTERM again.
+
+    Args:
+        command: The program and its arguments.
+        listener: A socket that listens.
+        count: How many processes run.
+
+    Raises:
+        ConfigurationError: A process has ended with the exit code 2, which says that its settings
+            are wrong.
+    """
+    slots = [
+        asyncio.create_task(_keep_running(command, listener), name=f"gateway:worker-{number}")
+        for number in range(1, count + 1)
+    ]
+    try:
+        done, _ = await asyncio.wait(slots, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _all_ended(slots)
+    for slot in done:
+        slot.result()
+
+
+async def _all_ended(slots: Sequence[asyncio.Task[None]]) -> None:
+    """End all workers; each further cancellation is passed on to them."""
+    cancelled = None
+    while pending := [slot for slot in slots if not slot.done()]:
+        for slot in pending:
+            slot.cancel()
+        try:
+            await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _keep_running(command: Sequence[str], listener: socket.socket) -> None:
+    pause = _SHORTEST_PAUSE_SECONDS
+    while True:
+        began = time.monotonic()
+        code = await _run_worker(command, listener)
+        if code == _WRONG_SETTINGS:
+            raise ConfigurationError("The settings of the workers are wrong: see above")
+        if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
+            pause = _SHORTEST_PAUSE_SECONDS
+        logger.error("A worker has ended with %s: another starts in %g s", code, pause)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+async def _run_worker(command: Sequence[str], listener: socket.socket) -> int:
+    """Run one process to its end, and return its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        str(listener.fileno()),
+        stdin=asyncio.subprocess.PIPE,
+        pass_fds=[listener.fileno()],
+        start_new_session=True,  # Ctrl-C in a terminal reaches this process alone
+    )
+    cancelled = None
+    while True:
+        try:
+            code = await process.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        else:
+            if cancelled is not None:
+                raise cancelled
+            return code
+
+
+async def while_parent_lives(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve until done, or until standard input ends, because the parent process is gone."""
+    task = asyncio.ensure_future(serving)
+    with _at_end_of_input(task.cancel):
+        await task
+
+
+@contextlib.contextmanager
+def _at_end_of_input(act: Callable[[], object]) -> Iterator[None]:
+    loop, fd = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def read() -> None:
+        if not os.read(fd, 1024):
+            loop.remove_reader(fd)
+            act()
+
+    loop.add_reader(fd, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(fd)
