@@ -1,8 +1,9 @@
 """Talk with the agent over a WebSocket: sound and typed text in, sound out.
 
-Each connection is a conversation of its own, which ends with it. A client sends 16-bit PCM at
-16 kHz in binary messages and `TalkMessage` as JSON; it gets 16-bit PCM at 24 kHz in binary
-messages, and `{"type": "ready" | "interrupted" | "turn_complete"}`.
+Each client has a conversation of its own. A client sends 16-bit PCM at 16 kHz in binary messages
+and `TalkMessage` as JSON; it gets 16-bit PCM at 24 kHz in binary messages, and `{"type": "ready" |
+"interrupted" | "turn_complete"}`. `ready` names the conversation: a client whose connection was
+lost resumes it by `?conversation=…`, and gets what was said meanwhile.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import secrets
 import time
 from collections import deque
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from starlette.websockets import WebSocketDisconnect, WebSocketState
@@ -43,6 +45,10 @@ _MOST_UNSENT_BYTES = 2_880_000  # 60 s that the client has not taken yet
 _MOST_WAITING_MESSAGES = 64
 _LONGEST_SEND_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
+_KEPT_SECONDS = 30.0
+"""The time in which a client whose connection was lost can resume its conversation."""
+_LOST = frozenset({1005, 1006})
+"""The codes of a connection that ended without a word; uvicorn says 1005 too."""
 _MICROPHONE = "audio/pcm;rate=16000"
 _ENDED, _LEAVING, _UNSUPPORTED, _REFUSED, _FAILED, _BUSY = 1000, 1001, 1003, 1008, 1011, 1013
 
@@ -92,6 +98,14 @@ class _Waiting:
                 self._drop_sound(oldest_only=True)
         self._filled.set()
 
+    def put_back(self, item: bytes | str) -> None:
+        """Add one that could not be sent in front of all others."""
+        self._items.appendleft(item)
+        if isinstance(item, str):
+            self._texts += 1
+        else:
+            self._bytes += len(item)
+
     def silence(self) -> None:
         """Drop all sound."""
         self._drop_sound(oldest_only=False)
@@ -122,7 +136,7 @@ class _Waiting:
 
 
 class TalkEndpoint:
-    """Join each client with an agent of its own.
+    """Join each client with an agent of its own, also when it comes back.
 
     Args:
         agents: Opens an agent; `None` where there is none to talk to.
@@ -132,32 +146,36 @@ class TalkEndpoint:
     def __init__(self, agents: Agents | None, closing: asyncio.Event) -> None:
         self._agents = agents
         self._closing = closing
-        self._talks: set[asyncio.Task[object]] = set()
+        self._talks: dict[str, _Talk] = {}
+        self._tasks: set[asyncio.Task[object]] = set()
 
     async def ended(self) -> None:
         """Wait until every conversation has ended."""
-        if self._talks:
-            await asyncio.wait(self._talks)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def answer(self, websocket: WebSocket) -> None:
-        """Hold one conversation, until the client leaves, the agent ends or the console closes."""
+        """Serve one client, until it leaves, the conversation ends or the console closes."""
         offered = websocket.scope["subprotocols"]
         await websocket.accept(PROTOCOL if PROTOCOL in offered else None)
         task = asyncio.current_task()
         assert task is not None
+        self._tasks.add(task)
         try:
-            agents = self._admitted()
-            self._talks.add(task)
-            await _Talk(websocket, agents, self._closing).hold()
-        except WebSocketDisconnect:
-            return
-        except _ClosedError as closed:
-            await _close(websocket, closed.code, closed.reason)
+            known = self._talks.get(websocket.query_params.get("conversation", ""))
+            if known is not None and not known.is_over:
+                closed = await known.serve(websocket, is_resumed=True)
+            else:
+                closed = await self._begun().serve(websocket, is_resumed=False)
+        except _ClosedError as refused:
+            closed = refused
         finally:
-            self._talks.discard(task)
+            self._tasks.discard(task)
+        if closed is not None:
+            await _close(websocket, closed.code, closed.reason)
 
-    def _admitted(self) -> Agents:
-        """Return what opens the agent of one more conversation.
+    def _begun(self) -> _Talk:
+        """Begin one more conversation.
 
         Raises:
             _ClosedError: There can be none.
@@ -168,53 +186,139 @@ class TalkEndpoint:
             raise _ClosedError(_LEAVING, "The console closes")
         if len(self._talks) >= _MOST_TALKS:
             raise _ClosedError(_BUSY, "Too many conversations: end one, or try again later")
-        return self._agents
+        talk = _Talk(self._agents, self._closing)
+        self._talks[talk.id] = talk
+        task = asyncio.create_task(talk.run(), name="console:talk")
+        self._tasks.add(task)
+
+        def forget(ended: asyncio.Task[None]) -> None:
+            del self._talks[talk.id]
+            self._tasks.discard(ended)
+
+        task.add_done_callback(forget)
+        return talk
+
+
+class _Place:
+    """The place of a client in a conversation, which a later one takes from it."""
+
+    def __init__(self) -> None:
+        self.is_wanted = asyncio.Event()
+        self.is_free = asyncio.Event()
 
 
 class _Talk:
-    """One conversation."""
+    """One conversation; it waits for a client whose connection was lost."""
 
-    def __init__(self, websocket: WebSocket, agents: Agents, closing: asyncio.Event) -> None:
-        self._websocket = websocket
+    def __init__(self, agents: Agents, closing: asyncio.Event) -> None:
+        self.id = secrets.token_urlsafe(16)
         self._agents = agents
         self._closing = closing
+        self._is_open = asyncio.Event()
+        self._over: asyncio.Future[_ClosedError] = asyncio.get_running_loop().create_future()
+        self._place: _Place | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._heard = _Waiting(_MOST_UNHEARD_BYTES)
         self._unsent = _Waiting(_MOST_UNSENT_BYTES)
+        self._is_speaking = False
         self._budget = _MOST_MESSAGES_AT_ONCE
         self._counted = time.monotonic()
 
-    async def hold(self) -> None:
-        """Run until a side ends.
+    @property
+    def is_over(self) -> bool:
+        """Return whether no client can join any more."""
+        return self._over.done()
 
-        Raises:
-            WebSocketDisconnect: The client has left.
-            _ClosedError: It ends for another reason.
-        """
+    def _end(self, why: _ClosedError) -> None:
+        if not self._over.done():
+            self._over.set_result(why)
+
+    async def run(self) -> None:
+        """Run the agent until it ends, the console closes or the client does not come back."""
         agent = asyncio.create_task(self._converse(), name="console:talk-agent")
         closing = asyncio.create_task(self._closing.wait(), name="console:talk-closing")
-        ends: list[asyncio.Task[object]] = [
-            asyncio.create_task(self._listen(), name="console:talk-listen"),
-            asyncio.create_task(self._send(), name="console:talk-send"),
-        ]
-        running = {agent, closing, *ends}
+        running: set[asyncio.Task[Any]] = {agent, closing}
         try:
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for each in ends:
-                if each.done():
-                    each.result()
+            await asyncio.wait({*running, self._over}, return_when=asyncio.FIRST_COMPLETED)
             if closing.done():
-                raise _ClosedError(_LEAVING, "The console closes")
-            _raise_end(agent)
+                self._end(_ClosedError(_LEAVING, "The console closes"))
+            elif agent.done():
+                self._end(_end_of(agent))
         finally:
+            self._wait_no_more()
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
 
-    async def _listen(self) -> None:
+    async def serve(self, websocket: WebSocket, *, is_resumed: bool) -> _ClosedError | None:
+        """Serve a client until it leaves; return why the server closes, if it does.
+
+        A client that was there before loses its place: its connection may hang unnoticed.
+        """
+        before, mine = self._place, _Place()
+        self._place = mine
+        self._wait_no_more()
+        try:
+            if before is not None:
+                before.is_wanted.set()
+                await before.is_free.wait()
+            return await self._joined(websocket, mine, is_resumed=is_resumed)
+        finally:
+            mine.is_free.set()
+            if self._place is mine:
+                self._place = None
+                self._wait_for_client()
+
+    def _wait_for_client(self) -> None:
+        if self._over.done():
+            return
+        if self._is_speaking:  # the agent answers what it has heard
+            self._is_speaking = False
+            try:
+                self._heard.put(TalkMessage(type="audio_end").model_dump_json())
+            except _ClosedError as full:
+                self._end(full)
+                return
+        late = _ClosedError(_ENDED, "The client has not come back")
+        self._patience = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._end, late)
+
+    def _wait_no_more(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    async def _joined(
+        self, websocket: WebSocket, place: _Place, *, is_resumed: bool
+    ) -> _ClosedError | None:
+        listening = asyncio.create_task(self._listen(websocket), name="console:talk-listen")
+        sending = asyncio.create_task(self._send(websocket, is_resumed), name="console:talk-send")
+        losing = asyncio.create_task(place.is_wanted.wait(), name="console:talk-place")
+        running: set[asyncio.Task[Any]] = {listening, sending, losing}
+        try:
+            await asyncio.wait({*running, self._over}, return_when=asyncio.FIRST_COMPLETED)
+            if self._over.done():
+                return self._over.result()
+            if losing.done():
+                return _ClosedError(_REFUSED, "The conversation goes on in another connection")
+            if sending.done():
+                sending.result()
+            if await listening not in _LOST:
+                self._end(_ClosedError(_ENDED, "The client has left"))
+        except _ClosedError as fault:
+            self._end(fault)
+            return fault
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+        return None
+
+    async def _listen(self, websocket: WebSocket) -> int:
+        """Take what a client says; return the code with which it leaves."""
         while True:
-            message = await self._websocket.receive()
+            message = await websocket.receive()
             if message["type"] == "websocket.disconnect":
-                raise WebSocketDisconnect(message.get("code", _ENDED))
+                return int(message.get("code", _ENDED))
             self._count()
             self._take(message.get("bytes"), message.get("text"))
 
@@ -232,6 +336,7 @@ class _Talk:
                 reason = f"A frame has 1 to {_LONGEST_FRAME_BYTES // 2} samples of two bytes"
                 raise _ClosedError(_REFUSED, reason)
             self._heard.put(sound)
+            self._is_speaking = True
             return
         try:
             said = TalkMessage.model_validate_json(text or "")
@@ -239,24 +344,28 @@ class _Talk:
             reason = "A message is JSON with type and text, of at most 4000 characters"
             raise _ClosedError(_UNSUPPORTED, reason) from None
         self._heard.put(said.model_dump_json())
+        self._is_speaking = self._is_speaking and said.type != "audio_end"
 
-    async def _send(self) -> None:
-        while True:
-            item = await self._unsent.get()
-            try:
-                async with asyncio.timeout(_LONGEST_SEND_SECONDS):
-                    if isinstance(item, bytes):
-                        await self._websocket.send_bytes(item)
-                    else:
-                        await self._websocket.send_text(item)
-            except TimeoutError:
-                raise _ClosedError(_REFUSED, "The client reads too slowly") from None
+    async def _send(self, websocket: WebSocket, is_resumed: bool) -> None:
+        """Send what the agent says until the client has left."""
+        await self._is_open.wait()
+        ready = {"type": "ready", "conversation": self.id, "resumed": is_resumed}
+        item: bytes | str = json.dumps(ready)
+        with contextlib.suppress(WebSocketDisconnect):
+            await _sent(websocket, item)
+            while True:
+                item = await self._unsent.get()
+                try:
+                    await _sent(websocket, item)
+                except BaseException:
+                    self._unsent.put_back(item)  # for the client that comes back
+                    raise
 
     async def _converse(self) -> None:
         from genai_processors import processor
 
         async with self._agents() as agent:
-            self._tell("ready")
+            self._is_open.set()
             # Without a context, cancelling a chain of processors would hang.
             async with processor.context():
                 async for part in agent(self._said()):
@@ -293,17 +402,34 @@ class _Talk:
         self._unsent.put(json.dumps({"type": kind}))
 
 
-def _raise_end(agent: asyncio.Task[None]) -> None:
-    """Raise why the agent has ended."""
+def _end_of(agent: asyncio.Task[None]) -> _ClosedError:
+    """Return why the agent has ended."""
     error = agent.exception()
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, _ClosedError):
-        raise error
+        return error
     if error is not None:
         logger.error("The agent that was talked to has failed", exc_info=error)
-        raise _ClosedError(_FAILED, "The agent has failed: the log of the console says why")
-    raise _ClosedError(_ENDED, "The conversation has ended")
+        return _ClosedError(_FAILED, "The agent has failed: the log of the console says why")
+    return _ClosedError(_ENDED, "The conversation has ended")
+
+
+async def _sent(websocket: WebSocket, item: bytes | str) -> None:
+    """Send one message.
+
+    Raises:
+        WebSocketDisconnect: The client has left.
+        _ClosedError: The client reads too slowly.
+    """
+    try:
+        async with asyncio.timeout(_LONGEST_SEND_SECONDS):
+            if isinstance(item, bytes):
+                await websocket.send_bytes(item)
+            else:
+                await websocket.send_text(item)
+    except TimeoutError:
+        raise _ClosedError(_REFUSED, "The client reads too slowly") from None
 
 
 async def _close(websocket: WebSocket, code: int, reason: str) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import random
 import socket
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -59,6 +60,57 @@ class Desk:
             return f"{amount} to {to}, by {card[-4:]}"
 
         return [wait, flaky, pay]
+
+
+class Line:
+    """A connection of this machine to a console, which the test cuts."""
+
+    def __init__(self, url):
+        self._place = urlsplit(url)
+        self._open = set()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *error):
+        self._server.close()
+        joined = list(self._open)
+        self.cut()
+        if joined:
+            await asyncio.wait(joined)
+
+    def cut(self):
+        """End all connections without a word."""
+        for each in self._open:
+            each.cancel()
+
+    async def _joined(self, reader, writer):
+        here = asyncio.current_task()
+        self._open.add(here)
+        writers, passing = [writer], []
+        try:
+            far_reader, far_writer = await asyncio.open_connection(
+                self._place.hostname, self._place.port
+            )
+            writers.append(far_writer)
+            passing.append(asyncio.create_task(_passed(reader, far_writer)))
+            passing.append(asyncio.create_task(_passed(far_reader, writer)))
+            await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in passing:
+                each.cancel()
+            for each in writers:
+                each.transport.abort()
+            self._open.discard(here)
+
+
+async def _passed(reader, writer):
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
 
 
 class Served:

@@ -18,7 +18,7 @@ from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.simulator import LiveSimulator
 from leonidas_tools.simulator.audio import tone
 from tests.console.browser import chromium
-from tests.console.served import TOKEN, Served, port_to_come_back_to
+from tests.console.served import TOKEN, Line, Served, port_to_come_back_to
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 ELSEWHERE = "talk.example"
@@ -130,6 +130,16 @@ class Talker:
         """Wait until the player has played so many samples."""
         await self.page.wait_for_function(
             "least => Number(document.querySelector('#talk-section').dataset.played) >= least",
+            arg=samples,
+        )
+
+    async def gets(self, samples):
+        """Wait until so many samples are played or wait to be, and none was dropped."""
+        await self.page.wait_for_function(
+            """all => {
+                const { played, queued } = document.querySelector('#talk-section').dataset;
+                return Number(played) + Number(queued) === all;
+            }""",
             arg=samples,
         )
 
@@ -293,6 +303,37 @@ async def test_a_conversation_that_was_lost_begins_again(browser):
             await person.heard(24_000)
             await person.button("End the conversation").click()
             await person.reaches("idle")
+
+
+async def goes_on(model):
+    """Speak for 40 seconds; answer a text that comes after them."""
+    await model.wait_for_input("text", containing="begin", within_seconds=LONG)
+    await model.say("Once upon a time.", audio_seconds=40)
+    await model.turn_complete()
+    await model.wait_for_input("text", containing="go on", within_seconds=LONG)
+    await model.say("The end.", audio_seconds=0.5)
+    await model.turn_complete()
+    await model.wait_for_close(within_seconds=LONG)
+
+
+async def test_a_conversation_goes_on_after_its_connection_was_lost(browser):
+    model = Model(goes_on)
+    async with (
+        model.served() as console,
+        Line(console.url) as line,
+        talker(browser, line.url, faults=True) as person,
+    ):
+        await person.type("begin")
+        await person.until(lambda: len(sound_in(person.received)) == 2 * 40 * 24_000)
+        talked_to = model.simulator
+        line.cut()
+        await person.page.locator("#talk-section[data-resumed=true]").wait_for()
+        await person.reaches("typing")
+        await person.type("go on")
+        turns = person.page.get_by_role("list", name="The last turns, newest first")
+        await turns.get_by_text("The end.").wait_for()
+        await person.gets(40 * 24_000 + 12_000)
+        assert model.simulator is talked_to
 
 
 @pytest.mark.slow

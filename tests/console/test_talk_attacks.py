@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from leonidas_tools import ToolRuntime
+from leonidas_tools.console import talk
 from tests.console.served import BEARER, TOKEN, Served
 
 FRAME = bytes(640)
@@ -69,11 +70,13 @@ async def console(agent):
         yield served
 
 
-def talking(console, *, headers=BEARER, host=None, **options):
+def talking(console, *, headers=BEARER, host=None, conversation=None, **options):
     place = urlsplit(console.url)
     if "sock" not in options:
         options |= {"host": place.hostname, "port": place.port}
     address = f"ws://{host or place.netloc}/api/talk"
+    if conversation is not None:
+        address += f"?conversation={conversation}"
     return connect(address, additional_headers=headers, proxy=None, **options)
 
 
@@ -81,8 +84,12 @@ def bearer(token):
     return f"bearer.{base64.urlsafe_b64encode(token.encode()).decode().rstrip('=')}"
 
 
-async def ready(client):
-    assert json.loads(await client.recv()) == {"type": "ready"}
+async def ready(client, *, resumed=False):
+    """Return the id of the conversation."""
+    said = json.loads(await client.recv())
+    conversation = said.pop("conversation")
+    assert said == {"type": "ready", "resumed": resumed}
+    return conversation
 
 
 async def ending(client):
@@ -233,6 +240,49 @@ async def test_an_interruption_drops_the_sound_that_waits(console, agent):
         heard, message = await chunks_until_message(client)
         assert message == "interrupted"
         assert CHUNKS - 1 not in heard
+
+
+async def test_a_client_that_was_cut_off_resumes_its_conversation(console, agent):
+    async with talking(console) as client:
+        conversation = await ready(client)
+        await client.send(FRAME)
+        assert (await agent.heard.get()).part.inline_data.data == FRAME
+        client.transport.abort()
+        paused = await agent.heard.get()
+        assert paused.metadata == {"audio_stream_end": True}
+    agent.says.put_nowait(ProcessorPart(FRAME, mimetype="audio/pcm;rate=24000"))
+    agent.says.put_nowait(ProcessorPart("", metadata={"turn_complete": True}))
+    await agent.says.join()
+    async with talking(console, conversation=conversation) as client:
+        assert await ready(client, resumed=True) == conversation
+        assert await client.recv() == FRAME
+        assert json.loads(await client.recv()) == {"type": "turn_complete"}
+        await client.send(json.dumps({"type": "text", "text": "hello"}))
+        assert (await agent.heard.get()).text == "hello"
+    await agent.closed.wait()
+    assert agent.opened == 1
+
+
+async def test_a_client_that_comes_back_takes_the_place_of_a_connection_that_hangs(console, agent):
+    async with talking(console) as hanging:
+        conversation = await ready(hanging)
+        async with talking(console, conversation=conversation) as client:
+            await ready(client, resumed=True)
+            assert (await ending(hanging))[0] == 1008
+            agent.says.put_nowait(ProcessorPart(FRAME, mimetype="audio/pcm;rate=24000"))
+            assert await client.recv() == FRAME
+    assert agent.opened == 1
+
+
+async def test_a_conversation_ends_when_its_client_does_not_come_back(console, agent, monkeypatch):
+    monkeypatch.setattr(talk, "_KEPT_SECONDS", 0.0)
+    async with talking(console) as client:
+        conversation = await ready(client)
+        client.transport.abort()
+        await agent.closed.wait()
+    async with talking(console, conversation=conversation) as client:
+        assert await ready(client) != conversation
+    assert agent.opened == 2
 
 
 async def test_a_failing_agent_ends_the_conversation_without_telling_its_secrets(

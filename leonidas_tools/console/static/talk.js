@@ -19,6 +19,7 @@ let isReady = false;
 let waitMs = SHORTEST_WAIT_MS;
 let retry = null;
 let failures = 0;
+let conversation = null; // resumed where the connection was lost
 const unsaid = []; // typed before the connection was open
 
 function tell(state, text) {
@@ -48,7 +49,9 @@ function connect() {
   clearTimeout(retry);
   isWanted = true;
   isReady = false;
-  const opened = new WebSocket(new URL("api/talk", location.href.replace(/^http/, "ws")), subprotocols());
+  const url = new URL("api/talk", location.href.replace(/^http/, "ws"));
+  if (conversation) url.searchParams.set("conversation", conversation);
+  const opened = new WebSocket(url, subprotocols());
   opened.binaryType = "arraybuffer";
   opened.addEventListener("message", ({ data }) => { if (socket === opened) receive(data); });
   opened.addEventListener("close", ({ code, reason }) => { if (socket === opened) closed(code, reason); });
@@ -63,10 +66,14 @@ function receive(data) {
     player?.port.postMessage(data, [data]);
     return;
   }
-  const { type } = JSON.parse(data);
+  const { type, ...more } = JSON.parse(data);
   if (type === "interrupted") player?.port.postMessage("empty");
   if (type === "ready") {
     isReady = true;
+    section.dataset.resumed = more.resumed;
+    if (more.resumed) waitMs = SHORTEST_WAIT_MS;
+    else player?.port.postMessage("empty"); // the sound of a conversation that is lost
+    conversation = more.conversation;
     for (const said of unsaid.splice(0)) send(said);
     tellOpen();
   }
@@ -75,7 +82,6 @@ function receive(data) {
 function closed(code, reason) {
   socket = null;
   isReady = false;
-  player?.port.postMessage("empty");
   if (code === FAILED) failures += 1;
   if (code === 1000 || GONE.has(code) || failures >= MOST_FAILURES) {
     failures = 0;
@@ -169,6 +175,7 @@ function end() {
   clearTimeout(retry);
   closeMicrophone();
   isWanted = false;
+  conversation = null;
   unsaid.length = 0;
   const ended = socket;
   socket = null;
