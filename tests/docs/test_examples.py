@@ -19,6 +19,7 @@ SAID = {
     "live_session": "degrees in Lisbon.",
     "mcp_server": "Asia/Tokyo",
     "own_policy": "denied - The office is closed",
+    "phone_bridge": "the phone hears 0.5 s of speech, and then: clear",
     "plain_genai_session": "answered once: True",
     "reload_settings": "disabled",
     "serve_over_mcp": "It is sunny in Porto.",

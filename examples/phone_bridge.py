@@ -1,0 +1,100 @@
+"""Phone calls: a bridge between a phone provider and the gateway, in sound as phones have it.
+
+The provider opens a WebSocket for each call and speaks Twilio's Media Streams: JSON with mu-law of
+8 kHz in base64. Here a simulated provider rings, and a simulated model answers, on this machine.
+Run it: `python examples/phone_bridge.py` (extra `serve`)
+"""
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import json
+from functools import partial
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor
+from leonidas_tools import simulator as sim
+from leonidas_tools.gateway import make_token, serve_gateway
+
+SECRET = "the secret of the gateway, 32 bytes or more"
+AUTH_TOKEN = b"the token of your account at the provider"
+PUBLIC_URL = b"wss://phone.example.org/calls"  # as the provider calls the bridge
+SIGNATURE = base64.b64encode(hmac.digest(AUTH_TOKEN, PUBLIC_URL, "sha1")).decode()
+HEARS, SAYS = sim.WaitForInput("audio"), sim.Say("Hello, who is it?", audio_seconds=0.5)
+SCRIPT = [HEARS, SAYS, sim.TurnComplete(), HEARS, sim.Interrupt()]
+
+
+def admit(phone: ServerConnection, request: Request) -> Response | None:
+    given = request.headers.get("x-twilio-signature", "")
+    is_provider = hmac.compare_digest(given.encode(), SIGNATURE.encode())
+    return None if is_provider else phone.respond(403, "Not the provider\n")
+
+
+async def bridge(phone: ServerConnection, gateway_url: str) -> None:
+    while (event := json.loads(await phone.recv()))["event"] != "start":
+        pass  # it says that it is connected
+    # Each call is a user of its own: the number of a caller can be forged.
+    token = make_token(SECRET, f"call-{event['start']['callSid']}", seconds=60)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with connect(gateway_url, additional_headers=headers, proxy=None) as gateway:
+        await gateway.send(json.dumps({"type": "start", "format": "mulaw", "rate": 8000}))
+        await asyncio.gather(hear(phone, gateway), speak(gateway, phone, event["streamSid"]))
+
+
+async def hear(phone: ServerConnection, gateway: ClientConnection) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        async for message in phone:
+            event = json.loads(message)
+            if event["event"] == "media":
+                await gateway.send(base64.b64decode(event["media"]["payload"]))
+    await gateway.close()
+
+
+async def speak(gateway: ClientConnection, phone: ServerConnection, stream: str) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        async for message in gateway:
+            if isinstance(message, bytes):
+                event = {"event": "media", "media": {"payload": base64.b64encode(message).decode()}}
+                await phone.send(json.dumps(event | {"streamSid": stream}))
+            elif json.loads(message)["type"] == "interrupted":  # the caller speaks: be silent
+                await phone.send(json.dumps({"event": "clear", "streamSid": stream}))
+    await phone.close()
+
+
+async def ring(url: str) -> None:
+    headers = {"X-Twilio-Signature": SIGNATURE}
+    async with connect(url, additional_headers=headers, proxy=None) as call:
+        await call.send('{"event": "start", "streamSid": "MZ1", "start": {"callSid": "CA1"}}')
+        said = {"payload": base64.b64encode(b"\xff" * 160).decode()}  # 20 ms of silence
+        await call.send(json.dumps({"event": "media", "media": said}))
+        heard = 0
+        while (event := json.loads(await call.recv()))["event"] == "media":
+            heard += len(base64.b64decode(event["media"]["payload"]))
+            if heard == 4000:
+                await call.send(json.dumps({"event": "media", "media": said}))
+        print(f"the phone hears {heard / 8000} s of speech, and then: {event['event']}")
+
+
+async def main() -> None:
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    tools = AdvancedToolProcessor()
+    async with sim.LiveSimulator(sim.Scenario(SCRIPT)) as gemini:
+        there = gemini.http_options()
+        live = GeminiLiveProcessor("gemini-3.8-live", tools=tools, api_key="no", http_options=there)
+        serving = serve_gateway(tools, live, secret=SECRET, port=0, on_listening=address.set_result)
+        gateway = asyncio.create_task(serving)
+        url = (await address).replace("http", "ws", 1) + "/conversation"
+        calling = partial(bridge, gateway_url=url)
+        async with serve(calling, "127.0.0.1", 0, process_request=admit) as calls:
+            await ring(f"ws://127.0.0.1:{calls.sockets[0].getsockname()[1]}/calls")
+        gateway.cancel()
+        await asyncio.wait({gateway})
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
