@@ -8,6 +8,7 @@ from leonidas_tools.agent.planner import Planner
 from leonidas_tools.agent.react import ReActAgent
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.agent.reflector import Reflection, Reflector, ReflectorDecision
+from leonidas_tools.agent.short_term import ShortTermMemory
 from leonidas_tools.agent.tool_choice import ToolChoice
 from leonidas_tools.agent.trajectory import trajectory, trajectory_line
 
@@ -23,6 +24,7 @@ __all__ = [
     "Reflector",
     "ReflectorDecision",
     "ScriptedModel",
+    "ShortTermMemory",
     "ToolChoice",
     "Turn",
     "adjust_llm_parameters",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.agent.react import Step
     from leonidas_tools.agent.record import AgentResult, Turn
+    from leonidas_tools.agent.short_term import ShortTermMemory
     from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.tools.registry import AnyTool
 
@@ -105,6 +106,7 @@ class Delegation:
         instructions: What its model is told beforehand, after how it is to report.
         parameters: How its model is to answer.
         tool_choice: Chooses of very many tools those that fit a task.
+        short_term: Bounds what the model sees of a long job.
 
     Raises:
         ValueError: A bound is too small.
@@ -132,6 +134,7 @@ class Delegation:
         instructions: str = "",
         parameters: ModelParameters = DEFAULT_PARAMETERS,
         tool_choice: ToolChoice | None = None,
+        short_term: ShortTermMemory | None = None,
     ) -> None:
         self.limits = DelegationLimits(
             max_at_once=max_at_once,
@@ -146,6 +149,7 @@ class Delegation:
         self._instructions = f"{_INSTRUCTIONS}\n\n{instructions}" if instructions else _INSTRUCTIONS
         self._parameters = parameters
         self._tool_choice = tool_choice
+        self._short_term = short_term
         self.tools: tuple[Tool[..., Any], ...] = (
             Tool(
                 self._delegate,
@@ -253,6 +257,7 @@ class Delegation:
             parameters=self._parameters,
             may_use=may_use,
             tool_choice=self._tool_choice,
+            short_term=self._short_term,
         )
 
 

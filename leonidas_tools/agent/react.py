@@ -30,6 +30,7 @@ from leonidas_tools.agent.parser import INPUT, parse, read_arguments
 from leonidas_tools.agent.planner import planned_text
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.agent.reflector import ReflectorDecision
+from leonidas_tools.agent.short_term import Window
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.calls.call import (
     REPEATED,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
     from leonidas_tools.agent.planner import Planner
     from leonidas_tools.agent.reflector import Correction, Reflection, Reflector
+    from leonidas_tools.agent.short_term import ShortTermMemory
     from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.results.texts import Wording
@@ -161,6 +163,7 @@ class ReActAgent(Stage):
         max_calls: How many calls may run in all; those beyond are refused.
         may_use: Says of each tool whether the agent has it; by default it has all.
         tool_choice: Chooses of very many tools those that fit the task; by default it has all.
+        short_term: Bounds what the model sees of a long run; by default it sees all of it.
 
     Raises:
         ValueError: A bound is below 1.
@@ -194,6 +197,7 @@ class ReActAgent(Stage):
         max_calls: int | None = None,
         may_use: Callable[[AnyTool], bool] | None = None,
         tool_choice: ToolChoice | None = None,
+        short_term: ShortTermMemory | None = None,
     ) -> None:
         self.model = model
         self.runtime = _runtime(tools)
@@ -213,6 +217,7 @@ class ReActAgent(Stage):
         self.reflector = reflector
         self.may_use = may_use
         self.tool_choice = tool_choice
+        self.short_term = short_term
 
     async def run(
         self,
@@ -331,6 +336,7 @@ class _Run:
         self._budget = Budget(agent.limits.max_tokens)
         self._turns: list[Turn] = []
         self._messages: list[Message] = []
+        self._window: Window | None = None
         self._is_native = agent.function_calling == "native" or (
             agent.function_calling == "auto" and agent.model.calls_functions
         )
@@ -361,6 +367,8 @@ class _Run:
         system = self._system()
         self._messages = [Message.system(system)] if system else []
         self._messages += [*history, Message.user(task)]
+        if self._agent.short_term is not None:
+            self._window = Window(self._agent.short_term, self._agent.model, history=len(history))
         self._ids = ids_in(self._messages)
         if self._agent.planner is not None and self.result is None:
             await self._plan(self._agent.planner)
@@ -532,6 +540,8 @@ class _Run:
 
     async def _ask(self, number: int) -> Answer | None:
         """Ask the model; without an answer, end the run."""
+        if self._window is not None:
+            self._budget.add(await self._window.fit(self._messages, self._wording))
         if self._budget.is_spent or self._is_too_long():
             self._end(AgentStatus.LIMIT, "max_tokens")
             return None
@@ -554,7 +564,7 @@ class _Run:
         try:
             return await answer(
                 self._agent.model,
-                self._messages,
+                self._seen(),
                 tools,
                 self._parameters(),
                 on_chunk=self._on_chunk,
@@ -564,6 +574,11 @@ class _Run:
                 raise
         self._speak_text()
         return await self._answer()
+
+    def _seen(self) -> Sequence[Message]:
+        """Return what the model sees of the conversation."""
+        window = self._window
+        return self._messages if window is None else window.seen(self._messages, self._wording)
 
     def _speak_text(self) -> None:
         """Describe the tools in words from now on: the server takes no declarations."""
@@ -589,7 +604,7 @@ class _Run:
         left = self._budget.left
         if left is None:
             return False
-        return sum(estimated_tokens(message.text) for message in self._messages) > left
+        return sum(estimated_tokens(message.text) for message in self._seen()) > left
 
     # Reading its answer
 

@@ -3,10 +3,13 @@
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
 
 from leonidas_tools.agent.delegation import Delegation
 from leonidas_tools.agent.models import GeminiModel, OpenAIModel
+from leonidas_tools.agent.short_term import ShortTermMemory
 from leonidas_tools.agent.tool_choice import ToolChoice
 from leonidas_tools.embeddings import EmbedderSettings, make_embedder
 from leonidas_tools.errors import ConfigurationError
@@ -39,6 +42,7 @@ class DelegateSettings(Model):
         progress_seconds: The least time between two reports of progress.
         most_tools: How many tools the agent has, those that fit the task; by default all.
         embeddings: What chooses them by their meaning.
+        window_tokens: How many tokens of a job the model sees; older ones as a summary.
     """
 
     provider: Literal["openai", "gemini"] = "openai"
@@ -57,6 +61,7 @@ class DelegateSettings(Model):
     progress_seconds: Duration = 10.0
     most_tools: OptionalCount = None
     embeddings: EmbedderSettings = EmbedderSettings()
+    window_tokens: Annotated[int, Field(ge=100)] | None = None
 
 
 def _model(settings: DelegateSettings) -> ServedModel:
@@ -88,6 +93,11 @@ def _model(settings: DelegateSettings) -> ServedModel:
     )
 
 
+def _short_term(settings: DelegateSettings) -> ShortTermMemory | None:
+    most = settings.window_tokens
+    return None if most is None else ShortTermMemory(max_tokens=most)
+
+
 def _tool_choice(settings: DelegateSettings) -> ToolChoice | None:
     if settings.most_tools is None:
         return None
@@ -107,6 +117,7 @@ def _make(settings: DelegateSettings) -> Sequence[Tool[..., Any]]:
         progress_seconds=settings.progress_seconds,
         instructions=settings.instructions,
         tool_choice=_tool_choice(settings),
+        short_term=_short_term(settings),
     ).tools
 
 

@@ -1,0 +1,142 @@
+"""What a model sees of a long conversation: its oldest part as a summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leonidas_tools.agent.models.model import (
+    DEFAULT_PARAMETERS,
+    Message,
+    Usage,
+    answer,
+    estimated_tokens,
+)
+from leonidas_tools.errors import ModelError
+from leonidas_tools.redaction.visible import visible_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leonidas_tools.agent.models.model import Model, ModelParameters
+    from leonidas_tools.results.texts import Wording
+
+_logger = visible_logger(__name__)
+
+_FEWEST_TOKENS = 100
+_LONGEST_QUOTED = 2000
+_CHARACTERS_OF_A_TOKEN = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShortTermMemory:
+    """Keep the conversation that a model sees within a number of tokens.
+
+    When it is longer, the model sums up its oldest part; the task and the newest messages stay as
+    they are. The record of the run keeps every message.
+
+    Args:
+        max_tokens: How many tokens the messages may take, as estimated.
+        model: What sums up; by default the model of the agent.
+        parameters: How it is to answer.
+
+    Raises:
+        ValueError: There are fewer than 100 tokens.
+
+    Example:
+        >>> from leonidas_tools.agent import ReActAgent, ScriptedModel
+        >>> agent = ReActAgent(ScriptedModel([]), short_term=ShortTermMemory(max_tokens=4000))
+    """
+
+    max_tokens: int = 8000
+    model: Model | None = None
+    parameters: ModelParameters = DEFAULT_PARAMETERS
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < _FEWEST_TOKENS:
+            raise ValueError(f"max_tokens is {_FEWEST_TOKENS} or more, not {self.max_tokens!r}")
+
+
+class Window:
+    """The part of a growing conversation that its model sees.
+
+    Args:
+        memory: How long it may be.
+        model: What sums up, unless the memory names another.
+        history: How many messages there were before the task.
+    """
+
+    def __init__(self, memory: ShortTermMemory, model: Model, *, history: int = 0) -> None:
+        self._memory = memory
+        self._model = memory.model or model
+        self._task = history
+        self._begin = 0
+        """The first message that is not summed up yet."""
+        self._summary = ""
+
+    def seen(self, messages: Sequence[Message], wording: Wording) -> Sequence[Message]:
+        """Return what the model sees: instructions, the task with the summary, what came since."""
+        if not self._summary:
+            return messages
+        system = [message for message in messages if message.role == "system"]
+        rest = messages[len(system) :]
+        told = wording.text("agent_summary", summary=self._summary)
+        task = Message.user(f"{rest[self._task].text}\n\n{told}")
+        return [*system, task, *rest[self._begin :]]
+
+    async def fit(self, messages: Sequence[Message], wording: Wording) -> Usage:
+        """Sum up the oldest messages where there are too many; return what that took."""
+        if _tokens(self.seen(messages, wording)) <= self._memory.max_tokens:
+            return Usage()
+        rest = [message for message in messages if message.role != "system"]
+        begin = self._new_begin(rest)
+        if begin <= self._begin:
+            return Usage()  # a single turn is too long: it stays whole
+        oldest = [
+            message
+            for place, message in enumerate(rest[self._begin : begin], start=self._begin)
+            if place != self._task
+        ]
+        asked = wording.text(
+            "agent_summarize",
+            task=rest[self._task].text[:_LONGEST_QUOTED],
+            summary=self._summary or "-",
+            messages=_quoted(oldest, self._memory.max_tokens * _CHARACTERS_OF_A_TOKEN),
+        )
+        usage, said = Usage(), ""
+        try:
+            made = await answer(self._model, [Message.user(asked)], (), self._memory.parameters)
+            usage, said = made.usage, made.text.strip()
+        except ModelError as error:
+            _logger.warning("The conversation was not summed up, and is cut: %s", error)
+        said = said or f"{self._summary}\n({len(oldest)} messages are left out)".strip()
+        self._summary = said[: self._memory.max_tokens]  # at most a quarter of the tokens
+        self._begin = begin
+        return usage
+
+    def _new_begin(self, rest: Sequence[Message]) -> int:
+        """Return where the newest turns begin that take at most half of the tokens; one stays."""
+        begins = [
+            place
+            for place, message in enumerate(rest)
+            if message.role == "assistant" and place > self._task
+        ]
+        half = self._memory.max_tokens // 2
+        fitting = (place for place in begins if _tokens(rest[place:]) <= half)
+        return next(fitting, begins[-1] if begins else self._begin)
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return sum(
+        estimated_tokens(message.text) + sum(estimated_tokens(str(call)) for call in message.calls)
+        for message in messages
+    )
+
+
+def _quoted(messages: Sequence[Message], most_characters: int) -> str:
+    """Return messages as text, each and all of them bounded; the newest are kept."""
+    lines = []
+    for message in messages:
+        calls = "".join(f" [calls {call.name} {call.arguments}]" for call in message.calls)
+        lines.append(f"{message.role}: {message.text[:_LONGEST_QUOTED]}{calls[:_LONGEST_QUOTED]}")
+    return "\n".join(lines)[-most_characters:]
