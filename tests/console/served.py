@@ -70,11 +70,20 @@ class Line:
         self._open = set()
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._port = port_to_come_back_to()
+        self.url = f"http://127.0.0.1:{self._port}"
+        await self.restore()
         return self
 
     async def __aexit__(self, *error):
+        await self.break_off()
+
+    async def restore(self):
+        """Take connections."""
+        self._server = await asyncio.start_server(self._joined, "127.0.0.1", self._port)
+
+    async def break_off(self):
+        """End all connections and take no more."""
         self._server.close()
         joined = list(self._open)
         self.cut()
@@ -87,6 +96,9 @@ class Line:
             each.cancel()
 
     async def _joined(self, reader, writer):
+        if not self._server.is_serving():
+            writer.transport.abort()
+            return
         here = asyncio.current_task()
         self._open.add(here)
         writers, passing = [writer], []

@@ -10,7 +10,7 @@ import pytest_asyncio
 from leonidas_tools import ToolContext, ToolError, ToolRuntime, ToolSession, tool
 from leonidas_tools.session.tasks import TaskList
 from tests.console.browser import axe, chromium
-from tests.console.served import TOKEN, Desk, Served, port_to_come_back_to
+from tests.console.served import TOKEN, Desk, Line, Served, port_to_come_back_to
 from tests.hostile import HOSTILE
 from tests.mcp.bench import Bench, described
 
@@ -272,6 +272,14 @@ async def test_a_setting_that_is_changed_on_the_page_holds_at_once(desk, screen,
         await section.get_by_text("7 (settings, tools.yaml:3)").wait_for()
         assert tools.settings.current.tools["flaky"].timeout == 7
         assert "# busy" in file.read_text()
+        session = ToolSession("desk")
+        assert (await tools.execute("flaky", session=session)).status == "failed"
+        await section.get_by_role("button", name="Disable flaky").click()
+        await section.get_by_role("button", name="Enable flaky").wait_for()
+        assert (await tools.execute("flaky", session=session)).status == "disabled"
+        await section.get_by_role("button", name="Enable flaky").click()
+        await section.get_by_role("button", name="Disable flaky").wait_for()
+        assert (await tools.execute("flaky", session=session)).result == "through"
         await page.close()  # before the server, whose end it would complain of
 
 
@@ -283,6 +291,40 @@ async def test_two_tabs_show_the_same_question_and_either_may_answer(console, de
     await region(first, "Questions").get_by_text("No question is open.").wait_for()
     await region(first, "Activity").get_by_text("tool complete pay").wait_for()
     assert desk.paid == [("Ana", 50)]
+
+
+async def test_a_page_that_lost_its_connection_shows_what_has_happened_meanwhile(
+    console, desk, browser
+):
+    context = await browser.new_context()
+    context.set_default_timeout(60_000)
+    try:
+        async with Line(console.url) as line:
+            page = await Screen(context).open(line.url)
+            await asked(console)
+            questions = region(page, "Questions")
+            await questions.get_by_text("Ana").first.wait_for()
+            await line.break_off()
+            await page.get_by_text("Connection lost, trying again").wait_for()
+            (question,) = await console.get("/api/approvals")
+            answer = {"answer": "deny"}
+            await console.client.post(f"/api/approvals/{question['id']}", json=answer)
+            calling = asyncio.create_task(
+                console.tools.execute("wait", session=ToolSession("desk"))
+            )
+            await console.tools.execute("flaky", session=ToolSession("kitchen"))
+            await line.restore()
+            await page.get_by_text("Connected", exact=True).wait_for()
+            await questions.get_by_text("No question is open.").wait_for()
+            await region(page, "Running calls").get_by_text("halfway").wait_for()
+            await region(page, "Failed calls").get_by_text("flaky").first.wait_for()
+            asks = region(page, "Activity").get_by_text("approval request")
+            assert await asks.count() == 1  # nothing is shown twice
+            desk.goes_on.set()
+            await region(page, "Running calls").get_by_text("No call is running.").wait_for()
+            await calling
+    finally:
+        await context.close()
 
 
 async def test_a_page_that_lost_the_server_comes_back_to_the_state_of_the_new_one(desk, browser):
@@ -348,7 +390,6 @@ async def test_what_tools_say_becomes_text_and_no_element(screen):
         await page.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 async def test_axe_finds_nothing_and_nothing_is_cut_off(
@@ -378,13 +419,48 @@ async def test_axe_finds_nothing_and_nothing_is_cut_off(
         await calling
 
 
-@pytest.mark.slow
-async def test_ten_thousand_events_leave_the_page_small(console, screen):
-    page = await screen.open(console.url)
-    for _ in range(100):
-        for number in range(100):
-            console.tools.events.publish("tools_changed", session=f"s{number}", tools=[])
-        await asyncio.sleep(0)
-    console.tools.events.publish("tools_changed", session="last", tools=[])
-    await region(page, "Activity").get_by_text("tools changed last").wait_for()
-    assert await page.locator("#activity > li").count() <= 200
+MEASURE = """() => {
+    window.frameTimes = [];
+    let before = performance.now();
+    const frame = (now) => {
+        frameTimes.push(now - before);
+        before = now;
+        requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+}"""
+
+
+async def test_ten_thousand_events_leave_the_page_small(screen, record_property):
+    # On a machine of two cores 95 of 100 frames took at most 17 ms.
+    @tool(effect="read", lane="off")
+    def look_up(number: int, ctx: ToolContext) -> int:
+        """Look up a number."""
+        ctx.progress(f"looks up {number}")
+        if number % 20 == 0:
+            raise ToolError("There is no such number")
+        return number
+
+    tools = ToolRuntime([look_up], builtin_tools=False)
+    async with Served(tools) as console:
+        page = await screen.open(console.url)
+        await page.evaluate(MEASURE)
+        for first in range(0, 3325, 25):
+            session = ToolSession(f"s{first}")
+            calls = (
+                tools.execute("look_up", {"number": number}, session=session)
+                for number in range(first, first + 25)
+            )
+            await asyncio.gather(*calls)
+            said = f"{first} is looked up"
+            speech = {"session": session.id, "who": "agent"}
+            tools.events.publish("speech", **speech, state="began")
+            tools.events.publish("speech", **speech, state="ended", text=said)
+            shown = page.locator("#spoken").get_by_text(said, exact=True)
+            await shown.wait_for(state="attached")
+        times = sorted(await page.evaluate("frameTimes"))
+        record_property("frame_time_p95_ms", times[len(times) * 95 // 100])
+        for listed in ("activity", "spoken", "calls", "failures"):
+            assert await page.locator(f"#{listed} > li").count() <= 200
+        assert await page.locator("*").count() <= 2500  # there would be 10,000 and more
+        await page.close()

@@ -249,10 +249,12 @@ function tick() {
       each.textContent = ` ${Math.round(passed)} s${limit ? ` of ${Math.round(limit)} s` : ""}`;
     }
   }
-  drawTimeline(now);
+  if (Math.abs(now - timelineAt) >= SHORTEST_STILL_SECONDS) drawTimeline(now);
 }
 
 const WINDOW_SECONDS = 60;
+const SHORTEST_STILL_SECONDS = 0.25; // of the timeline, which is drawn whole
+let timelineAt = 0;
 const MOST_BARS = 150;
 const ROWS = ["user", "agent", "call"];
 
@@ -260,6 +262,7 @@ const ROWS = ["user", "agent", "call"];
 const widthOf = (id) => Math.max(280, byId(id).getBoundingClientRect().width);
 
 function drawTimeline(now) {
+  timelineAt = now;
   state.bars = state.bars.filter((bar) => (bar.end ?? now) > now - WINDOW_SECONDS).slice(-MOST_BARS);
   const [left, high] = [60, 28];
   const width = widthOf("timeline") - left - 20;
@@ -351,7 +354,8 @@ function listed(title, ...more) {
   return item;
 }
 
-const when = (at) => new Date(at * 1000).toLocaleTimeString();
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const when = (at) => clock.format(at * 1000);
 
 async function replay(session) {
   const steps = await ask("GET", `api/conversations/${segment(session)}`);
@@ -472,13 +476,13 @@ const ON = {
     const call = state.calls.get(event.trace_id);
     if (call) call.message = event.message;
   },
-  tool_failed: (event) => { failuresSeen += 1; state.failures.set(event.trace_id, event); },
+  tool_failed: (event) => { failuresSeen += 1; state.failures.set(event.trace_id, event); soon("failures"); },
   tool_untrusted: (event) => {
     const known = state.untrusted.get(event.session) ?? [];
     if (!known.includes(event.tool)) state.untrusted.set(event.session, [...known, event.tool]);
-    soon("questions");
+    for (const name of ["questions", "failures"]) soon(name);
   },
-  tool_skip: (event) => state.failures.delete(event.trace_id),
+  tool_skip: (event) => { state.failures.delete(event.trace_id); soon("failures"); },
   tool_retry: (event) => { if (event.by) afterwards(loadFailures); },
   tool_approval_request: (event) => {
     if (event.request) state.questions.set(event.request.id, event.request);
@@ -515,7 +519,7 @@ function apply(event) {
     afterwards(loadMetrics);
     if (kind !== "tool_failed") afterwards(loadFailures);
   }
-  if (kind.startsWith("tool_")) { soon("calls"); soon("failures"); }
+  if (kind.startsWith("tool_")) soon("calls");
 }
 
 function problem(text) { byId("problem").textContent = text; }
