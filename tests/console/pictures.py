@@ -21,7 +21,7 @@ _SERVER = Path(__file__).parents[1] / "mcp" / "servers" / "defined.py"
 _TASKS = ["Look up the weather", "Find a flight", "Book the hotel"]
 
 
-@tool(effect="read")
+@tool(effect="read", untrusted=True)
 async def get_weather(city: str) -> str:
     """Return the weather in a city."""
     await asyncio.sleep(2)

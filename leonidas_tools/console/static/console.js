@@ -225,7 +225,7 @@ function serverItem(server) {
   };
   const parts = [
     element("strong", server.name), element("span", ` ${server.state}`, server.last_error ? "failed" : "completed"),
-    element("p", `${server.transport}; ${server.tools.length} tools, ${server.calls} calls`, "quiet"),
+    element("p", `${server.transport}; ${server.tools.length} tools, ${server.calls} calls running`, "quiet"),
     row(button(`Show changes of ${server.name}`, "", look)), changes,
   ];
   if (server.last_error) parts.splice(2, 0, element("p", server.last_error, "failed"));
