@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Coroutine, Iterator, Sequence
     from typing import Any
 
-logger = logging.getLogger(__name__)
+logger = visible_logger(__name__)
 
 _WRONG_SETTINGS = 2
 _SHORTEST_PAUSE_SECONDS = 1.0
