@@ -1,6 +1,13 @@
 """The agent: language models, and what thinks, acts and observes with them."""
 
 from leonidas_tools.agent.delegation import Delegation
+from leonidas_tools.agent.fragments import (
+    Fragment,
+    FragmentMeasures,
+    Fragments,
+    FragmentStep,
+    found_fragments,
+)
 from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
 from leonidas_tools.agent.parameters import adjust_llm_parameters
 from leonidas_tools.agent.parser import parse
@@ -16,6 +23,10 @@ __all__ = [
     "AgentResult",
     "AgentStatus",
     "Delegation",
+    "Fragment",
+    "FragmentMeasures",
+    "FragmentStep",
+    "Fragments",
     "GeminiModel",
     "OpenAIModel",
     "Planner",
@@ -28,6 +39,7 @@ __all__ = [
     "ToolChoice",
     "Turn",
     "adjust_llm_parameters",
+    "found_fragments",
     "parse",
     "trajectory",
     "trajectory_line",

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 DELEGATE, STOP = "delegate", "stop_delegated"
 
-_OF_THE_VOICE = frozenset(each.name for each in (*action.TOOLS, *speech.TOOLS))
+OF_THE_VOICE = frozenset(each.name for each in (*action.TOOLS, *speech.TOOLS))
 """Tools about the conversation itself, which an agent in the background does not have."""
 _GRACE_SECONDS = 10.0
 _MOST_STEPS_TOLD = 50
-_STATUSES = {
+ENDED_AS = {
     AgentStatus.STOPPED: ResultStatus.FAILED,
     AgentStatus.LIMIT: ResultStatus.LIMITED,
     AgentStatus.FAILED: ResultStatus.UNAVAILABLE,
@@ -242,7 +242,7 @@ class Delegation:
             runtime: Its tools.
             deepest: Whether it may not delegate.
         """
-        withheld = _OF_THE_VOICE | {DELEGATE, STOP} if deepest else _OF_THE_VOICE
+        withheld = OF_THE_VOICE | {DELEGATE, STOP} if deepest else OF_THE_VOICE
 
         def may_use(tool: AnyTool) -> bool:
             return tool.name not in withheld
@@ -309,7 +309,7 @@ class _Work:
             said = say("delegation_late", seconds=f"{limits.max_seconds:g}")
             return ToolResult(
                 status=ResultStatus.TIMEOUT,
-                result=_done(self._turns),
+                result=done(self._turns),
                 message=said,
                 reason_code="max_seconds",
             )
@@ -344,18 +344,18 @@ def _depth() -> int:
 
 def _told(result: AgentResult) -> ToolResult:
     """Return what the voice is told of a run."""
-    done = _done(result.turns)
+    body = done(result.turns)
     if result.ok:
-        return ToolResult(result={"answer": result.answer, **done})
+        return ToolResult(result={"answer": result.answer, **body})
     if result.answer:
-        done = {"answer": result.answer, **done}
+        body = {"answer": result.answer, **body}
     said = say("delegation_ended", reason=result.message or result.status.value)
     return ToolResult(
-        status=_STATUSES[result.status], result=done, message=said, reason_code=result.reason
+        status=ENDED_AS[result.status], result=body, message=said, reason_code=result.reason
     )
 
 
-def _done(turns: Sequence[Turn]) -> dict[str, Any]:
+def done(turns: Sequence[Turn]) -> dict[str, Any]:
     """Return what was done: the calls with their statuses, the last where there are many."""
     steps = [
         f"{call.name}: {result.status.value}"

@@ -219,7 +219,7 @@ class ReActAgent(Stage):
         self.tool_choice = tool_choice
         self.short_term = short_term
 
-    async def run(
+    async def run(  # noqa: PLR0913 - each is left out as a rule
         self,
         task: str,
         *,
@@ -228,6 +228,7 @@ class ReActAgent(Stage):
         on_step: Callable[[Step], None] | None = None,
         on_chunk: Callable[[Chunk], None] | None = None,
         on_question: OnQuestion | None = None,
+        within: Budget | None = None,
     ) -> AgentResult:
         """Work on a task to its end. Cancelling this cancels the calls.
 
@@ -239,11 +240,17 @@ class ReActAgent(Stage):
             on_chunk: Called with each piece of the model's answers as it comes.
             on_question: Called with each question of a call that no channel asks: what it is
                 about, and what a model is told that is to ask it.
+            within: The budget of larger work that this is a part of.
         """
         result: AgentResult | None = None
         async with aclosing(
             self.steps(
-                task, session=session, history=history, on_chunk=on_chunk, on_question=on_question
+                task,
+                session=session,
+                history=history,
+                on_chunk=on_chunk,
+                on_question=on_question,
+                within=within,
             )
         ) as steps:
             async for step in steps:
@@ -262,6 +269,7 @@ class ReActAgent(Stage):
         history: Sequence[Message] = (),
         on_chunk: Callable[[Chunk], None] | None = None,
         on_question: OnQuestion | None = None,
+        within: Budget | None = None,
     ) -> AsyncGenerator[Step]:
         """Work on a task, and yield each step; the last is the result.
 
@@ -272,8 +280,9 @@ class ReActAgent(Stage):
             on_chunk: Called with each piece of the model's answers as it comes.
             on_question: Called with each question of a call that no channel asks: what it is
                 about, and what a model is told that is to ask it.
+            within: The budget of larger work that this is a part of.
         """
-        run = _Run(self, session, on_chunk, on_question)
+        run = _Run(self, session, on_chunk, on_question, within)
         around = innermost()
         # A call of this runtime ends before the runtime closes, and must not close it.
         is_inside = around is not None and around.host is self.runtime
@@ -317,6 +326,7 @@ class _Run:
         session: The session of its calls; by default a new one.
         on_chunk: Called with each piece of the model's answers.
         on_question: Called with each question that no channel asks.
+        within: The budget of larger work that this is a part of.
     """
 
     def __init__(
@@ -325,6 +335,7 @@ class _Run:
         session: ToolSession | None,
         on_chunk: Callable[[Chunk], None] | None,
         on_question: OnQuestion | None,
+        within: Budget | None,
     ) -> None:
         self._is_own_session = session is None
         session = session or ToolSession()
@@ -333,7 +344,8 @@ class _Run:
         self._session = session
         self._on_chunk = on_chunk
         self._limits = agent.limits
-        self._budget = Budget(agent.limits.max_tokens)
+        limits = agent.limits
+        self._budget = Budget(limits.max_tokens, max_calls=limits.max_calls, outer=within)
         self._turns: list[Turn] = []
         self._messages: list[Message] = []
         self._window: Window | None = None
@@ -347,7 +359,6 @@ class _Run:
         self._plans = 0
         self._corrections_of_turn: list[Correction] = []
         self._begun = time.perf_counter()
-        self._calls = 0
         self._event_call = ToolCall(
             name="agent", session=session, number=next(session.numbers), id=None
         )
@@ -687,11 +698,11 @@ class _Run:
                 most = self._limits.max_calls_per_turn
                 text = say("agent_too_many_calls", count=len(calls), most=most)
                 results[at] = self._refused(ResultStatus.LIMITED, text, "max_calls_per_turn")
-            elif self._calls == self._limits.max_calls:
-                text = say("agent_calls_used_up", most=self._calls)
+            elif not self._budget.may_call:
+                text = say("agent_calls_used_up", most=self._budget.calls)
                 results[at] = self._refused(ResultStatus.LIMITED, text, "max_calls")
             else:
-                self._calls += 1
+                self._budget.add_call()
                 identifier = self._id_prefix + call.id
                 to_run.append((at, {"name": call.name, "arguments": arguments, "id": identifier}))
         ran = await self._executed([asked for _, asked in to_run])

@@ -818,6 +818,22 @@ TEXTS: Mapping[str, Text] = {
         "The task was not done: {reason}. Tell the user what was done and what was not.",
         "A delegated task ends without an answer.",
     ),
+    "fragment_ended": Text(
+        "The task was not done: {reason}. Give it to another, in other words, or do without it.",
+        "The work of a fragment ends without an answer.",
+    ),
+    "fragment_late": Text(
+        "The task was not done within {seconds} seconds and was stopped.",
+        "The time of a fragment is up.",
+    ),
+    "fragment_too_deep": Text(
+        "The task has been handed on {most} times already: it is not handed on again.",
+        "A fragment hands a task on deeper than it may.",
+    ),
+    "no_fragment": Text(
+        "There is no runtime for this task here. Do it without.",
+        "A fragment runs without a runtime.",
+    ),
     "no_coin": Text(
         "No coin can be offered here. Continue without one.",
         "offer_coin runs in a session without a registry.",

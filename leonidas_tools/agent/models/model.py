@@ -267,38 +267,67 @@ class Answer:
 
 
 class Budget:
-    """Tokens that may be spent, and those that are.
+    """Tokens and calls that may be spent, and those that are.
 
     Args:
-        max_tokens: How many; `None` for any number.
+        max_tokens: How many tokens; `None` for any number.
+        max_calls: How many calls; `None` for any number.
+        outer: The budget that this one is a part of: it is spent together with this one.
 
     Example:
-        >>> budget = Budget(100)
-        >>> budget.add(Usage(input_tokens=70, output_tokens=40))
-        >>> budget.is_spent, budget.left
-        (True, 0)
+        >>> whole = Budget(100)
+        >>> part = Budget(outer=whole)
+        >>> part.add(Usage(input_tokens=70, output_tokens=40))
+        >>> part.used.total, part.left, whole.is_spent
+        (110, 0, True)
     """
 
-    def __init__(self, max_tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        max_tokens: int | None = None,
+        *,
+        max_calls: int | None = None,
+        outer: Budget | None = None,
+    ) -> None:
         if max_tokens is not None and max_tokens < 1:
             raise ValueError(f"max_tokens is a number of tokens above 0, or None: {max_tokens!r}")
         self.max_tokens = max_tokens
+        self.max_calls = max_calls
+        self.outer = outer
         self.used = Usage()
         """Tokens and money spent so far."""
+        self.calls = 0
+        """Calls made so far."""
 
     @property
     def left(self) -> int | None:
         """Return how many tokens are left; `None` for any number."""
-        return None if self.max_tokens is None else max(self.max_tokens - self.used.total, 0)
+        own = None if self.max_tokens is None else max(self.max_tokens - self.used.total, 0)
+        outer = None if self.outer is None else self.outer.left
+        return min((left for left in (own, outer) if left is not None), default=None)
 
     @property
     def is_spent(self) -> bool:
-        """Return whether nothing is left."""
+        """Return whether no token is left."""
         return self.left == 0
 
+    @property
+    def may_call(self) -> bool:
+        """Return whether a call is left."""
+        is_left = self.max_calls is None or self.calls < self.max_calls
+        return is_left and (self.outer is None or self.outer.may_call)
+
     def add(self, usage: Usage) -> None:
-        """Count what an answer has taken."""
+        """Count the tokens of an answer."""
         self.used += usage
+        if self.outer is not None:
+            self.outer.add(usage)
+
+    def add_call(self) -> None:
+        """Count a call."""
+        self.calls += 1
+        if self.outer is not None:
+            self.outer.add_call()
 
 
 async def answer(

@@ -1,0 +1,497 @@
+"""Fragments: named pieces of expertise that a model hands tasks to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from leonidas_tools.agent.delegation import ENDED_AS, OF_THE_VOICE, Task, done
+from leonidas_tools.agent.fragment_file import FragmentFile
+from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget
+from leonidas_tools.agent.react import ReActAgent, TurnEnded
+from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
+from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with the annotations
+from leonidas_tools.calls.invocation import current
+from leonidas_tools.errors import ConfigurationError, ToolError
+from leonidas_tools.files.reading import read_file, why_unreadable
+from leonidas_tools.results.similar import closest
+from leonidas_tools.results.texts import say
+from leonidas_tools.runtime.runtime import runtime_of
+from leonidas_tools.settings.document import read_document
+from leonidas_tools.settings.problem import DocumentError
+from leonidas_tools.tools.discovery import made_tools
+from leonidas_tools.tools.tool import Tool, as_tool
+from leonidas_tools.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from importlib.metadata import EntryPoint
+    from pathlib import Path
+
+    from leonidas_tools.agent.delegation import OpensModel
+    from leonidas_tools.agent.models.model import Model, ModelParameters
+    from leonidas_tools.agent.react import OnQuestion, Step
+    from leonidas_tools.agent.record import AgentResult, Turn
+    from leonidas_tools.agent.reflector import Reflector
+    from leonidas_tools.runtime.runtime import ToolRuntime
+    from leonidas_tools.store.store import Store
+    from leonidas_tools.tools.registry import AnyTool
+
+ENTRY_POINT_GROUP = "leonidas_tools.fragments"
+
+_GRACE_SECONDS = 10.0
+_MOST_MEASURED = 100
+_TOKENS = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fragment:
+    """A named piece of expertise: instructions, tools, and optionally a model of its own.
+
+    A worker does tasks with its tools; a manager hands parts of them to other fragments.
+
+    Args:
+        name: The name that a model calls it by.
+        description: What it is good for; a model chooses by this.
+        instructions: What its model is told beforehand.
+        tools: Its tools: names of tools of the runtime, with wildcards (`*` for all), and tools,
+            functions or toolboxes that it brings.
+        fragments: The names of the fragments that it hands parts of a task to.
+        model: The name of its model among `models`; by default that of all fragments.
+        max_iterations: How often its model is asked for a task.
+        max_calls: How many calls it makes for a task, with those of the fragments below it.
+        max_tokens: How many tokens a task takes, with those of the fragments below it.
+        max_seconds: How long a task takes.
+
+    Raises:
+        ValueError: A bound is too small.
+    """
+
+    name: str
+    description: str
+    instructions: str = ""
+    tools: Sequence[str | AnyTool | Callable[..., Any] | Toolbox] = ()
+    fragments: Sequence[str] = ()
+    model: str | None = None
+    max_iterations: int = 10
+    max_calls: int = 30
+    max_tokens: int | None = None
+    max_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        if min(self.max_iterations, self.max_calls, self.max_tokens or 1) < 1:
+            raise ValueError(f"the bounds of the fragment {self.name!r} are 1 or more")
+        if self.max_seconds <= 0:
+            raise ValueError(f"max_seconds of the fragment {self.name!r} is above 0")
+
+    @property
+    def is_manager(self) -> bool:
+        """Return whether it hands parts of a task to other fragments."""
+        return bool(self.fragments)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FragmentMeasures:
+    """The tasks that a fragment has worked on.
+
+    Args:
+        runs: How many.
+        successes: How many of them have an answer.
+        seconds: How long all of them took.
+        tokens: How many tokens all of them took.
+    """
+
+    runs: int = 0
+    successes: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+
+    def __add__(self, other: FragmentMeasures) -> FragmentMeasures:
+        return FragmentMeasures(
+            runs=self.runs + other.runs,
+            successes=self.successes + other.successes,
+            seconds=self.seconds + other.seconds,
+            tokens=self.tokens + other.tokens,
+        )
+
+
+class FragmentStep(NamedTuple):
+    """A step of a fragment that works on a part of a task."""
+
+    fragment: str
+    step: Step
+
+
+class Surroundings(NamedTuple):
+    """The larger work that fragments are a part of.
+
+    Args:
+        budget: Its budget.
+        on_step: Called with each step of a fragment.
+        on_question: Called with each question that no channel asks.
+    """
+
+    budget: Budget
+    on_step: Callable[[FragmentStep], None] | None = None
+    on_question: OnQuestion | None = None
+
+
+surroundings: ContextVar[Surroundings | None] = ContextVar(
+    "leonidas_tools_fragments_surroundings", default=None
+)
+
+
+class Fragments:
+    """Fragments as tools: a model hands a task to one by calling it.
+
+    They work in the runtime and the session of the call: under the same policies, for the same
+    user, with the same approvals. Cancelling the call stops the fragment and all below it.
+
+    Args:
+        model: The model of those that name none, or a function that opens one for each task.
+        fragments: The fragments.
+        models: Models by the names that fragments give.
+        reflector: Decides after each turn of a fragment how to go on.
+        max_depth: How often a task may be handed on.
+        parameters: How the models are to answer.
+
+    Raises:
+        ConfigurationError: A fragment names another one or a model that is not there, or two have
+            the same name.
+
+    Example:
+        >>> from leonidas_tools import ToolRuntime
+        >>> from leonidas_tools.agent.models import ScriptedModel
+        >>> baker = Fragment(name="baker", description="Knows bread.")
+        >>> fragments = Fragments(ScriptedModel(["Rye."]), [baker])
+        >>> tools = ToolRuntime(fragments.tools, builtin_tools=False)
+        >>> asyncio.run(tools.execute("baker", {"task": "Which bread?"})).result["answer"]
+        'Rye.'
+    """
+
+    def __init__(
+        self,
+        model: Model | OpensModel,
+        fragments: Iterable[Fragment],
+        *,
+        models: Mapping[str, Model | OpensModel] | None = None,
+        reflector: Reflector | None = None,
+        max_depth: int = 3,
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+    ) -> None:
+        if max_depth < 1:
+            raise ValueError(f"max_depth is 1 or more, not {max_depth!r}")
+        self.by_name = _by_name(fragments)
+        self.max_depth = max_depth
+        self._model = model
+        self._models = dict(models or {})
+        self._reflector = reflector
+        self._parameters = parameters
+        self._measured: dict[str, FragmentMeasures] = {}
+        self._made: dict[str, list[AnyTool]] = {}
+        for fragment in self.by_name.values():
+            _check_names(fragment.name, "fragments", fragment.fragments, self.by_name)
+            if fragment.model is not None:
+                _check_names(fragment.name, "model", [fragment.model], self._models)
+        self.tools: tuple[Tool[..., Any], ...] = tuple(map(self._tool, self.by_name.values()))
+        """Tools to be given to a runtime, beside those that fragments name."""
+
+    async def measures(self, store: Store | None = None) -> Mapping[str, FragmentMeasures]:
+        """Return the measures of the fragments, by name.
+
+        Args:
+            store: The store of the runtime, which has the latest 100 tasks of each fragment, also
+                those of other processes; without one, they are those of this object.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        if store is None:
+            return {name: self._measured.get(name, FragmentMeasures()) for name in self.by_name}
+        return {name: await _stored_measures(store, name) for name in self.by_name}
+
+    def _tool(self, fragment: Fragment) -> Tool[..., Any]:
+        async def work(task: Task, ctx: ToolContext) -> ToolResult:  # noqa: D417 - `ctx` is no argument
+            """Work on a task.
+
+            Args:
+                task: What is to be done, whole and in itself: nothing else is known of it.
+            """
+            return await self._work(fragment, task, ctx)
+
+        return Tool(
+            work,
+            name=fragment.name,
+            description=fragment.description,
+            category="action",
+            effect="once",
+            lane="off",
+            timeout_seconds=fragment.max_seconds + _GRACE_SECONDS,
+            deadline_seconds="off",
+            retry_attempts="off",
+            on_cancel="stop",
+            filler_after_seconds="off",
+            tags=["agent"],
+        )
+
+    async def _work(self, fragment: Fragment, task: str, ctx: ToolContext) -> ToolResult:
+        """Work on a task to its end, or until its time is up, and measure that."""
+        runtime = runtime_of(current().host)
+        if runtime is None:
+            raise ToolError(say("no_fragment"), reason_code="no_runtime")
+        if _depth(self.by_name) > self.max_depth:
+            said = say("fragment_too_deep", most=self.max_depth)
+            raise ToolError(said, status="limited", reason_code="max_depth")
+        around = surroundings.get()
+        outer = None if around is None else around.budget
+        budget = Budget(fragment.max_tokens, max_calls=fragment.max_calls, outer=outer)
+        begun = time.perf_counter()
+        turns: list[Turn] = []
+        try:
+            async with asyncio.timeout(fragment.max_seconds) as limit:
+                ended = _told(await self._run(fragment, task, ctx, runtime, budget, turns))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            said = say("fragment_late", seconds=f"{fragment.max_seconds:g}")
+            ended = ToolResult(
+                status=ResultStatus.TIMEOUT,
+                result=done(turns),
+                message=said,
+                reason_code="max_seconds",
+            )
+        tokens = budget.used.total
+        measured = FragmentMeasures(
+            runs=1, successes=ended.ok, seconds=time.perf_counter() - begun, tokens=tokens
+        )
+        before = self._measured.get(fragment.name, FragmentMeasures())
+        self._measured[fragment.name] = before + measured
+        return replace(ended, result={_TOKENS: tokens, **ended.result})
+
+    async def _run(
+        self,
+        fragment: Fragment,
+        task: str,
+        ctx: ToolContext,
+        runtime: ToolRuntime,
+        budget: Budget,
+        turns: list[Turn],
+    ) -> AgentResult:
+        around = surroundings.get()
+
+        def follow(step: Step) -> None:
+            if isinstance(step, TurnEnded):
+                turns.append(step.turn)
+            if around is not None and around.on_step is not None:
+                around.on_step(FragmentStep(fragment.name, step))
+
+        def ask(call: ToolCall, pending: ToolResult) -> None:
+            if not runtime.notices.tell(call, pending):
+                ctx.progress(**pending.to_response())
+
+        on_question = ask if around is None else around.on_question
+        below = Surroundings(budget, None if around is None else around.on_step, on_question)
+        may_use = self._may_use(fragment, self._brought(fragment, runtime))
+        async with self._opened(fragment) as model:
+            agent = ReActAgent(
+                model,
+                runtime,
+                max_iterations=fragment.max_iterations,
+                instructions=fragment.instructions,
+                parameters=self._parameters,
+                reflector=self._reflector,
+                may_use=may_use,
+            )
+            token = surroundings.set(below)
+            try:
+                return await agent.run(
+                    task,
+                    session=ctx.session,
+                    on_step=follow,
+                    on_question=on_question,
+                    within=budget,
+                )
+            finally:
+                surroundings.reset(token)
+
+    def _opened(self, fragment: Fragment) -> AbstractAsyncContextManager[Model]:
+        model = self._model if fragment.model is None else self._models[fragment.model]
+        return model() if callable(model) else nullcontext(model)
+
+    def _brought(self, fragment: Fragment, runtime: ToolRuntime) -> frozenset[str]:
+        """Register the tools that a fragment brings; return their names."""
+        made = self._made.get(fragment.name)
+        if made is None:
+            made = self._made[fragment.name] = _made(fragment)
+        for tool in made:
+            there = runtime.registry.get(tool.name)
+            if there is None or there.function is not tool.function:
+                runtime.registry.register(tool)
+        return frozenset(tool.name for tool in made)
+
+    def _may_use(self, fragment: Fragment, brought: frozenset[str]) -> Callable[[AnyTool], bool]:
+        """Return what says of each tool of a runtime whether a fragment has it."""
+        patterns = [each for each in fragment.tools if isinstance(each, str)]
+
+        def may_use(tool: AnyTool) -> bool:
+            name = tool.name
+            if name in self.by_name:
+                return name in fragment.fragments
+            is_named = any(fnmatchcase(name, pattern) for pattern in patterns)
+            return name in brought or (is_named and name not in OF_THE_VOICE)
+
+        return may_use
+
+
+def found_fragments(folder: Path | None = None, *, installed: bool = True) -> list[Fragment]:
+    """Return the fragments of a folder of YAML files, and of installed packages.
+
+    An entry point of the group `leonidas_tools.fragments` is a `Fragment`, a list of them, or a
+    module with such a list as `FRAGMENTS`.
+
+    Args:
+        folder: Each file `NAME.yaml` in it is a fragment.
+        installed: Whether entry points are looked at; loading one runs code of its package.
+
+    Raises:
+        ConfigurationError: A file or an entry point is no fragment, or the folder is not there.
+    """
+    found = list[Fragment]()
+    if folder is not None:
+        if not folder.is_dir():
+            raise ConfigurationError(
+                "is no folder: name one with a file NAME.yaml for each fragment", file=folder
+            )
+        files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+        found += [fragment_of_file(file) for file in files]
+    if installed:
+        for point in entry_points(group=ENTRY_POINT_GROUP):
+            found += _loaded(point)
+    return found
+
+
+def fragment_of_file(file: Path) -> Fragment:
+    """Return the fragment of a YAML file; its name is that of the file, unless it gives one.
+
+    Args:
+        file: The file.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is no fragment.
+    """
+    try:
+        document = read_document(read_file(file).decode())
+        read = FragmentFile.model_validate(document.data)
+    except OSError as error:
+        raise ConfigurationError(why_unreadable(error), file=file) from None
+    except UnicodeDecodeError:
+        raise ConfigurationError("is not UTF-8 text", file=file) from None
+    except DocumentError as error:
+        raise ConfigurationError(str(error), file=file, line=error.problem.line) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, first["loc"])) or None
+        near = closest(key, FragmentFile.model_fields, limit=1) if key is not None else []
+        is_unknown = first["type"] == "extra_forbidden"
+        hint = f"did you mean {near[0]!r}?" if near and is_unknown else ""
+        message = "there is no such key" if is_unknown else first["msg"]
+        said = f"{message}; {hint}" if hint else message
+        raise ConfigurationError(said, file=file, key=key) from None
+    if document.problems:
+        problem = document.problems[0]
+        raise ConfigurationError(problem.message, file=file, line=problem.line)
+    return Fragment(**{"name": file.stem, **read.model_dump(exclude_unset=True)})
+
+
+def _loaded(point: EntryPoint) -> Sequence[Fragment]:
+    """Return the fragments of an entry point."""
+    try:
+        thing: Any = point.load()
+    except Exception as error:  # a module runs when it is imported, and may raise anything
+        raise ConfigurationError(
+            f"the entry point {point.name!r} of {ENTRY_POINT_GROUP!r} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    listed = getattr(thing, "FRAGMENTS", thing)
+    made = list(listed) if isinstance(listed, (list, tuple)) else [listed]
+    for each in made:
+        if not isinstance(each, Fragment):
+            raise ConfigurationError(
+                f"the entry point {point.name!r} of {ENTRY_POINT_GROUP!r} is a "
+                f"{type(each).__name__}: name a Fragment, a list of them, or a module with "
+                "FRAGMENTS"
+            )
+    return made
+
+
+def _by_name(fragments: Iterable[Fragment]) -> Mapping[str, Fragment]:
+    found = dict[str, Fragment]()
+    for fragment in fragments:
+        if fragment.name in found:
+            raise ConfigurationError(
+                f"two fragments are named {fragment.name!r}: give one of them another name"
+            )
+        found[fragment.name] = fragment
+    return found
+
+
+def _check_names(owner: str, key: str, names: Iterable[str], known: Iterable[str]) -> None:
+    known = list(known)
+    for name in names:
+        if name not in known:
+            near = closest(name, known)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or '-'}"
+            raise ConfigurationError(
+                f"the fragment {owner!r} names {name!r}, which is not there: {hint}", key=key
+            )
+
+
+def _made(fragment: Fragment) -> list[AnyTool]:
+    """Return the tools that a fragment brings."""
+    made: list[AnyTool] = []
+    for thing in fragment.tools:
+        if isinstance(thing, Toolbox):
+            made += made_tools(fragment.name, thing, thing.settings())
+        elif not isinstance(thing, str):
+            made.append(as_tool(thing))
+    return made
+
+
+def _depth(names: Iterable[str]) -> int:
+    """Return how many fragments there are around this place, this one included."""
+    depth, here = 1, current().outer
+    while here is not None:
+        depth += here.call.name in names
+        here = here.outer
+    return depth
+
+
+def _told(result: AgentResult) -> ToolResult:
+    """Return what the model that has handed on a task is told of the run."""
+    body = done(result.turns)
+    if result.answer:
+        body = {"answer": result.answer, **body}
+    if result.ok:
+        return ToolResult(result=body)
+    said = say("fragment_ended", reason=result.message or result.status.value)
+    return ToolResult(
+        status=ENDED_AS[result.status], result=body, message=said, reason_code=result.reason
+    )
+
+
+async def _stored_measures(store: Store, name: str) -> FragmentMeasures:
+    measures = FragmentMeasures()
+    for each in await store.executions(tool=name, limit=_MOST_MEASURED):
+        if isinstance(each.result, dict) and isinstance(tokens := each.result.get(_TOKENS), int):
+            is_ok = each.status == ResultStatus.OK
+            seconds = each.seconds or 0.0
+            measures += FragmentMeasures(runs=1, successes=is_ok, seconds=seconds, tokens=tokens)
+    return measures
