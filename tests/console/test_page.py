@@ -94,6 +94,7 @@ async def test_a_payment_that_is_denied_on_the_page_is_not_made(console, desk, s
     page = await screen.open(console.url)
     await asked(console)
     questions = region(page, "Questions")
+    await questions.get_by_text("s left").wait_for()
     await questions.get_by_role("button", name="Deny").click()
     await questions.get_by_text("No question is open.").wait_for()
     await region(page, "Activity").get_by_text("approval answer").first.wait_for()
@@ -135,14 +136,12 @@ async def test_a_failed_call_is_tried_again_from_the_page(console, desk, screen)
 
 
 async def test_a_question_that_nobody_answers_runs_out_and_nothing_is_paid(desk, screen):
-    settings = {"policies": {"approval": {"deadline": 3}}}
+    settings = {"policies": {"approval": {"deadline": 1}}}
     async with Served(ToolRuntime(desk.tools(), settings, builtin_tools=False)) as console:
         page = await screen.open(console.url)
         await asked(console)
-        questions = region(page, "Questions")
-        await questions.get_by_text("s left").wait_for()
-        await questions.get_by_text("No question is open.").wait_for()
         await region(page, "Activity").get_by_text("approval answer").first.wait_for()
+        await region(page, "Questions").get_by_text("No question is open.").wait_for()
         assert desk.paid == []
         await page.close()
 

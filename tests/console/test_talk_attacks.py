@@ -12,6 +12,7 @@ from array import array
 from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 from websockets.asyncio.client import connect
@@ -21,6 +22,8 @@ from leonidas_tools import ToolRuntime
 from leonidas_tools.console import talk
 from tests.console.served import BEARER, TOKEN, Served
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+looped = pytest_asyncio.fixture(loop_scope="module")
 FRAME = bytes(640)
 PROTOCOL = "leonidas.talk.v1"
 
@@ -59,15 +62,34 @@ class Agent(processor.Processor):
             listening.cancel()
 
 
-@pytest.fixture
+@looped
 async def agent():
     return Agent()
 
 
-@pytest.fixture
+@looped
 async def console(agent):
     async with Served(ToolRuntime(builtin_tools=False), agents=agent.open) as served:
         yield served
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared():
+    """Serve one console for the tests that leave nothing behind: each sets its agent."""
+    agents = []
+
+    def newest():
+        return agents[-1].open()
+
+    async with Served(ToolRuntime(builtin_tools=False), agents=newest) as served:
+        yield served, agents
+
+
+@looped
+async def refusing_console(shared, agent):
+    console, agents = shared
+    agents.append(agent)
+    return console
 
 
 def talking(console, *, headers=BEARER, host=None, conversation=None, **options):
@@ -131,9 +153,11 @@ async def test_a_program_talks_with_the_token_as_header_or_as_subprotocol(consol
         ({"host": "evil.example"}, 421),
     ],
 )
-async def test_a_client_without_permission_opens_no_conversation(console, agent, options, status):
+async def test_a_client_without_permission_opens_no_conversation(
+    refusing_console, agent, options, status
+):
     with pytest.raises(InvalidStatus) as refused:
-        async with talking(console, **options):
+        async with talking(refusing_console, **options):
             pass
     assert refused.value.response.status_code == status
     assert agent.opened == 0
@@ -154,9 +178,9 @@ async def test_a_client_without_permission_opens_no_conversation(console, agent,
     ],
 )
 async def test_a_message_that_is_too_large_or_malformed_ends_the_conversation(
-    console, agent, message, code
+    refusing_console, agent, message, code
 ):
-    async with talking(console) as client:
+    async with talking(refusing_console) as client:
         await ready(client)
         await client.send(message)
         assert (await ending(client))[0] == code
