@@ -1049,6 +1049,12 @@ TEXTS: Mapping[str, Text] = {
         "Nothing can be remembered here: no store is switched on. Tell the user.",
         "A tool for memories runs without a store.",
     ),
+    "folder_unreadable": Text(
+        "The folder {folder!r} cannot be read: {reason}.", "A folder cannot be indexed."
+    ),
+    "folders_indexed": Text(
+        "I have read {read} files that were new or changed.", "Folders are indexed; spoken."
+    ),
     "memories_unavailable": Text(
         "The memories cannot be reached at the moment. Tell the user, and try again later.",
         "The store of the memories, or the embeddings, cannot be used.",

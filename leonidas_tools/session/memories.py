@@ -44,7 +44,13 @@ class MemoryKeeper(Protocol):
     """Keeps memories; `None` for a user stands for sessions without one."""
 
     async def remember(
-        self, user: str | None, texts: Sequence[str], embedder: Embedder, *, source: str = ""
+        self,
+        user: str | None,
+        texts: Sequence[str],
+        embedder: Embedder,
+        *,
+        source: str = "",
+        created: float | None = None,
     ) -> list[Memory]:
         """Keep texts; one that is known already is not kept twice."""
 
@@ -55,6 +61,12 @@ class MemoryKeeper(Protocol):
 
     async def forget(self, user: str | None, memory_id: str) -> Memory | None:
         """Delete a memory of the user, and return it."""
+
+    async def forget_source(self, user: str | None, source: str) -> int:
+        """Delete all memories of the user that were read from a file; return how many."""
+
+    async def sources(self, user: str | None, embedder: Embedder) -> dict[str, float]:
+        """Return the files that memories of the user were read from, and when each was read."""
 
 
 class Memories:

@@ -49,7 +49,13 @@ class MemoryTable:
         self._turn = asyncio.Lock()
 
     async def remember(
-        self, user: str | None, texts: Sequence[str], embedder: Embedder, *, source: str = ""
+        self,
+        user: str | None,
+        texts: Sequence[str],
+        embedder: Embedder,
+        *,
+        source: str = "",
+        created: float | None = None,
     ) -> list[Memory]:
         """Keep texts; one that is known already is not kept twice.
 
@@ -58,6 +64,7 @@ class MemoryTable:
             texts: What to remember.
             embedder: Turns them into vectors; they are recalled by the same one.
             source: The file that they were read from.
+            created: When that was, in seconds since the epoch; by default now.
 
         Raises:
             TooManyMemoriesError: The user has as many memories as are kept.
@@ -79,7 +86,10 @@ class MemoryTable:
                 row = (await connection.execute(known)).one_or_none()
                 if row is None:
                     new = Memory(
-                        id=uuid.uuid4().hex[:12], text=text, source=source, created=time.time()
+                        id=uuid.uuid4().hex[:12],
+                        text=text,
+                        source=source,
+                        created=time.time() if created is None else created,
                     )
                     values = {"user": owner, "space": embedder.space, "digest": digest}
                     await connection.execute(insert(memories), _row(new, vector) | values)
@@ -150,6 +160,25 @@ class MemoryTable:
         where = (memories.c.source == source, memories.c.user == owner_of(user))
         async with self._database.writing() as connection:
             return (await connection.execute(delete(memories).where(*where))).rowcount
+
+    async def sources(self, user: str | None, embedder: Embedder) -> dict[str, float]:
+        """Return the files that memories of the user were read from, and when each was read.
+
+        Args:
+            user: Whose memories.
+            embedder: The one that they were kept with.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        query = select(memories.c.source, func.min(memories.c.created).label("read")).where(
+            memories.c.user == owner_of(user),
+            memories.c.space == embedder.space,
+            memories.c.source != "",
+        )
+        async with self._database.reading() as connection:
+            rows = await connection.execute(query.group_by(memories.c.source))
+            return {row.source: row.read for row in rows.all()}
 
 
 async def _extend(connection: AsyncConnection, index: Nearest, key: _Key) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -17,14 +20,22 @@ from leonidas_tools.embeddings.embedder import import_numpy
 from leonidas_tools.errors import ModelError, StoreError, ToolError
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.memories import MOST_MEMORIES, Memories, Memory, TooManyMemoriesError
-from leonidas_tools.settings.fields import Count
+from leonidas_tools.session.memories import (
+    MOST_MEMORIES,
+    Memories,
+    Memory,
+    MemoryKeeper,
+    TooManyMemoriesError,
+)
+from leonidas_tools.settings.fields import Count, Directory
 from leonidas_tools.settings.model import Model
+from leonidas_tools.toolboxes.memory.folders import list_files, read_pieces
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
 
 _LONGEST_QUERY = 1_000
 _LONGEST_SPOKEN = 400
+_AT_ONCE = 32
 
 Limit = Annotated[int, Field(ge=1, le=50)]
 
@@ -35,10 +46,12 @@ class MemorySettings(Model):
     Args:
         embeddings: What turns texts into vectors; memories are recalled by the same one.
         max_characters: How long a memory may be.
+        folders: Folders whose text files `index_folders` reads, seen from the working directory.
     """
 
     embeddings: EmbedderSettings = EmbedderSettings()
     max_characters: Count = 2_000
+    folders: tuple[Directory, ...] = ()
 
 
 class MemoryTools:
@@ -51,6 +64,9 @@ class MemoryTools:
     def __init__(self, settings: MemorySettings) -> None:
         self._settings = settings
         self._embedder = make_embedder(settings.embeddings)
+        self._folders = {
+            given.rstrip("/"): Path(given).expanduser().absolute() for given in settings.folders
+        }
         import_numpy()  # which finds the nearest, whatever makes the vectors
 
     @tool(category="storage", effect="idempotent", lane="memory", tags=["memory"])
@@ -111,10 +127,63 @@ class MemoryTools:
             raise ToolError(said, status="not_found", reason_code="unknown_memory")
         return ToolResult(result=_shown(gone), speech=say("forgotten"))
 
+    @tool(
+        category="storage", effect="idempotent", lane="memory", tags=["memory"], timeout_seconds=600
+    )
+    async def index_folders(self, ctx: ToolContext) -> ToolResult:
+        """Read the text files of the user's folders that are new or changed, for recall to find.
+
+        What was read of files that are gone is forgotten.
+        """
+        keeper, user = ctx.session.get(Memories).keeper, user_of(ctx.session)
+        read = unchanged = left_out = forgotten = 0
+        with _reached():
+            known = await keeper.sources(user, self._embedder)
+            for given, folder in self._folders.items():
+                try:
+                    listing = await asyncio.to_thread(list_files, folder)
+                except OSError as error:
+                    said = say("folder_unreadable", folder=given, reason=error.strerror or "-")
+                    raise ToolError(said, reason_code="folder_unreadable") from error
+                left_out += listing.left_out
+                sources = {f"{given}/{path}": path for path in listing.files}
+                for number, (source, path) in enumerate(sources.items(), start=1):
+                    if known.get(source, 0.0) > listing.files[path]:
+                        unchanged += 1
+                        continue
+                    ctx.progress(source, fraction=number / len(sources))
+                    if await self._read(keeper, user, folder, path, source):
+                        read += 1
+                    else:
+                        left_out += 1
+                gone = [each for each in known if each.startswith(f"{given}/")]
+                for source in set(gone) - set(sources):
+                    await keeper.forget_source(user, source)
+                    forgotten += 1
+        counts = {"read": read, "unchanged": unchanged, "left_out": left_out, "gone": forgotten}
+        return ToolResult(result=counts, speech=say("folders_indexed", **counts))
+
+    async def _read(
+        self, keeper: MemoryKeeper, user: str | None, folder: Path, path: str, source: str
+    ) -> bool:
+        """Remember a file in place of what it was; return whether it is a text."""
+        begun = time.time()
+        try:
+            pieces = await asyncio.to_thread(read_pieces, folder, path)
+        except OSError:  # it is gone, or is a link by now
+            pieces = None
+        await keeper.forget_source(user, source)
+        texts = [f"{source}: {utf8_text(piece)}" for piece in pieces or ()]
+        for first in range(0, len(texts), _AT_ONCE):
+            batch = texts[first : first + _AT_ONCE]
+            await keeper.remember(user, batch, self._embedder, source=source, created=begun)
+        return pieces is not None
+
 
 def _make(settings: MemorySettings) -> Sequence[Tool[..., Any]]:
     memory = MemoryTools(settings)
-    return memory.remember, memory.recall, memory.forget
+    indexing = (memory.index_folders,) if settings.folders else ()
+    return memory.remember, memory.recall, memory.forget, *indexing
 
 
 @contextmanager
