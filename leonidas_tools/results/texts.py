@@ -139,6 +139,11 @@ TEXTS: Mapping[str, Text] = {
         "There is no directory {path!r}.",
         "A directory does not exist.",
     ),
+    "unrunnable_program": Text(
+        "No program can be given this: it has a null character or half a character, or is longer "
+        "than {most} bytes. Nothing was run. Use a shorter text, or write it to a file first.",
+        "A command has what the system hands to no program.",
+    ),
     "command_worked": Text(
         "The command was successful.", "A command ended with the exit code 0.", more=("code",)
     ),
@@ -898,6 +903,10 @@ TEXTS: Mapping[str, Text] = {
     ),
     "bad_pattern": Text(
         "{pattern!r} is no regular expression: {reason}.", "A search has a wrong pattern."
+    ),
+    "bad_glob": Text(
+        "{glob!r} is no pattern of names: write one such as *.py or src/**/*.md.",
+        "A search has a wrong glob.",
     ),
     "no_matches": Text("Nothing fits {pattern}.", "A search finds no line; spoken."),
     "one_match": Text("I have found it in {name}, line {line}.", "One line is found; spoken."),

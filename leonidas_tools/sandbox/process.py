@@ -44,6 +44,21 @@ class NoSandboxError(ToolError):
         self.reason = reason
 
 
+class UnrunnableError(ToolError):
+    """Raised when the system can hand a program no such words: nothing has run.
+
+    Args:
+        most_bytes: How long a word may be.
+    """
+
+    status = "invalid_argument"
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(
+            say("unrunnable_program", most=most_bytes), reason_code="unrunnable_program"
+        )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
     """End of a program.

@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.sandbox import launcher
 from leonidas_tools.sandbox.bubblewrap import wrapped
-from leonidas_tools.sandbox.process import Finished, NoSandboxError, OnOutput, Running
+from leonidas_tools.sandbox.process import (
+    Finished,
+    NoSandboxError,
+    OnOutput,
+    Running,
+    UnrunnableError,
+)
 from leonidas_tools.sandbox.seccomp import filter_code
 
 if TYPE_CHECKING:
@@ -35,6 +41,8 @@ logger = visible_logger(__name__)
 
 Backend: TypeAlias = Literal["auto", "bubblewrap", "landlock", "none"]
 _GRACE_SECONDS = 10.0
+_LONGEST_WORD_BYTES = 131_071
+"""Of an argument, as Linux has it."""
 _OWN_PROCESSES = 2
 """The processes of bubblewrap itself that count among those of a group."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -197,6 +205,7 @@ class Sandbox:
 
         Raises:
             NoSandboxError: The isolation or a limit cannot be had.
+            UnrunnableError: An argument has a null character, or is longer than Linux allows.
             FileNotFoundError: There is no such program or directory.
         """
         job = _Job(
@@ -253,6 +262,7 @@ class Sandbox:
         limits = self.limits
         environment = {**_ENVIRONMENT, **self.environment}
         directory = str(job.working_directory or (self.roots[0] if self.roots else "/"))
+        _check_words([*job.argv, directory])
         request: dict[str, Any] = {
             "argv": list(job.argv),
             "timeout_seconds": job.timeout_seconds or limits.timeout_seconds,
@@ -436,6 +446,21 @@ async def _to_the_end(running: Running) -> None:
         logger.warning("A program in the sandbox does not end")
     if cancelled is not None:
         raise cancelled
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Refuse words that the system hands to no program.
+
+    Raises:
+        UnrunnableError: One has a null character, is no text of the system, or is too long.
+    """
+    for word in words:
+        try:
+            data = os.fsencode(word)
+        except UnicodeEncodeError:
+            raise UnrunnableError(_LONGEST_WORD_BYTES) from None
+        if b"\0" in data or len(data) > _LONGEST_WORD_BYTES:
+            raise UnrunnableError(_LONGEST_WORD_BYTES)
 
 
 def _program(name: str, path: str) -> str:

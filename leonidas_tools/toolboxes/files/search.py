@@ -65,8 +65,12 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
     """Return the places, path and line, and whether there are more.
 
     Raises:
-        ToolError: The pattern is no regular expression.
+        ToolError: The pattern is no regular expression, or the glob is none.
     """
+    if not _can_be_given(wanted.glob):
+        raise _bad_glob(wanted.glob)
+    if not _can_be_given(wanted.pattern):
+        raise _bad_pattern(wanted.pattern, "no text has such characters")
     try:
         re.compile(wanted.pattern)
     except re.error as error:
@@ -90,7 +94,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
         if len(places) <= wanted.most:
             said = (await errors).decode(errors="replace")
             if await process.wait() not in (0, 1) and not places and said:
-                raise _bad_pattern(wanted.pattern, said.strip().splitlines()[-1])
+                raise _wrong(wanted, said.strip().splitlines())
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -153,6 +157,28 @@ async def _places(stream: asyncio.StreamReader, most: int) -> list[tuple[str, in
 
 async def _gone(process: asyncio.subprocess.Process) -> None:
     await process.communicate()
+
+
+def _can_be_given(word: str) -> bool:
+    """Return whether the system can hand a word to a program."""
+    try:
+        return b"\0" not in os.fsencode(word)
+    except UnicodeEncodeError:
+        return False
+
+
+def _wrong(wanted: Search, lines: Sequence[str]) -> ToolError:
+    """Return the error that ripgrep tells: of the glob, or of the pattern."""
+    if "parsing glob" in lines[-1]:
+        return _bad_glob(wanted.glob)
+    reasons = [line for line in lines if line.startswith(("error: ", "the literal"))]
+    reason = (reasons or lines[:1])[0].removeprefix("error: ")
+    return _bad_pattern(wanted.pattern, reason.rstrip("."))
+
+
+def _bad_glob(glob: str) -> ToolError:
+    said = say("bad_glob", glob=glob)
+    return ToolError(said, status="invalid_argument", reason_code="bad_glob")
 
 
 def _bad_pattern(pattern: str, reason: str) -> ToolError:

@@ -83,18 +83,25 @@ def make_tools(settings: ShellSettings) -> Sequence[Tool[..., Any]]:
 
 def _inside(directory: str, roots: Sequence[Path]) -> Path:
     """Return a directory in one of the roots."""
-    found = (roots[0] / directory).resolve()
+    try:
+        found = (roots[0] / directory).resolve()
+    except ValueError:  # no path has such characters
+        raise _no_directory(directory) from None
     if not any(found.is_relative_to(root) for root in roots):
         raise ToolError(
             say("outside_roots", path=directory), status="denied", reason_code="outside_roots"
         )
     if not found.is_dir():
-        raise ToolError(
-            say("no_such_directory", path=directory),
-            status="not_found",
-            reason_code="no_such_directory",
-        )
+        raise _no_directory(directory)
     return found
+
+
+def _no_directory(directory: str) -> ToolError:
+    return ToolError(
+        say("no_such_directory", path=directory),
+        status="not_found",
+        reason_code="no_such_directory",
+    )
 
 
 def _result(finished: Finished) -> ToolResult:

@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import json
 import os
+import shutil
 import resource
 import socket
 import subprocess
@@ -565,3 +566,21 @@ def test_a_root_that_is_no_directory_is_refused_with_the_settings(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ToolboxError, match=why):
         make(roots=roots)
+
+
+async def test_what_no_program_can_be_given_is_a_wrong_argument(tools, searching):
+    pattern = await said(tools, "search_in_files", pattern="a\0b")
+    assert (pattern["status"], pattern["reason_code"]) == ("invalid_argument", "bad_pattern")
+    glob = await said(tools, "search_in_files", pattern="a", glob="*\0")
+    assert (glob["status"], glob["reason_code"]) == ("invalid_argument", "bad_glob")
+
+
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+async def test_ripgrep_tells_which_part_of_a_search_is_wrong(tools):
+    glob = await said(tools, "search_in_files", pattern="a", glob="[")
+    assert (glob["status"], glob["reason_code"]) == ("invalid_argument", "bad_glob")
+    assert "'a'" not in glob["message"]
+    lines = await said(tools, "search_in_files", pattern="a\nb")
+    assert lines["message"].endswith("is not allowed in a regex.")
+    around = await said(tools, "search_in_files", pattern="(?=a)b")
+    assert "is not supported" in around["message"]

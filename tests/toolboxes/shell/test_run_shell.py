@@ -214,3 +214,17 @@ async def test_without_isolation_the_tool_is_unavailable(make, monkeypatch, tmp_
     monkeypatch.setenv("PATH", str(tmp_path))
     result = await make(backend="bubblewrap").execute("run_shell", {"command": "ls"})
     assert (result.status, result.reason_code) == ("unavailable", "no_sandbox")
+
+
+@pytest.mark.parametrize("text", ["echo a\0b", "echo " + "\N{GRINNING FACE}" * 40_000])
+async def test_what_no_program_can_be_given_is_a_wrong_argument(make, text):
+    tools = make(more="tools: {run_shell: {requires_approval: false}}")
+    result = await tools.execute("run_shell", {"command": text})
+    said = result.to_response()
+    assert (said["status"], said["reason_code"]) == ("invalid_argument", "unrunnable_program")
+    assert "Traceback" not in said["message"]
+
+
+async def test_a_working_directory_with_a_null_character_is_not_there(make):
+    said = await make().execute("run_shell", {"command": "pwd", "working_directory": "a\0b"})
+    assert (said.status, said.reason_code) == ("not_found", "no_such_directory")
