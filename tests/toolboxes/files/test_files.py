@@ -4,8 +4,8 @@ import asyncio
 import ctypes
 import json
 import os
-import shutil
 import resource
+import shutil
 import socket
 import subprocess
 import threading
