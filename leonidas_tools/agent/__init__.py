@@ -9,6 +9,14 @@ from leonidas_tools.agent.fragments import (
     found_fragments,
 )
 from leonidas_tools.agent.models import GeminiModel, OpenAIModel, ScriptedModel
+from leonidas_tools.agent.orchestrator import (
+    AgentMemory,
+    Evaluated,
+    Learned,
+    Orchestrator,
+    OrchestratorStep,
+    Recalled,
+)
 from leonidas_tools.agent.parameters import adjust_llm_parameters
 from leonidas_tools.agent.parser import parse
 from leonidas_tools.agent.planner import Planner
@@ -20,17 +28,23 @@ from leonidas_tools.agent.tool_choice import ToolChoice
 from leonidas_tools.agent.trajectory import trajectory, trajectory_line
 
 __all__ = [
+    "AgentMemory",
     "AgentResult",
     "AgentStatus",
     "Delegation",
+    "Evaluated",
     "Fragment",
     "FragmentMeasures",
     "FragmentStep",
     "Fragments",
     "GeminiModel",
+    "Learned",
     "OpenAIModel",
+    "Orchestrator",
+    "OrchestratorStep",
     "Planner",
     "ReActAgent",
+    "Recalled",
     "Reflection",
     "Reflector",
     "ReflectorDecision",

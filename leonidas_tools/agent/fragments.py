@@ -331,10 +331,7 @@ class Fragments:
         made = self._made.get(fragment.name)
         if made is None:
             made = self._made[fragment.name] = _made(fragment)
-        for tool in made:
-            there = runtime.registry.get(tool.name)
-            if there is None or there.function is not tool.function:
-                runtime.registry.register(tool)
+        register(runtime, made)
         return frozenset(tool.name for tool in made)
 
     def _may_use(self, fragment: Fragment, brought: frozenset[str]) -> Callable[[AnyTool], bool]:
@@ -452,6 +449,18 @@ def _check_names(owner: str, key: str, names: Iterable[str], known: Iterable[str
             raise ConfigurationError(
                 f"the fragment {owner!r} names {name!r}, which is not there: {hint}", key=key
             )
+
+
+def register(runtime: ToolRuntime, tools: Iterable[AnyTool]) -> None:
+    """Register the tools that a runtime does not have yet.
+
+    Raises:
+        DuplicateToolError: It has another tool of the same name.
+    """
+    for tool in tools:
+        there = runtime.registry.get(tool.name)
+        if there is None or there.function is not tool.function:
+            runtime.registry.register(tool)
 
 
 def _made(fragment: Fragment) -> list[AnyTool]:

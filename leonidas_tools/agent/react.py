@@ -200,7 +200,7 @@ class ReActAgent(Stage):
         short_term: ShortTermMemory | None = None,
     ) -> None:
         self.model = model
-        self.runtime = _runtime(tools)
+        self.runtime = as_runtime(tools)
         self.limits = AgentLimits(
             max_iterations=max_iterations,
             max_calls_per_turn=max_calls_per_turn,
@@ -307,7 +307,7 @@ class ReActAgent(Stage):
                 yield part
         async with aclosing(self.steps("".join(task))) as steps:
             async for step in steps:
-                for part in _parts(step):
+                for part in parts_of(step):
                     yield part
 
     async def __aenter__(self) -> Self:
@@ -904,7 +904,8 @@ def described_tool(tool: Declaration) -> str:
     return f"{tool.name}: {tool.description}\nParameters: {schema}"
 
 
-def _runtime(tools: Any) -> ToolRuntime:
+def as_runtime(tools: Any) -> ToolRuntime:
+    """Return the runtime of what an agent is given as its tools."""
     runtime = runtime_of(tools)
     if runtime is not None:
         return runtime
@@ -913,7 +914,7 @@ def _runtime(tools: Any) -> ToolRuntime:
     return ToolRuntime(tools, builtin_tools=False)
 
 
-def _parts(step: Step) -> Iterable[ProcessorPart]:
+def parts_of(step: Step) -> Iterable[ProcessorPart]:
     """Return the parts of a step."""
     match step:
         case Thought(text=text):

@@ -126,7 +126,7 @@ async def test_a_fragment_ends_when_its_time_is_up():
 async def test_cancelling_the_call_stops_the_fragment_and_all_below_it():
     began, stopped = asyncio.Event(), asyncio.Event()
 
-    @tool(effect="read")
+    @tool(effect="read", timeout_seconds=3_600)
     async def knead() -> str:
         """Kneads for ever."""
         began.set()

@@ -1,0 +1,505 @@
+"""`Orchestrator`: recall, hand a task to fragments, judge the outcome, and learn from it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
+
+from genai_processors.content_api import ProcessorPart
+
+from leonidas_tools.agent.fragments import (
+    Fragments,
+    FragmentStep,
+    Surroundings,
+    register,
+    surroundings,
+)
+from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget, Message, answer
+from leonidas_tools.agent.parser import json_values
+from leonidas_tools.agent.react import (
+    STATUS_SUBSTREAM,
+    AgentLimits,
+    ReActAgent,
+    as_runtime,
+    parts_of,
+)
+from leonidas_tools.agent.record import AgentResult, AgentStatus
+from leonidas_tools.approvals.untrusted import UntrustedContent
+from leonidas_tools.calls.call import ToolSession
+from leonidas_tools.calls.invocation import innermost
+from leonidas_tools.errors import LeonidasError, ModelError, StoreError
+from leonidas_tools.processors.stage import Stage
+from leonidas_tools.redaction import PLAIN_REDACTION
+from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import AS_IT_IS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from genai_processors import processor
+
+    from leonidas_tools.agent.fragments import Fragment
+    from leonidas_tools.agent.models.model import Model, ModelParameters
+    from leonidas_tools.agent.planner import Planner
+    from leonidas_tools.agent.react import OnQuestion, Step
+    from leonidas_tools.agent.record import Turn
+    from leonidas_tools.agent.reflector import Reflector
+    from leonidas_tools.results.texts import Wording
+    from leonidas_tools.runtime.runtime import ToolRuntime
+    from leonidas_tools.tools.registry import AnyTool
+
+_logger = visible_logger(__name__)
+
+FRAGMENT = "fragment"
+"""Metadata key of the name of the fragment that a part comes from."""
+
+_INSTRUCTIONS = (
+    "You lead a piece of work. Hand each part of it to the expert whose description fits, by "
+    "calling it with a task that is whole in itself: it knows nothing else. Where one fails, try "
+    "another one, or say the task in other words. Write the final answer yourself."
+)
+_LONGEST_STEPS = 4_000
+_LONGEST_LESSON = 500
+
+
+class AgentMemory(Protocol):
+    """The memory of an orchestrator. It keeps the users of sessions apart."""
+
+    async def recall(self, task: str, *, session: ToolSession) -> Sequence[str]:
+        """Return what is remembered that helps with a task, best first."""
+
+    async def learn(self, lesson: str, *, session: ToolSession) -> None:
+        """Keep what was learned from a task."""
+
+
+class Recalled(NamedTuple):
+    """Memories that may help with the task."""
+
+    memories: Sequence[str]
+
+
+class Evaluated(NamedTuple):
+    """Judgement of the model about its own work.
+
+    Args:
+        is_done: Whether the task is done; `None` where the judgement cannot be read.
+        missing: What is missing.
+        lesson: What is worth remembering.
+    """
+
+    is_done: bool | None
+    missing: str = ""
+    lesson: str = ""
+
+
+class Learned(NamedTuple):
+    """A lesson that the memory has taken."""
+
+    lesson: str
+
+
+OrchestratorStep: TypeAlias = "Recalled | Step | FragmentStep | Evaluated | Learned"
+"""One event of a run; the `AgentResult` is the last."""
+
+
+class Orchestrator(Stage):
+    """An agent that hands the parts of a task to fragments, judges what came of it, and learns.
+
+    It recalls what its memory has about the task; its model chooses fragments by their
+    descriptions and by how they have worked so far, one after another or several at once, and
+    writes the answer; the model then judges it, goes on where something is missing, and what it
+    has learned is remembered. It is a processor, as `ReActAgent` is.
+
+    Args:
+        model: The model that chooses and judges, and that of fragments without one of their own.
+        tools: A runtime, a processor with one, or tools to make one of; fragments name these.
+        fragments: The fragments; they are registered in the runtime as tools.
+        models: Models by the names that fragments give.
+        memory: What recalls and learns.
+        max_iterations: How often the model is asked to go on; fragments have their own bounds.
+        max_calls: How many calls are made in all, with those of the fragments.
+        max_tokens: How many tokens all take together; `None` for any number.
+        max_attempts: How often the task is tried, while the model judges that it is not done.
+        evaluates: Whether the model judges the outcome, at the cost of an answer of it.
+        instructions: What the model is told beforehand, after how it is to lead.
+        parameters: How the model is to answer.
+        planner: Plans which fragments do what, as the task list.
+        reflector: Decides after each turn how to go on, of the fragments too.
+
+    Raises:
+        ValueError: A bound is below 1, or there are no fragments.
+        ConfigurationError: The fragments do not fit together.
+        DuplicateToolError: A tool has the name of a fragment.
+
+    Example:
+        >>> from leonidas_tools.agent.fragments import Fragment
+        >>> from leonidas_tools.agent.models import ScriptedModel
+        >>> baker = Fragment(name="baker", description="Knows bread.")
+        >>> script = [{"calls": [("baker", {"task": "Which?"})]}, "Rye.", "Rye.", '{"done": true}']
+        >>> lead = Orchestrator(ScriptedModel(script), fragments=[baker])
+        >>> asyncio.run(lead.run("Which bread?")).answer
+        'Rye.'
+    """
+
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
+        self,
+        model: Model,
+        tools: ToolRuntime | Stage | Iterable[AnyTool | Callable[..., Any]] = (),
+        *,
+        fragments: Fragments | Iterable[Fragment],
+        models: Mapping[str, Model] | None = None,
+        memory: AgentMemory | None = None,
+        max_iterations: int = 10,
+        max_calls: int = 60,
+        max_tokens: int | None = None,
+        max_attempts: int = 2,
+        evaluates: bool = True,
+        instructions: str = "",
+        parameters: ModelParameters = DEFAULT_PARAMETERS,
+        planner: Planner | None = None,
+        reflector: Reflector | None = None,
+    ) -> None:
+        self.limits = AgentLimits(
+            max_iterations=max_iterations, max_calls=max_calls, max_tokens=max_tokens
+        )
+        if max_attempts < 1:
+            raise ValueError(f"max_attempts is 1 or more, not {max_attempts!r}")
+        if not isinstance(fragments, Fragments):
+            fragments = Fragments(
+                model, fragments, models=models, reflector=reflector, parameters=parameters
+            )
+        if not fragments.by_name:
+            raise ValueError("there are no fragments: give some, or use ReActAgent")
+        self.model = model
+        self.runtime = as_runtime(tools)
+        self.fragments = fragments
+        self.memory = memory
+        self.max_attempts = max_attempts
+        self.evaluates = evaluates
+        self.instructions = "\n\n".join(each for each in (_INSTRUCTIONS, instructions) if each)
+        self.parameters = parameters
+        self.planner = planner
+        self.reflector = reflector
+        register(self.runtime, fragments.tools)
+
+    async def run(
+        self,
+        task: str,
+        *,
+        session: ToolSession | None = None,
+        history: Sequence[Message] = (),
+        on_step: Callable[[OrchestratorStep], None] | None = None,
+        on_question: OnQuestion | None = None,
+    ) -> AgentResult:
+        """Work on a task to its end. Cancelling this stops the fragments and their calls.
+
+        Args:
+            task: What is to be done.
+            session: The session of its calls; by default a new one.
+            history: The conversation before, without instructions.
+            on_step: Called with each step, those of the fragments among them.
+            on_question: Called with each question of a call that no channel asks.
+
+        Returns:
+            The result, with the turns of this model, and the tokens of all. An answer that the
+            model judges to be incomplete at the last attempt has the status `limit`.
+        """
+        work = _Work(self, task, session or ToolSession(), on_step or _ignore, on_question)
+        around = innermost()
+        is_inside = around is not None and around.host is self.runtime
+        async with nullcontext() if is_inside else self.runtime:
+            result = await work.run(history)
+        work.tell(result)
+        return result
+
+    async def steps(
+        self,
+        task: str,
+        *,
+        session: ToolSession | None = None,
+        history: Sequence[Message] = (),
+        on_question: OnQuestion | None = None,
+    ) -> AsyncGenerator[OrchestratorStep]:
+        """Work on a task, and yield each step; the last is the result.
+
+        Args:
+            task: What is to be done.
+            session: The session of its calls; by default a new one.
+            history: The conversation before, without instructions.
+            on_question: Called with each question of a call that no channel asks.
+        """
+        steps: asyncio.Queue[OrchestratorStep | None] = asyncio.Queue()
+        work = asyncio.create_task(
+            self.run(
+                task,
+                session=session,
+                history=history,
+                on_step=steps.put_nowait,
+                on_question=on_question,
+            )
+        )
+        work.add_done_callback(lambda _: steps.put_nowait(None))
+        try:
+            while (step := await steps.get()) is not None:
+                yield step
+            await work
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+
+    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+        """Parts in, parts out."""
+        task = list[str]()
+        async for part in content:
+            if part.substream_name == "" and part.part.text and not part.part.thought:
+                task.append(part.part.text)
+            else:
+                yield part
+        async with aclosing(self.steps("".join(task))) as steps:
+            async for step in steps:
+                for part in _parts(step):
+                    yield part
+
+    async def __aenter__(self) -> Self:
+        await self.runtime.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.runtime.__aexit__(*error)
+
+
+class _Work:
+    """One task of an orchestrator.
+
+    Args:
+        lead: The orchestrator.
+        task: What is to be done.
+        session: The session of its calls.
+        tell: Called with each step.
+        on_question: Called with each question that no channel asks.
+    """
+
+    def __init__(
+        self,
+        lead: Orchestrator,
+        task: str,
+        session: ToolSession,
+        tell: Callable[[OrchestratorStep], None],
+        on_question: OnQuestion | None,
+    ) -> None:
+        self.tell = tell
+        self._lead = lead
+        self._task = task
+        self._session = session
+        self._on_question = on_question
+        self._budget = Budget(lead.limits.max_tokens, max_calls=lead.limits.max_calls)
+        self._turns: list[Turn] = []
+        self._begun = time.perf_counter()
+
+    async def run(self, history: Sequence[Message]) -> AgentResult:
+        """Recall, work and judge until the task is done or a bound is reached, then learn."""
+        instructions = await self._instructions()
+        asked = self._task
+        for attempt in range(1, self._lead.max_attempts + 1):
+            result = await self._attempt(asked, history, instructions)
+            evaluated = await self._evaluated(result)
+            if not result.ok or evaluated is None or evaluated.is_done is not False:
+                break
+            result = self._not_done(result, evaluated)
+            if attempt == self._lead.max_attempts or self._iterations_left < 1:
+                break
+            history = [each for each in result.messages if each.role != "system"]
+            missing = evaluated.missing or "-"
+            asked = self._wording.text("agent_not_done", missing=missing)
+        if evaluated is not None and evaluated.lesson:
+            await self._learn(evaluated.lesson)
+        return replace(
+            result,
+            turns=tuple(self._turns),
+            usage=self._budget.used,
+            seconds=time.perf_counter() - self._begun,
+        )
+
+    @property
+    def _iterations_left(self) -> int:
+        return self._lead.limits.max_iterations - len(self._turns)
+
+    @property
+    def _wording(self) -> Wording:
+        return self._lead.runtime.settings.current.wording or AS_IT_IS
+
+    async def _attempt(
+        self, asked: str, history: Sequence[Message], instructions: str
+    ) -> AgentResult:
+        """Have the model hand parts of the task to fragments until it answers."""
+        lead = self._lead
+        agent = ReActAgent(
+            lead.model,
+            lead.runtime,
+            max_iterations=self._iterations_left,
+            instructions=instructions,
+            parameters=lead.parameters,
+            planner=lead.planner,
+            reflector=lead.reflector,
+            may_use=lambda tool: tool.name in lead.fragments.by_name,
+        )
+        token = surroundings.set(Surroundings(self._budget, self.tell, self._on_question))
+        try:
+            result = await agent.run(
+                asked,
+                session=self._session,
+                history=history,
+                on_step=self._follow,
+                on_question=self._on_question,
+                within=self._budget,
+            )
+        finally:
+            surroundings.reset(token)
+        self._turns += [
+            replace(turn, number=number)
+            for number, turn in enumerate(result.turns, start=len(self._turns) + 1)
+        ]
+        return result
+
+    def _follow(self, step: Step) -> None:
+        if not isinstance(step, AgentResult):  # the work ends later
+            self.tell(step)
+
+    async def _instructions(self) -> str:
+        """Return what the model is told beforehand: also memories and measures."""
+        said = [self._lead.instructions]
+        if lines := await self._measured():
+            said.append(self._wording.text("agent_measures", measures="\n".join(lines)))
+        if memories := await self._recalled():
+            self.tell(Recalled(memories))
+            listed = "\n".join(f"- {each}" for each in memories)
+            said.append(self._wording.text("agent_recalled", memories=listed))
+        return "\n\n".join(said)
+
+    async def _measured(self) -> list[str]:
+        fragments = self._lead.fragments
+        try:
+            measures = await fragments.measures(self._lead.runtime.store)
+        except StoreError as error:
+            _logger.warning("How fragments have worked cannot be read: %s", error)
+            measures = await fragments.measures()
+        return [
+            "- "
+            + self._wording.text(
+                "agent_measure",
+                name=name,
+                successes=each.successes,
+                runs=each.runs,
+                seconds=f"{each.seconds / each.runs:.1f}",
+                tokens=each.tokens // each.runs,
+            )
+            for name, each in measures.items()
+            if each.runs
+        ]
+
+    async def _recalled(self) -> Sequence[str]:
+        if self._lead.memory is None:
+            return ()
+        try:
+            return await self._lead.memory.recall(self._task, session=self._session)
+        except LeonidasError as error:
+            _logger.warning("Nothing is recalled for a task: %s", error)
+            return ()
+
+    async def _evaluated(self, result: AgentResult) -> Evaluated | None:
+        """Return the model's judgement of its work; `None` where there is none."""
+        is_reached = result.status is not AgentStatus.FAILED and not self._budget.is_spent
+        if not self._lead.evaluates or not is_reached:
+            return None
+        steps = [
+            f"{call.name}: {result.status.value}"
+            for turn in self._turns
+            for call, result in zip(turn.calls, turn.results, strict=True)
+        ]
+        asked = self._wording.text(
+            "agent_evaluate_ask",
+            task=self._task,
+            steps="\n".join(steps)[-_LONGEST_STEPS:] or "-",
+            answer=result.answer or result.message or "-",
+        )
+        left = self._budget.left
+        parameters = self._lead.parameters
+        if left is not None:
+            most = min(left, parameters.max_output_tokens or left)
+            parameters = replace(parameters, max_output_tokens=most)
+        try:
+            said = await answer(self._lead.model, [Message.user(asked)], (), parameters)
+        except ModelError as error:
+            _logger.warning("The outcome of a task is not judged: %s", error)
+            return None
+        self._budget.add(said.usage)
+        evaluated = _read(said.text)
+        self.tell(evaluated)
+        return evaluated
+
+    def _not_done(self, result: AgentResult, evaluated: Evaluated) -> AgentResult:
+        missing = evaluated.missing or "the task is not done"
+        return replace(
+            result, status=AgentStatus.LIMIT, reason="not_done", message=f"missing: {missing}"
+        )
+
+    async def _learn(self, lesson: str) -> None:
+        memory = self._lead.memory
+        untrusted = self._session.find(UntrustedContent)
+        # Else the author of untrusted content could write into later conversations.
+        if memory is None or (untrusted is not None and untrusted.tools):
+            return
+        try:
+            await memory.learn(lesson, session=self._session)
+        except LeonidasError as error:
+            _logger.warning("A lesson is not remembered: %s", error)
+        else:
+            self.tell(Learned(lesson))
+
+
+def _read(text: str) -> Evaluated:
+    """Return the judgement in what the model has written."""
+    for value in json_values(text):
+        if isinstance(value, dict) and isinstance(is_done := value.get("done"), bool):
+            missing, lesson = (
+                PLAIN_REDACTION(said.strip()[:_LONGEST_LESSON]) if isinstance(said, str) else ""
+                for said in (value.get("missing"), value.get("lesson"))
+            )
+            return Evaluated(is_done, missing, lesson)
+    return Evaluated(None)
+
+
+def _ignore(_step: OrchestratorStep) -> None:
+    """Take no notice of a step."""
+
+
+def _parts(step: OrchestratorStep) -> Iterable[ProcessorPart]:
+    """Return the parts of a step; those of a fragment name it in their metadata."""
+    match step:
+        case FragmentStep(fragment=name, step=inner):
+            if isinstance(inner, AgentResult):
+                return []  # it is the result of the call
+            parts = list(parts_of(inner))
+            for part in parts:
+                part.metadata[FRAGMENT] = name
+            return parts
+        case Recalled(memories=memories):
+            return [_status("recalled", memories=list(memories))]
+        case Evaluated(is_done=is_done, missing=missing):
+            return [_status("evaluated", done=is_done, missing=missing)]
+        case Learned(lesson=lesson):
+            return [_status("learned", lesson=lesson)]
+    return parts_of(step)
+
+
+def _status(event: str, **body: Any) -> ProcessorPart:
+    return ProcessorPart(
+        json.dumps({"event": event, **body}, ensure_ascii=False),
+        mimetype="application/json",
+        substream_name=STATUS_SUBSTREAM,
+    )
