@@ -24,6 +24,7 @@ from leonidas_tools.agent.react import ReActAgent
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.agent.reflector import Reflection, Reflector, ReflectorDecision
 from leonidas_tools.agent.short_term import ShortTermMemory
+from leonidas_tools.agent.stored_memory import StoredMemory
 from leonidas_tools.agent.tool_choice import ToolChoice
 from leonidas_tools.agent.trajectory import trajectory, trajectory_line
 
@@ -50,6 +51,7 @@ __all__ = [
     "ReflectorDecision",
     "ScriptedModel",
     "ShortTermMemory",
+    "StoredMemory",
     "ToolChoice",
     "Turn",
     "adjust_llm_parameters",
