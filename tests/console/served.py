@@ -68,6 +68,8 @@ class Line:
     def __init__(self, url):
         self._place = urlsplit(url)
         self._open = set()
+        self._streaming = set()
+        self._hanging = set()
 
     async def __aenter__(self):
         self._port = port_to_come_back_to()
@@ -80,7 +82,7 @@ class Line:
 
     async def restore(self):
         """Take connections."""
-        self._server = await asyncio.start_server(self._joined, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", self._port)
 
     async def break_off(self):
         """End all connections and take no more."""
@@ -95,34 +97,44 @@ class Line:
         for each in self._open:
             each.cancel()
 
+    def hang(self):
+        """Pass on no more events, without an end; end the other connections."""
+        self._hanging |= self._streaming
+        for each in self._open - self._streaming:
+            each.cancel()
+
+    def _join(self, reader, writer):
+        task = asyncio.create_task(self._joined(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
     async def _joined(self, reader, writer):
-        if not self._server.is_serving():
-            writer.transport.abort()
-            return
         here = asyncio.current_task()
-        self._open.add(here)
         writers, passing = [writer], []
         try:
             far_reader, far_writer = await asyncio.open_connection(
                 self._place.hostname, self._place.port
             )
             writers.append(far_writer)
-            passing.append(asyncio.create_task(_passed(reader, far_writer)))
-            passing.append(asyncio.create_task(_passed(far_reader, writer)))
+            passing = [
+                asyncio.create_task(self._passed(reader, far_writer, here)),
+                asyncio.create_task(self._passed(far_reader, writer, here)),
+            ]
             await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in passing:
                 each.cancel()
             for each in writers:
                 each.transport.abort()
-            self._open.discard(here)
 
-
-async def _passed(reader, writer):
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
+    async def _passed(self, reader, writer, connection):
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                if data.startswith(b"GET /api/events"):
+                    self._streaming.add(connection)
+                if connection not in self._hanging:
+                    writer.write(data)
+                    await writer.drain()
 
 
 class Served:

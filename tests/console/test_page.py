@@ -326,6 +326,24 @@ async def test_a_page_that_lost_its_connection_shows_what_has_happened_meanwhile
         await context.close()
 
 
+async def test_a_page_whose_connection_hangs_connects_again(console, desk, browser):
+    context = await browser.new_context()
+    context.set_default_timeout(60_000)
+    try:
+        async with Line(console.url) as line:
+            page = await context.new_page()
+            await page.clock.install()
+            await page.goto(f"{line.url}/#token={TOKEN}")
+            await page.get_by_text("Connected", exact=True).wait_for()
+            await region(page, "Tools").get_by_text("Settings of flaky").wait_for()
+            line.hang()
+            await asked(console)
+            await page.clock.fast_forward("01:00")
+            await region(page, "Questions").get_by_text("Ana").first.wait_for()
+    finally:
+        await context.close()
+
+
 async def test_a_page_that_lost_the_server_comes_back_to_the_state_of_the_new_one(desk, browser):
     context = await browser.new_context()
     try:

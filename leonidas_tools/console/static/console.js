@@ -529,10 +529,21 @@ function connection(kind, text) {
   byId("connection").textContent = text;
 }
 
+const LONGEST_SILENCE_MS = 45000; // the server says something every 15 s
+
 async function read() {
+  const hanging = new AbortController();
+  const heard = () => setTimeout(() => hanging.abort(), LONGEST_SILENCE_MS);
+  let silence = heard();
+  try {
+    return await readEvents(hanging.signal, () => { clearTimeout(silence); silence = heard(); });
+  } finally { clearTimeout(silence); }
+}
+
+async function readEvents(signal, heard) {
   const headers = { authorization: `Bearer ${token}` };
   if (lastEvent) headers["last-event-id"] = lastEvent;
-  const answer = await fetch("api/events", { headers });
+  const answer = await fetch("api/events", { headers, signal });
   if (answer.status === 401) { signIn(); return false; }
   if (!answer.ok) throw new Error(String(answer.status));
   connection("open", "Connected");
@@ -541,6 +552,7 @@ async function read() {
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return true;
+    heard();
     const pieces = (waiting + value).split("\n\n");
     waiting = pieces.pop();
     for (const piece of pieces) {
