@@ -86,6 +86,23 @@ def test_the_hour_that_occurs_twice_is_told_apart():
     assert read_time("amanhã às 01:30", present, LISBON).at.timestamp() == first.timestamp()
 
 
+TWICE = [
+    ("2026-10-25T01:45+01:00", "in 30 minutes", "2026-10-25T01:15+00:00"),
+    ("2026-10-25T01:45+01:00", "at 1:30 am", "2026-10-25T01:30+00:00"),
+    ("2026-10-25T01:15+00:00", "at 1:30 am", "2026-10-25T01:30+00:00"),
+    ("2026-10-25T01:15+00:00", "in 30 minutes", "2026-10-25T01:45+00:00"),
+    ("2026-10-25T01:45+00:00", "at 1:30 am", "2026-10-26T01:30+00:00"),
+    ("2026-10-25T01:45+01:00", "2026-10-25T01:30+00:00", "2026-10-25T01:30+00:00"),
+]
+
+
+@pytest.mark.parametrize(("now", "phrase", "want"), TWICE)
+def test_in_the_hour_that_occurs_twice_a_time_is_later_than_now(now, phrase, want):
+    present = datetime.fromisoformat(now).astimezone(UTC)
+    moment = read_time(phrase, present, LISBON).at
+    assert moment.astimezone(UTC) == datetime.fromisoformat(want).astimezone(UTC)
+
+
 def test_the_zone_of_the_present_does_not_matter():
     assert read("tomorrow at 8", WEDNESDAY.astimezone(SHANGHAI)) == "2026-03-05 08:00"
     assert read("tomorrow at 8", WEDNESDAY, SHANGHAI) == "2026-03-05 08:00"

@@ -68,7 +68,8 @@ PARTS = (
     ("morning", rf"{_IN}(?:mornings?|manhas?)\b|早上|上午|早晨|清晨|早"),
     ("noon", rf"{_IN}(?:noon|midday|meio[- ]dia)\b|中午|正午"),
     ("afternoon", rf"{_IN}(?:afternoons?|tardes?)\b|下午"),
-    ("evening", rf"{_IN}(?:evenings?|tonight)\b|傍晚|晚上|晚"),
+    ("evening", rf"{_IN}evenings?\b|傍晚"),
+    ("tonight", rf"{_IN}tonight\b|晚上|晚"),
     ("night", rf"{_IN}(?:nights?|noites?)\b|夜里|夜晚"),
 )
 PART_TIMES = {
@@ -76,6 +77,7 @@ PART_TIMES = {
     "noon": (12, 0),
     "afternoon": (15, 0),
     "evening": (19, 0),
+    "tonight": (19, 0),
     "night": (21, 0),
     "small hours": (3, 0),
     "midnight": (0, 0),
@@ -131,6 +133,13 @@ _HAN = {char: number for number, char in enumerate("零一二三四五六七八�
 _DIGITS = "".join(_HAN)
 
 _REWRITTEN = (
+    (
+        (
+            r"\b(in|after|em|daqui a|dentro de) (\d+) ?h(?:ours?|oras?|rs?)? ?(?:e )?"
+            r"(\d{1,2}) ?(?:m|min(?:ute|uto)?s?)?(?!\w)"
+        ),
+        r"\1 \2 hours \3 minutes",
+    ),
     (r"\b(?:an?|1) hour and a half\b|\b1(?: and a half| 1/2) hours?\b", "90 minutes"),
     (r"\b(\d+) hours and a half\b|\b(\d+) and a half hours\b", r"\1\2 hours 30 minutes"),
     (r"\b(?:a )?half (?:an |a )?hour\b|\bhalf-hour\b", "30 minutes"),

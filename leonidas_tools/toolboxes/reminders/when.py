@@ -78,7 +78,7 @@ def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
     now = now.astimezone(zone)
     moment = _iso(text.strip(), zone)
     if moment is not None:
-        if moment <= now:
+        if _is_over(moment, now):
             raise PastTimeError
         return When(at=moment)
     return _Reading(phrases.readable(text), now, zone).result()
@@ -87,6 +87,11 @@ def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
 def localized(wall: datetime, zone: ZoneInfo) -> datetime:
     """Return the moment of a time of day; one that is skipped is moved on."""
     return wall.replace(tzinfo=zone, fold=0).astimezone(UTC).astimezone(zone)
+
+
+def _is_over(moment: datetime, now: datetime) -> bool:
+    """Return whether a moment is over; in one zone, Python would compare what the clocks show."""
+    return moment.astimezone(UTC) <= now.astimezone(UTC)
 
 
 def _iso(text: str, zone: ZoneInfo) -> datetime | None:
@@ -196,7 +201,7 @@ class _Reading:
             raise UnreadableTimeError(str(self.day or self.clock or self.part))
         if self.clock or self.part:
             moment = self._at(moment.date())
-        if moment <= self.now:
+        if _is_over(moment, self.now):
             raise PastTimeError
         return When(at=moment, rrule=self._finished_rule(moment))
 
@@ -269,6 +274,9 @@ class _Reading:
     # --- times of day ------------------------------------------------------------------------
 
     def _clock(self) -> None:
+        unclear = re.search(r"\b(?:in|daqui a|dentro de) \d{1,2}[:.]\d\d\b", self.rest)
+        if unclear:  # a span, or a time of day
+            raise UnreadableTimeError(unclear[0])
         for name, pattern in phrases.PARTS:
             found = self.take(pattern)
             if found is not None:
@@ -318,7 +326,7 @@ class _Reading:
         self.is_exact = True
         if hour > _NOON:
             return hour
-        if self.part in ("evening", "night", "midnight"):
+        if self.part in ("evening", "tonight", "night", "midnight"):
             return self._late_hour(hour)
         earliest = {"noon": _LATEST_MORNING, "afternoon": _NOON}.get(self.part, 0)
         hour %= _NOON if earliest == 0 else 24
@@ -326,7 +334,7 @@ class _Reading:
 
     def _late_hour(self, hour: int) -> int:
         """Return the hour of an evening or a night; those after midnight are of the next day."""
-        if hour == _NOON or (self.part in ("night", "midnight") and hour < 5):  # noqa: PLR2004
+        if hour == _NOON or (self.part != "evening" and hour < 5):  # noqa: PLR2004
             if self.day is not None:
                 self.day += timedelta(days=1)
             return hour % _NOON
@@ -341,7 +349,10 @@ class _Reading:
         if self.part == "midnight" and self.clock is None and not self.rolls:
             day += timedelta(days=1 if day == self.now.date() else 0)
         moment = self._at(day)
-        if moment <= self.now:
+        if _is_over(moment, self.now):
+            # Of a time that occurs twice, the second may still come.
+            moment = moment.replace(fold=1)
+        if _is_over(moment, self.now):
             moment = self._later(day)
         return When(at=moment)
 
@@ -353,7 +364,7 @@ class _Reading:
             evening = localized(
                 datetime.combine(day, clock.replace(hour=clock.hour + _NOON)), self.zone
             )
-            if evening > self.now:
+            if not _is_over(evening, self.now):
                 return evening
         if not self.rolls:
             raise PastTimeError
@@ -372,7 +383,7 @@ class _Reading:
             return When(at=at, rrule=rule)
         start = self._at(self.day or self.now.date())
         rule = self._finished_rule(start) or rule
-        fits = start > self.now and "BY" not in rule
+        fits = not _is_over(start, self.now) and "BY" not in rule
         at = start if fits else first_of(rule, start, self.zone, after=self.now)
         return When(at=at, rrule=rule)
 
@@ -445,12 +456,13 @@ _REPEATS = (
         ),
         "FREQ=YEARLY",
     ),
+    (r"\b(?:every|each) minute\b|\b(?:a )?cada minuto\b|每分钟", "FREQ=MINUTELY"),
     (r"\b(?:every hour|each hour|hourly)\b|\b(?:toda hora|a cada hora)\b|每个?小时", "FREQ=HOURLY"),
     (r"\bevery other day\b|\bdia sim,? dia nao\b|每隔1天", "FREQ=DAILY;INTERVAL=2"),
     (r"\bevery other week\b|每隔1周", "FREQ=WEEKLY;INTERVAL=2"),
 )
 _EVERY_AMOUNT = (
-    rf"\b(?:every|a cada) (?P<amount>\d+) (?P<unit>{phrases.UNIT})|"
+    rf"\b(?:every|(?:a )?cada) (?P<amount>\d+) (?P<unit>{phrases.UNIT})|"
     rf"\bde (?P<amount2>\d+) em \d+ (?P<unit2>{phrases.UNIT})|"
     rf"每隔?(?P<amount3>\d+)(?P<unit3>{phrases.UNIT})"
 )
@@ -479,6 +491,7 @@ _DATES = (
         rf"\b(?:on |dia )?(?:the )?{_ORDINAL} (?:of |de )?(?P<name>{phrases.MONTH})\b"
         rf"(?:,? (?:de )?{_YEAR}\b)?"
     ),
+    rf"\b{_YEAR}[/.](?P<month>\d{{1,2}})[/.](?P<day>\d{{1,2}})\b",
     rf"\b(?P<first>\d{{1,2}})[/.](?P<day>\d{{1,2}})(?:[/.]{_YEAR})?\b(?!\s*(?:am|pm)\b)",
     r"\b(?:on |every |each )?(?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)\b",
     r"\b(?:no )?dias? (?P<day>\d{1,2})\b",
