@@ -13,12 +13,12 @@ from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from leonidas_tools import ToolRuntime, ToolSession
+    from leonidas_tools.agent import Fragment, OrchestratorStep
     from leonidas_tools.agent.models import Message, Model
-    from leonidas_tools.agent.react import Step
     from leonidas_tools.agent.record import AgentResult
     from leonidas_tools.approvals.request import Channel
     from leonidas_tools.calls.events import EventKind
@@ -28,6 +28,7 @@ _GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 _GEMINI_MODEL = "gemini-flash-latest"
 _SCRIPTED = "scripted:"
 _LONGEST_SHOWN = 120
+_JUDGED = {True: "done", False: "not done", None: "unclear"}
 _MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑", "failed": "☒"}
 
 
@@ -64,6 +65,13 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
     plan: Annotated[
         bool, typer.Option("--plan", help="Plan first, and reflect after each turn.")
     ] = False,
+    fragments: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Lead the fragments of a folder of YAML files, and of installed packages.",
+        ),
+    ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     export: Annotated[
         Path | None,
@@ -86,6 +94,8 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
     options: dict[str, Any] = {"max_iterations": max_iterations, "max_tokens": max_tokens}
     if plan:
         options |= _planning(chosen)
+    if fragments is not None:
+        options["fragments"] = _found(fragments)
     shown: _Display = _JsonLines() if json_lines else _Lines()
     with nullcontext() if export is None else _appended(export) as exported:
         all_ok = asyncio.run(
@@ -153,6 +163,20 @@ def _planning(model: "Model") -> dict[str, Any]:
     return {"planner": Planner(model), "reflector": Reflector(model)}
 
 
+def _found(folder: Path) -> "Sequence[Fragment]":
+    """Return the fragments of a folder and of installed packages.
+
+    Raises:
+        ConfigurationError: There are none, or one is wrong.
+    """
+    from leonidas_tools.agent import found_fragments
+
+    found = found_fragments(folder)
+    if not found:
+        raise ConfigurationError("has no fragments: put a file NAME.yaml into it", file=folder)
+    return found
+
+
 def _scripted(file: Path, kind: Any) -> "Model":
     from leonidas_tools.files.reading import read_file, why_unreadable
 
@@ -176,7 +200,7 @@ async def _work(
 ) -> bool:
     """Work on the task, or on those that are typed; return whether all have an answer."""
     from leonidas_tools import ToolSession
-    from leonidas_tools.agent import ReActAgent, trajectory_line
+    from leonidas_tools.agent import Orchestrator, ReActAgent, trajectory_line
     from leonidas_tools.approvals.transcript import Transcript
     from leonidas_tools.cli.starting import started
 
@@ -192,7 +216,8 @@ async def _work(
         session = ToolSession()
         _follow(tools, session, shown)
         shown.registry = tools.registry
-        agent = ReActAgent(model, tools, **options)
+        kind = Orchestrator if "fragments" in options else ReActAgent
+        agent = kind(model, tools, **options)
         history: list[Message] = []
         async for each in _tasks(task, typed):
             session.get(Transcript).user_typed(each)
@@ -262,7 +287,7 @@ class _Display(Protocol):
 
     registry: "ToolRegistry | None"
 
-    def step(self, step: "Step") -> None:
+    def step(self, step: "OrchestratorStep") -> None:
         """Show a step."""
 
     def plan(self, kind: "EventKind", data: "Mapping[str, Any]", /) -> None:
@@ -281,22 +306,16 @@ class _Lines:
         self.registry: ToolRegistry | None = None
         self._console = terminal.messages()
 
-    def step(self, step: "Step") -> None:
+    def step(self, step: "OrchestratorStep") -> None:
         """Show a step."""
-        from leonidas_tools.agent.react import CallsMade, Thought, TurnEnded
+        from leonidas_tools.agent import FragmentStep
 
-        if isinstance(step, Thought):
-            self._line("thinks", step.text)
-        elif isinstance(step, CallsMade):
-            for call in step.calls:
-                self._line("calls", call.name)
-        elif isinstance(step, TurnEnded):
-            turn = step.turn
-            for call, result in zip(turn.calls, turn.results, strict=True):
-                said = f" {result.message}" if result.message else ""
-                self._line("reads", f"{call.name}: {result.status.value}{said}")
-            for problem in turn.problems:
-                self._line("unclear", problem)
+        if isinstance(step, FragmentStep):
+            for who, text in _said(step.step):
+                self._line(who, f"{step.fragment}: {text}")
+        else:
+            for who, text in _said(step):
+                self._line(who, text)
 
     def plan(self, _kind: "EventKind", data: "Mapping[str, Any]") -> None:
         """Show a change of the plan."""
@@ -317,21 +336,55 @@ class _Lines:
         self._console.print(f"{who:<8} {shown}", soft_wrap=True)
 
 
+def _said(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
+    """Yield what is shown of a step: a word for what happens, and the text."""
+    from leonidas_tools.agent import Evaluated, Learned, Recalled
+    from leonidas_tools.agent.react import CallsMade, Thought, TurnEnded
+
+    match step:
+        case Thought(text=text):
+            yield "thinks", text
+        case CallsMade(calls=calls):
+            yield from (("calls", call.name) for call in calls)
+        case TurnEnded(turn=turn):
+            for call, result in zip(turn.calls, turn.results, strict=True):
+                said = f" {result.message}" if result.message else ""
+                yield "reads", f"{call.name}: {result.status.value}{said}"
+            yield from (("unclear", problem) for problem in turn.problems)
+        case Recalled(memories=memories):
+            yield from (("recalls", memory) for memory in memories)
+        case Evaluated(is_done=is_done, missing=missing):
+            yield "judges", _JUDGED[is_done] + (f": {missing}" if missing else "")
+        case Learned(lesson=lesson):
+            yield "learns", lesson
+
+
 class _JsonLines:
     """One JSON object a line, on standard output; secret arguments are masked."""
 
     def __init__(self) -> None:
         self.registry: ToolRegistry | None = None
 
-    def step(self, step: "Step") -> None:
+    def step(self, step: "OrchestratorStep") -> None:
         """Show a step."""
+        from leonidas_tools.agent import Evaluated, FragmentStep, Learned, Recalled
         from leonidas_tools.agent.react import TurnEnded
 
-        if isinstance(step, TurnEnded):
-            body = step.turn.to_json()
-            for call in body["calls"]:
-                call["arguments"] = self._masked(call["name"], call["arguments"])
-            self._write("turn", body)
+        whose = {}
+        if isinstance(step, FragmentStep):
+            whose, step = {"fragment": step.fragment}, step.step
+        match step:
+            case TurnEnded(turn=turn):
+                body = turn.to_json()
+                for call in body["calls"]:
+                    call["arguments"] = self._masked(call["name"], call["arguments"])
+                self._write("turn", whose | body)
+            case Recalled(memories=memories):
+                self._write("recalled", {"memories": list(memories)})
+            case Evaluated(is_done=is_done, missing=missing):
+                self._write("evaluated", {"done": is_done, "missing": missing})
+            case Learned(lesson=lesson):
+                self._write("learned", {"lesson": lesson})
 
     def plan(self, kind: "EventKind", data: "Mapping[str, Any]") -> None:
         """Show a change of the plan."""

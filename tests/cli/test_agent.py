@@ -202,3 +202,55 @@ def test_the_task_is_what_the_user_has_said_after_untrusted_content(agent):
     turns = [line for line in lines(ran) if "results" in line]
     statuses = [each["status"] for turn in turns for each in turn["results"]]
     assert statuses == ["ok", "ok", "denied"], ran.stdout
+
+
+HAND_ON = {"calls": [["adder", {"task": "Add 1 and 2."}]]}
+
+
+@pytest.fixture
+def adder(tmp_path):
+    """Return a folder with a fragment that adds."""
+    folder = tmp_path / "fragments"
+    folder.mkdir()
+    (folder / "adder.yaml").write_text("description: Adds numbers.\ntools: [add]\n")
+    return str(folder)
+
+
+def test_fragments_of_a_folder_work_on_the_parts_of_a_task(agent, adder):
+    script = [HAND_ON, SUM, "3", "It is 3.", '{"done": true}']
+    ran = agent(script, "What is 1 + 2?", "--fragments", adder)
+    assert (ran.returncode, ran.stdout) == (0, "It is 3.\n")
+    assert [" ".join(line.split()) for line in ran.stderr.splitlines()] == [
+        "calls adder",
+        "thinks adder: I add.",
+        "calls adder: add",
+        "reads adder: add: ok",
+        "reads adder: ok",
+        "judges done",
+    ]
+
+
+def test_the_turns_of_fragments_are_named_in_json(agent, adder):
+    judged = ['{"done": false, "missing": "why"}', '{"done": true}']
+    script = [HAND_ON, SUM, "3", "It is 3.", judged[0], "It is 3, since it is.", judged[1]]
+    ran = agent(script, "What is 1 + 2?", "--json", "--fragments", adder)
+    said = [(line["event"], line.get("fragment"), line.get("done")) for line in lines(ran)]
+    assert said == [
+        ("turn", "adder", None),
+        ("turn", "adder", None),
+        ("turn", None, None),
+        ("turn", None, None),
+        ("evaluated", None, False),
+        ("turn", None, None),
+        ("evaluated", None, True),
+        ("result", None, None),
+    ]
+
+
+def test_a_folder_without_fragments_is_wrong_usage(agent, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for folder, said in [(empty, "has no fragments"), (tmp_path / "nowhere", "is no folder")]:
+        ran = agent([], "Hello?", "--fragments", str(folder))
+        assert ran.returncode == 2
+        assert said in ran.stderr

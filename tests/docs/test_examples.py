@@ -18,6 +18,7 @@ SAID = {
     "history": "timeout",
     "live_session": "degrees in Lisbon.",
     "mcp_server": "Asia/Tokyo",
+    "orchestrator": "buyer: 1 of 1 tasks",
     "own_policy": "denied - The office is closed",
     "phone_bridge": "the phone hears 0.5 s of speech, and then: clear",
     "plain_genai_session": "answered once: True",
