@@ -14,6 +14,8 @@ from leonidas_tools.toolboxes.code.python import raised
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    import pydantic_monty
+
     from leonidas_tools.calls.context import ToolContext
     from leonidas_tools.sandbox.process import Stream
     from leonidas_tools.toolboxes.code import CodeSettings
@@ -44,7 +46,7 @@ def runner(
             output.add(data)
             progress(stream, data)
 
-        error, timed_out, value = None, False, None
+        error, timed_out, value, is_kept = None, False, None, True
         pool = pydantic_monty.AsyncMonty(request_timeout=settings.timeout + 5)
         async with pool, pool.checkout(limits=limits) as session:
             if settings.keep_variables and _ENGINE in states:
@@ -60,11 +62,9 @@ def runner(
                     "traceback": str(raised_error),
                 }
             if settings.keep_variables and not timed_out:
-                state = await session.dump()
-                if len(state) <= settings.max_kept_kilobytes * 1024:
-                    states[_ENGINE] = state
+                is_kept = await _keep(session, states, settings.max_kept_kilobytes * 1024)
         result: dict[str, Any] = {} if value is None else {"value": value}
-        result["output"] = output.text()
+        result |= {"output": output.text()} | ({} if is_kept else {"not_kept": ["*"]})
         result["seconds"] = round(time.monotonic() - began, 3)
         if timed_out:
             return ToolResult(
@@ -76,3 +76,18 @@ def runner(
         return ToolResult(result=result) if error is None else raised(result, error)
 
     return run
+
+
+async def _keep(
+    session: pydantic_monty.AsyncMontySession, states: dict[str, Any], most_bytes: int
+) -> bool:
+    """Keep the variables of a session, and return whether they could be kept."""
+    import pydantic_monty
+
+    try:
+        state = await session.dump()
+    except (pydantic_monty.MontyError, RuntimeError):  # its process has reached its limit
+        return False
+    if len(state) <= most_bytes:
+        states[_ENGINE] = state
+    return len(state) <= most_bytes

@@ -100,6 +100,28 @@ async def test_memory_is_limited(make):
         assert "value" not in result.result
 
 
+GREEDY = {  # the process of Monty ends, while the code runs or while its variables are kept
+    "in the code": "'x'.replace('x', 'y' * 200_000_000)",
+    "of variables": "x = 'y' * 200_000_000",
+}
+
+
+@pytest.mark.parametrize("place", GREEDY)
+async def test_monty_at_its_limit_of_memory_keeps_the_variables_of_before(make, place):
+    tools, session = make(engine="monty", memory_megabytes=256), ToolSession("ana")
+    assert (await ran(tools, "x = 5", session)).ok
+    result = await ran(tools, GREEDY[place], session)
+    assert result.result["not_kept"] == ["*"]
+    assert result.reason_code in (None, "code_raised")
+    assert (await ran(tools, "x", session)).result["value"] == 5
+
+
+async def test_monty_tells_of_variables_that_are_too_big_to_keep(make):
+    tools, session = make(engine="monty", max_kept_kilobytes=16), ToolSession("ana")
+    assert (await ran(tools, "x = 'y' * 100_000", session)).result["not_kept"] == ["*"]
+    assert (await ran(tools, "x", session)).reason_code == "code_raised"
+
+
 ATTACKS = {
     "a file": "open({secret!r}).read()",
     "the environment": "import os\ndict(os.environ)",
