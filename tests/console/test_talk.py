@@ -298,6 +298,7 @@ async def test_a_conversation_that_was_lost_begins_again(browser):
             await person.heard(12_000)
         await person.reaches("lost")
         async with Model(echoes).served(port=port):
+            await person.page.get_by_text("A new conversation has begun.").wait_for()
             await person.reaches("typing")
             await person.type("again")
             await person.heard(24_000)

@@ -20,6 +20,7 @@ let waitMs = SHORTEST_WAIT_MS;
 let retry = null;
 let failures = 0;
 let conversation = null; // resumed where the connection was lost
+let news = "";
 const unsaid = []; // typed before the connection was open
 
 function tell(state, text) {
@@ -33,9 +34,9 @@ function tell(state, text) {
 
 function tellOpen() {
   if (!isReady) { tell("connecting", "Connecting to the agent"); return; }
-  if (!microphone) { tell("typing", "Connected: type, or start the microphone"); return; }
-  if (isMuted) { tell("muted", "The microphone is muted"); return; }
-  tell("listening", "The agent hears you");
+  if (!microphone) { tell("typing", `${news}Connected: type, or start the microphone`); return; }
+  if (isMuted) { tell("muted", `${news}The microphone is muted`); return; }
+  tell("listening", `${news}The agent hears you`);
 }
 
 function subprotocols() {
@@ -73,6 +74,7 @@ function receive(data) {
     section.dataset.resumed = more.resumed;
     if (more.resumed) waitMs = SHORTEST_WAIT_MS;
     else player?.port.postMessage("empty"); // the sound of a conversation that is lost
+    news = conversation && !more.resumed ? "A new conversation has begun. " : "";
     conversation = more.conversation;
     for (const said of unsaid.splice(0)) send(said);
     tellOpen();
