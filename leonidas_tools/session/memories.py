@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from leonidas_tools.errors import ToolError
+from leonidas_tools.errors import LeonidasError, ToolError
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ MOST_MEMORIES = 200_000
 """The memories of one user."""
 
 
-class TooManyMemoriesError(Exception):
+class TooManyMemoriesError(LeonidasError):
     """Raised when a user has as many memories as are kept."""
 
 

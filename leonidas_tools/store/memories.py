@@ -80,7 +80,9 @@ class MemoryTable:
         async with self._database.writing() as connection:
             count = select(func.count()).select_from(memories).where(memories.c.user == owner)
             if (await connection.execute(count)).scalar_one() + len(wanted) > MOST_MEMORIES:
-                raise TooManyMemoriesError
+                raise TooManyMemoriesError(
+                    f"there are {MOST_MEMORIES} memories of {user!r}: forget some"
+                )
             for (digest, text), vector in zip(wanted.items(), vectors, strict=True):
                 known = select(memories).where(*own, memories.c.digest == digest)
                 row = (await connection.execute(known)).one_or_none()

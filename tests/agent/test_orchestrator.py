@@ -19,10 +19,14 @@ from leonidas_tools.agent import (
     Planner,
     Recalled,
     ScriptedModel,
+    StoredMemory,
 )
 from leonidas_tools.agent.react import CallsMade, TurnEnded
+from leonidas_tools.embeddings import LocalEmbedder
 from leonidas_tools.errors import DuplicateToolError, ModelError
+from leonidas_tools.session.memories import TooManyMemoriesError
 from leonidas_tools.session.tasks import TaskList
+from leonidas_tools.store import Store
 
 DONE = '{"done": true, "missing": "", "lesson": ""}'
 BAKE = Fragment(name="bake", description="Knows bread.", tools=["weigh"], model="bake")
@@ -257,12 +261,28 @@ async def test_its_model_is_told_how_its_fragments_have_worked():
     assert "sew:" not in model.asked[3].messages[0].text
 
 
-async def test_a_memory_that_fails_does_not_stop_the_work(caplog):
-    memory = Notebook(error=ModelError("no embeddings", reason="unavailable"))
+@pytest.mark.parametrize(
+    "error", [ModelError("it is out", reason="unavailable"), TooManyMemoriesError("it is out")]
+)
+async def test_a_memory_that_fails_does_not_stop_the_work(caplog, error):
+    memory = Notebook(error=error)
     _, lead = orchestrator(["Bread.", judged(done=True, lesson="Rye.")], memory=memory)
     with caplog.at_level(logging.WARNING):
         assert (await lead.run("A loaf.")).ok
-    assert caplog.text.count("no embeddings") == 2
+    assert caplog.text.count("it is out") == 2
+
+
+async def test_a_lesson_in_the_store_helps_its_user_with_the_next_task_and_no_other(tmp_path):
+    lesson = "Ana's oven is small: a loaf of hers has 500 g at most."
+    first = ["Bread.", judged(done=True, lesson=lesson)]
+    asked, embedder = [], LocalEmbedder()
+    for script, user in [(first, "ana"), (["B.", DONE], "ana"), (["C.", DONE], "bo")]:
+        async with Store(tmp_path / "kept.db") as store:
+            memory = StoredMemory(store.memories, embedder)
+            model, lead = orchestrator(script, memory=memory)
+            assert (await lead.run("Bake a loaf.", session=ToolSession(user=user))).ok
+        asked.append(lesson in model.asked[0].messages[0].text)
+    assert asked == [False, True, False]
 
 
 async def test_nothing_is_learned_from_work_that_has_read_untrusted_content():
