@@ -51,14 +51,18 @@ _EVALUATING = frozenset(
         "[[",
         "declare",
         "export",
+        "getopts",
         "let",
         "local",
+        "mapfile",
         "printf",
         "read",
+        "readarray",
         "readonly",
         "test",
         "typeset",
         "unset",
+        "wait",
     ]
 )
 """Built-in commands that run a command substitution inside a quoted argument."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from leonidas_tools.toolboxes.shell.words import Word, options_of
@@ -28,10 +29,23 @@ _SETUID = re.compile(r"[0-7]*[4-7][0-7]{3}|[ugoa]*[+=][rwxX]*s\w*")
 _MODULES_WITH_CODE = frozenset({"cProfile", "code", "pdb", "profile", "runpy", "timeit", "trace"})
 _PLAIN_SETTINGS = ("advice.", "color.", "core.quotepath", "init.", "pull.", "push.", "user.")
 _SQL = re.compile(
-    r"^\.(shell|system)\b|\b(drop|truncate|delete|alter|grant|update)\b", re.IGNORECASE
+    r"^\.(shell|system|read|import)\b|\\!|\bprogram\b|\bflush(all|db)\b"
+    r"|\b(drop\w*|truncate|delete\w*|remove\w*|alter|grant|update\w*)\b",
+    re.IGNORECASE,
 )
 _AWK = re.compile(r"system\s*\(|\|\s*(getline|\")|\"\s*\||getline|@load")
-_SED = re.compile(r"(^|[;{}\n\d$/])\s*[ewW](\s|$)|/[gpiIm\d]*[ew][gpiIm\d]*(\s|;|$)")
+_ONE_BAR = re.compile(r"(?<!\|)\|(?!\|)")
+_SED = re.compile(
+    r"(^(-\w*e)?|[;{}\n\d$/!=])\s*[ewW](\s|$)|/[gpiIm\d]*[ew][gpiIm\d]*(\s|;|$)"
+    r"|(^(-\w*e)?|[^\w\\])s(?P<mark>[!-/:-@\[\]^`{-~])"
+    r"(\\.|(?!(?P=mark)).)*(?P=mark)(\\.|(?!(?P=mark)).)*(?P=mark)[gpiImM\d]*[ew]"
+    r"|(^(-\w*e)?|[^\w\\])s(?![\w\s])[^\x00-\x7f]",
+    re.DOTALL,
+)
+_REMOVING = re.compile(r"(^|[:-])(delete|destroy|remove|rm|purge)$|^DELETE$")
+_REMOTE = re.compile(r"rsync://.*|[^/]+:.*")
+_REQUEST = re.compile(r"(?:--request=?|-\w*X)(\w*)")
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def risks_of(script: Script) -> list[Risk]:
@@ -132,9 +146,100 @@ def _rm(words: Sequence[Word]) -> Iterator[Risk]:
 
 
 def _chmod(words: Sequence[Word]) -> Iterator[Risk]:
-    if any(_SETUID.fullmatch(word.text) for word in words):
-        yield "escalates"
+    yield from _setuid(words)
     yield from _has_options("destroys", ("-R", "--recursive"), words)
+
+
+def _setuid(words: Sequence[Word]) -> Iterator[Risk]:
+    modes = (mode for word in words for mode in word.text.removeprefix("--mode=").split(","))
+    if any(map(_SETUID.fullmatch, modes)):
+        yield "escalates"
+
+
+def _copy(words: Sequence[Word]) -> Iterator[Risk]:
+    """Check for a device that is written, and for rights that are given to a copy."""
+    _, others = options_of(words)
+    if any(map(_is_device, others[1:])):
+        yield "destroys"
+    yield from _setuid(words)
+
+
+def _rsync(words: Sequence[Word]) -> Iterator[Risk]:
+    _, others = options_of(words)
+    if len(others) > 1 and (not others[-1].known or _REMOTE.fullmatch(others[-1].text)):
+        yield "publishes"
+    yield from _has_options("unseen", ("-e", "--rsh", "--rsync-path"), words)
+    yield from _has_options("destroys", _RSYNC_OPTIONS, words)
+
+
+_RSYNC_OPTIONS = (
+    "--delete",
+    "--delete-after",
+    "--delete-before",
+    "--delete-during",
+    "-e",
+    "--remove-source-files",
+    "--rsh",
+)
+
+
+def _curl(words: Sequence[Word]) -> Iterator[Risk]:
+    yield from _has_options("publishes", _CURL_OPTIONS, words)
+    for word, following in pairwise([*words, Word("", known=True)]):
+        found = _REQUEST.fullmatch(word.text)
+        if found and (found[1] or following.text).upper() not in _READING:
+            yield "publishes"
+
+
+_CURL_OPTIONS = (
+    "-T",
+    "-F",
+    "-d",
+    "--upload-file",
+    "--form",
+    "--data",
+    "--data-binary",
+    "--data-raw",
+    "--data-urlencode",
+    "--json",
+    "-K",
+    "--config",
+)
+
+
+def _tar(words: Sequence[Word]) -> Iterator[Risk]:
+    """Check for options that name a program; the first word may be letters without a dash."""
+    if words and re.fullmatch(r"[A-Za-z]*[IF][A-Za-z]*", words[0].text):
+        yield "unseen"
+    yield from _has_options("unseen", _TAR_OPTIONS, words)
+
+
+_TAR_OPTIONS = (
+    "-I",
+    "-F",
+    "--checkpoint-action",
+    "--to-command",
+    "--use-compress-program",
+    "--remove-files",
+    "--info-script",
+    "--new-volume-script",
+    "--rsh-command",
+)
+
+
+def _database(operands: int, *options: str) -> _Check:
+    """Return a check of what a database is told, or reads where it is told nothing."""
+
+    def check(words: Sequence[Word]) -> Iterator[Risk]:
+        given, others = options_of(words)
+        yield from _matching("destroys", _SQL)(words)
+        is_told = len(others) >= operands if operands else False
+        is_told = is_told or any(_is_option(each, options) for each in given)
+        asks_only = any(each in ("--version", "--help", "-V", "-l", "--list") for each in given)
+        if not is_told and not asks_only:
+            yield "unseen"  # it reads its input, or a file
+
+    return check
 
 
 def _find(words: Sequence[Word]) -> Iterator[Risk]:
@@ -200,6 +305,7 @@ def _interpreter(*options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
         asks_only = any(each in ("--version", "--help", "-V", "-h") for each in given)
         has_code = any(_is_option(each, options) for each in given)
         module = others[0].text if others and "-m" in given else ""
+        has_code = has_code or (bool(others) and others[0].text in ("eval", "repl"))
         if has_code or module in _MODULES_WITH_CODE or any(w.may_be_option for w in before):
             yield "unseen"
         elif all(each.text == "-" for each in others) and not asks_only:
@@ -262,9 +368,11 @@ def _is_plain(setting: str) -> bool:
 
 
 def _git_checkout(words: Sequence[Word]) -> Iterator[Risk]:
-    if any(word.text in (".", "--", "./") for word in words):
+    given, others = options_of(words)
+    makes = any(_is_option(each, ("-b", "-B", "-t", "--track", "--orphan")) for each in given)
+    if any(word.text in (".", "--", "./") for word in words) or (len(others) > 1 and not makes):
         yield "destroys"
-    yield from _has_options("destroys", ("-f", "--force"), words)
+    yield from _has_options("destroys", ("-f", "-B", "--force"), words)
 
 
 def _naming(words: Sequence[Word]) -> Iterator[Risk]:
@@ -298,6 +406,15 @@ def _program_text(pattern: re.Pattern[str]) -> _Check:
     return check
 
 
+def _awk(words: Sequence[Word]) -> Iterator[Risk]:
+    yield from _program_text(_AWK)(words)
+    for word in words:
+        for part in re.split(r"[;{}\n]", word.text):
+            _, prints, printed = part.partition("print")
+            if prints and _ONE_BAR.search(printed):
+                yield "unseen"  # a variable may name the command
+
+
 _Check: TypeAlias = "Callable[[Sequence[Word]], Iterable[Risk]]"
 _GIT: Mapping[str, _Check] = {
     "archive": _with_options("unseen", "--remote", "--exec"),
@@ -311,6 +428,7 @@ _GIT: Mapping[str, _Check] = {
     "pull": _with_options("unseen", "--upload-pack"),
     "branch": _with_options("destroys", "-D", "-d", "-f", "-M", "--delete", "--force"),
     "checkout": _git_checkout,
+    "checkout-index": _with_options("destroys", "-f", "-a", "--force", "--all"),
     "clean": _with_options("destroys", "-f", "-d", "-x", "-X", "--force"),
     "config": _git_config,
     "filter-branch": _always("destroys"),
@@ -318,11 +436,13 @@ _GIT: Mapping[str, _Check] = {
     "gc": _with_options("destroys", "--prune"),
     "prune": _always("destroys"),
     "push": _git_push,
+    "read-tree": _with_options("destroys", "--reset", "-u"),
     "rebase": _with_options("unclear"),
     "reflog": _with_words("destroys", "expire", "delete"),
     "reset": _with_options("destroys", "--hard", "--merge", "--keep"),
     "restore": _always("destroys"),
     "rm": _with_options("destroys", "-r", "-f", "--force"),
+    "send-email": _always("publishes"),
     "stash": _with_words("destroys", "drop", "clear"),
     "switch": _with_options("destroys", "-f", "--force", "-C", "--discard-changes"),
     "tag": _with_options("destroys", "-d", "-f", "--delete", "--force"),
@@ -339,25 +459,28 @@ _CHECKS: Mapping[str, _Check] = {
     **_named(
         _always("destroys"),
         "shred wipe srm wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard mke2fs mkswap "
-        "lvremove vgremove pvremove cryptsetup truncate",
+        "lvremove vgremove pvremove cryptsetup truncate dropdb dropuser badblocks tune2fs",
     ),
     **_named(
         _always("escalates"),
         "sudo su doas pkexec runuser gosu chroot unshare nsenter setpriv capsh newgrp sg setcap "
-        "passwd useradd usermod userdel groupadd visudo chsh machinectl proot",
+        "passwd useradd usermod userdel groupadd visudo chsh machinectl proot "
+        "run0 su-exec sudoedit",
     ),
     **_named(
         _always("system"),
         "shutdown reboot halt poweroff init telinit mount umount swapon swapoff losetup modprobe "
         "insmod rmmod sysctl crontab at batch killall pkill killall5 iptables nft ip6tables "
-        "hdparm systemd-run update-alternatives dpkg rpm service",
+        "hdparm systemd-run update-alternatives dpkg rpm service ufw firewall-cmd mdadm dmsetup",
     ),
     **_named(
         _always("unseen"),
         ". source csh tcsh fish expect ed ex vim vi nvim emacs screen tmux gdb lldb enable hash "
-        "complete bind ssh rsh sshpass",
+        "complete bind ssh rsh sshpass m4",
     ),
-    **_named(_always("publishes"), "scp sftp ftp tftp nc ncat netcat socat telnet mail sendmail"),
+    **_named(
+        _always("publishes"), "scp sftp ftp lftp tftp nc ncat netcat socat telnet mail sendmail"
+    ),
     **_named(
         _with_words(
             "system", "install", "remove", "purge", "erase", "upgrade", "autoremove", "add"
@@ -378,66 +501,48 @@ _CHECKS: Mapping[str, _Check] = {
         "node nodejs deno bun",
     ),
     **_named(_interpreter("-r", "-B", "-R", "-E"), "php tclsh osascript"),
-    **_named(_program_text(_AWK), "awk gawk mawk nawk"),
+    **_named(_awk, "awk gawk mawk nawk"),
     **_named(_program_text(_SED), "sed gsed"),
     **_named(_naming, "read printf mapfile readarray getopts"),
-    **_named(_matching("destroys", _SQL), "psql mysql mariadb sqlite3 duckdb mongosh redis-cli"),
+    **_named(_database(0, "-c", "--command"), "psql"),
+    **_named(_database(0, "-e", "--execute"), "mysql mariadb"),
+    **_named(_database(2), "sqlite3 duckdb"),
+    **_named(_database(0, "--eval"), "mongo mongosh"),
+    **_named(_database(1), "redis-cli"),
+    **_named(
+        _matching("destroys", _REMOVING), "az doctl fly flyctl gcloud gh heroku vagrant vercel"
+    ),
+    **_named(_with_words("destroys", "destroy"), "zfs zpool"),
+    **_named(
+        _with_words("publishes", "publish", "unpublish", "push", "deploy"),
+        "bundle gem mvn pdm pnpm poetry uv yarn",
+    ),
     **_named(_with_options("destroys", "-R", "--recursive"), "chown chgrp chattr setfacl"),
+    "btrfs": _with_words("destroys", "delete"),
     "aws": _matching("destroys", re.compile(r"^(rm|rb|delete.*|terminate.*|put.*|remove.*)$")),
     "cargo": _with_words("publishes", "publish", "yank"),
     "chmod": _chmod,
-    "curl": _with_options(
-        "publishes",
-        "-T",
-        "-F",
-        "-d",
-        "--upload-file",
-        "--form",
-        "--data",
-        "--data-binary",
-        "--data-raw",
-        "--data-urlencode",
-        "--json",
-        "-K",
-        "--config",
-    ),
+    "cp": _copy,
+    "curl": _curl,
     "dd": _matching("destroys", re.compile(r"^of=(?!/dev/null$)")),
     "find": _find,
     "git": _git,
     "helm": _with_words("system", "install", "upgrade", "uninstall", "delete", "rollback"),
+    "install": _copy,
     "kill": _kill,
     "kubectl": _except_words("system", "get", "describe", "logs", "version", "explain", "top"),
     "make": _make,
     "mv": _mv,
+    "nvme": _with_words("destroys", "format", "sanitize", "delete-ns", "write-zeroes"),
     "npm": _with_words("publishes", "publish", "unpublish"),
     "rg": _with_options("unseen", "--pre"),
     "rm": _rm,
-    "rsync": _with_options(
-        "destroys",
-        "--delete",
-        "--delete-after",
-        "--delete-before",
-        "--delete-during",
-        "-e",
-        "--remove-source-files",
-        "--rsh",
-    ),
+    "rsync": _rsync,
     "run-parts": _always("unseen"),
     "sort": _with_options("unseen", "--compress-program"),
     "split": _with_options("unseen", "--filter"),
     "systemctl": _except_words("system", "status", "list-units", "show", "is-active", "cat"),
-    "tar": _with_options(
-        "unseen",
-        "-I",
-        "-F",
-        "--checkpoint-action",
-        "--to-command",
-        "--use-compress-program",
-        "--remove-files",
-        "--info-script",
-        "--new-volume-script",
-        "--rsh-command",
-    ),
+    "tar": _tar,
     "tee": _tee,
     "terraform": _with_words("system", "apply", "destroy", "import", "taint"),
     "tofu": _with_words("system", "apply", "destroy", "import", "taint"),

@@ -45,6 +45,8 @@ def named(word: Word) -> str:
     """
     if not word.known or word.glob or "{" in word.text:  # `{fd}>file` is no program
         return ""
+    if word.text.startswith("/proc/"):  # `/proc/self/exe` is any
+        return ""
     return word.text.rpartition("/")[2]
 
 

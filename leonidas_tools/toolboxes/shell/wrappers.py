@@ -60,39 +60,58 @@ def _set(options: str) -> frozenset[str]:
 _WRAPPERS: Mapping[str, _Wrapper] = {
     "builtin": _Wrapper(),
     "busybox": _Wrapper(),
+    "bwrap": _Wrapper(),
     "caffeinate": _Wrapper(valued=_set("-t -w")),
     "chronic": _Wrapper(),
     "chroot": _Wrapper(operands=1),
+    "choom": _Wrapper(valued=_set("-n --adjust -p --pid")),
     "chrt": _Wrapper(operands=1, valued=_set("-T -P -D")),
     "command": _Wrapper(plain=_set("-p -v -V")),
     "coproc": _Wrapper(),
+    "cpulimit": _Wrapper(valued=_set("-l -p -e -P --limit")),
+    "dbus-launch": _Wrapper(),
+    "dbus-run-session": _Wrapper(valued=_set("--config-file --dbus-daemon")),
     "doas": _Wrapper(valued=_set("-u -C")),
+    "dumb-init": _Wrapper(),
+    "eatmydata": _Wrapper(),
+    "entr": _Wrapper(plain=_set("-a -c -d -n -p -r -s -z")),
     "env": _Wrapper(
         valued=_set("-u --unset -C --chdir -a --argv0"), plain=_set("-i - -0 --ignore-environment")
     ),
     "exec": _Wrapper(valued=_set("-a")),
+    "fakeroot": _Wrapper(valued=_set("-i -s -l -f -b")),
     "faketime": _Wrapper(operands=1),
     "firejail": _Wrapper(),
     "flock": _Wrapper(operands=1, valued=_set("-w --timeout -E")),
     "gosu": _Wrapper(operands=1),
     "ionice": _Wrapper(valued=_set("-c -n --class --classdata")),
+    "linux32": _Wrapper(),
+    "linux64": _Wrapper(),
+    "logsave": _Wrapper(operands=1),
     "ltrace": _Wrapper(valued=_set("-o -e -s -u -p")),
     "nice": _Wrapper(valued=_set("-n --adjustment")),
     "nohup": _Wrapper(),
     "nsenter": _Wrapper(valued=_set("-t --target -S -G")),
     "numactl": _Wrapper(),
     "parallel": _Wrapper(valued=_set("-j --jobs -N -a"), more=True),
+    "perf": _Wrapper(operands=1),
     "pkexec": _Wrapper(valued=_set("--user")),
     "prlimit": _Wrapper(),
+    "proxychains": _Wrapper(valued=_set("-f")),
+    "proxychains4": _Wrapper(valued=_set("-f")),
     "proot": _Wrapper(valued=_set("-r -b -w")),
+    "run0": _Wrapper(),
     "rlwrap": _Wrapper(),
     "setarch": _Wrapper(operands=1),
     "setpriv": _Wrapper(valued=_set("--reuid --regid --groups")),
     "setsid": _Wrapper(),
+    "ssh-agent": _Wrapper(valued=_set("-a -E -O -P -t")),
     "sshpass": _Wrapper(valued=_set("-p -f -P")),
     "stdbuf": _Wrapper(valued=_set("-i -o -e --input --output --error")),
     "strace": _Wrapper(valued=_set("-o -e -s -u -p -E -P")),
+    "su-exec": _Wrapper(operands=1),
     "sudo": _Wrapper(valued=_set("-u -g -C -D -h -p -r -t -U -T")),
+    "systemd-inhibit": _Wrapper(),
     "systemd-run": _Wrapper(valued=_set("-p --property -u --unit -t")),
     "taskset": _Wrapper(operands=1),
     "time": _Wrapper(plain=_set("-p -v -a"), valued=_set("-f -o --format --output")),
@@ -101,11 +120,15 @@ _WRAPPERS: Mapping[str, _Wrapper] = {
         valued=_set("-k --kill-after -s --signal"),
         plain=_set("-v --verbose --foreground --preserve-status"),
     ),
+    "tini": _Wrapper(plain=_set("-s -v -w -g"), valued=_set("-p -e")),
+    "torsocks": _Wrapper(),
     "toybox": _Wrapper(),
     "unbuffer": _Wrapper(),
     "unshare": _Wrapper(valued=_set("-S -G -R -w")),
     "valgrind": _Wrapper(),
     "watch": _Wrapper(valued=_set("-n --interval")),
+    "x86_64": _Wrapper(),
+    "xvfb-run": _Wrapper(plain=_set("-a --auto-servernum"), valued=_set("-e -f -n -p -s -w")),
     "xargs": _Wrapper(
         valued=_set("-a -d -E -I -L -n -P -s --delimiter --max-args --arg-file --max-procs"),
         plain=_set("-0 --null -r --no-run-if-empty -t --verbose -x --exit"),
@@ -220,6 +243,33 @@ def _of_find(words: Sequence[Word]) -> Inner:
     return inner
 
 
+def _of_fd(words: Sequence[Word]) -> Inner:
+    """Return the command behind `-x` or `-X`, which gets the names of files too."""
+    for index, word in enumerate(words):
+        name, separator, value = word.text.partition("=")
+        long = len(name) > 3 and "--exec-batch".startswith(name)  # noqa: PLR2004 - not `--e`
+        if long or (word.text[:1] == "-" and word.text[1:2] != "-" and word.text[-1:] in "xX"):
+            first = [Word(value, known=word.known)] if separator else []
+            return Inner(commands=[[*first, *words[index + 1 :], UNKNOWN]])
+    return Inner()
+
+
+def _of_run(words: Sequence[Word]) -> Inner:
+    """Return the command behind `run` or `exec`, or the text behind `-c`."""
+    texts = [word.text for word in words]
+    inner = _of_option("-c", "--call")(words)
+    for name in ("run", "exec", "x"):
+        if name in texts:
+            behind = words[texts.index(name) + 1 :]
+            inner.commands += _of_wrapper(_Wrapper(), behind).commands
+    return inner
+
+
+def _of_every(words: Sequence[Word]) -> Inner:
+    """Return each word as a text that a shell reads."""
+    return Inner(scripts=[word for word in words if not _is_option(word)])
+
+
 def _of_option(*options: str) -> Callable[[Sequence[Word]], Inner]:
     """Return what reads the text behind one of these options as a script."""
 
@@ -278,15 +328,28 @@ def _of_git(words: Sequence[Word]) -> Inner:
 _SPECIAL: Mapping[str, Callable[[Sequence[Word]], Inner]] = {
     "alias": _of_alias,
     "env": _of_env,
+    "compgen": _of_option("-C", "-W"),
     "eval": _of_eval,
+    "fd": _of_fd,
+    "fdfind": _of_fd,
     "find": _of_find,
     "flock": _of_flock,
     "git": _of_git,
+    "hyperfine": _of_every,
+    "mapfile": _of_option("-C"),
+    "npm": _of_run,
+    "npx": _of_run,
+    "pdm": _of_run,
+    "pipenv": _of_run,
+    "pnpm": _of_run,
+    "poetry": _of_run,
+    "readarray": _of_option("-C"),
     "rsh": _of_ssh,
     "runuser": _of_option("-c", "--command"),
     "script": _of_option("-c", "--command"),
     "ssh": _of_ssh,
     "su": _of_option("-c", "--command"),
     "trap": _of_trap,
+    "uv": _of_run,
     "watch": _of_watch,
 }

@@ -41,6 +41,88 @@ sqlite3 x '.shell rm -rf x'
 run-parts d
 """.strip().splitlines()
 
+FOUND_BY_ANOTHER = r"""
+compgen -C 'rm -rf x'
+compgen -W '$(rm -rf x)'
+wait -p 'a[$(rm -rf x)]'
+mapfile 'a[$(rm -rf x)]'
+mapfile -C 'rm -rf x' -c 1 a
+getopts a 'a[$(rm -rf x)]'
+/proc/self/exe -c 'rm -rf x'
+/proc/self/root/bin/rm -rf x
+fd -x rm -rf
+fd . -X rm -rf
+fd --exec rm -rf
+fdfind --exec-batch=rm -rf
+entr rm -rf x
+ssh-agent rm -rf x
+dbus-run-session -- rm -rf x
+fakeroot rm -rf x
+xvfb-run -a rm -rf x
+eatmydata rm -rf x
+tini -- rm -rf x
+perf stat rm -rf x
+bwrap --bind / / rm -rf x
+cpulimit -l 5 rm -rf x
+choom -n 5 -- rm -rf x
+systemd-inhibit rm -rf x
+linux64 rm -rf x
+torsocks rm -rf x
+proxychains -q rm -rf x
+logsave f rm -rf x
+poetry run rm -rf x
+uv run rm -rf x
+pipenv run -- rm -rf x
+npx -c 'rm -rf x'
+npm exec -- rm -rf x
+hyperfine 'rm -rf x'
+run0 ls
+su-exec root ls
+sudoedit x
+sed '$!e rm' f
+sed 's|a|rm -rf x|e' f
+sed 's,a,b,ge' f
+sed --expression='e rm' f
+sed -e'e rm' f
+awk 'BEGIN{c="rm -rf x"; print | c}'
+tar cfI a 'rm -rf x' b
+deno eval x
+m4 f
+rsync -av a host:b
+rsync a rsync://host/b
+rsync --rsync-path='rm -rf x' a b
+curl -X DELETE x
+curl --request=PUT x
+cp x /dev/sda
+install x /dev/sda
+install -m 4755 x y
+chmod u=rwxs,g+x x
+redis-cli FLUSHALL
+echo 'DROP TABLE x' | psql
+psql -f x
+psql -c '\! rm'
+sqlite3 x < f
+sqlite3 x <<< 'DROP TABLE y'
+mongosh --eval 'db.dropDatabase()'
+dropdb x
+zfs destroy -r x
+zpool destroy x
+btrfs subvolume delete x
+nvme format /dev/nvme0n1
+gh repo delete x --yes
+gh api -X DELETE x
+gcloud compute instances delete x
+heroku apps:destroy
+vagrant destroy -f
+gem push x
+poetry publish
+git checkout HEAD~1 file
+git checkout -B main x
+git read-tree --reset -u x
+git checkout-index -fa
+git send-email x
+""".strip().splitlines()
+
 PLAIN = r"""
 rm -rf build
 rm -r x
@@ -332,6 +414,33 @@ MISREAD = [
 ]
 INVISIBLE = ["ls\r\nrm x", "ls \x1b[2K", "l\u200bs x", "ls \u202e x", "ls\x00", "ls \u2028 rm"]
 HARMLESS = r"""
+awk '/a|b/ {print $1}' f
+awk '{ if ($1 || $2) print $1 }' f
+sed 's/a/b/;s/ew/x/' f
+sed -e 's|/a|/b|g' f
+uv run pytest -q
+npm run build
+poetry run pytest
+fd -e py
+fd --extension py name src
+perf stat ls
+xvfb-run -a pytest -q
+entr -c make
+rsync -a host:b .
+rsync -a a/ b/
+curl -X GET https://example.org
+psql -c 'select 1'
+psql -l
+sqlite3 x 'select 1'
+redis-cli get x
+gh pr list
+gcloud compute instances list
+git checkout -b x origin/main
+git checkout main
+tar xf a.tar
+tar czf b.tgz Files
+cp a b
+install -m 755 a b
 ls -la
 pwd
 cd src && ls | head -5
@@ -402,7 +511,7 @@ export NAME=x
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("command", [*PLAIN, *FOUND_BY_AN_ATTACK])
+@pytest.mark.parametrize("command", [*PLAIN, *FOUND_BY_AN_ATTACK, *FOUND_BY_ANOTHER])
 def test_what_destroys_or_escalates_asks(command):
     assert risks_of(parse(command.replace("{} ;", r"{} \;"))) != []
 
