@@ -38,8 +38,9 @@ async def run_workers(command: Sequence[str], listener: socket.socket, *, count:
         count: How many processes run.
 
     Raises:
-        ConfigurationError: A process has ended with the exit code 2, which says that its settings
-            are wrong.
+        ConfigurationError: A process of the first ones has ended with the exit code 2, which says
+            that its settings are wrong. One that replaces another is tried again, since the others
+            serve with the settings as they were.
     """
     slots = [
         asyncio.create_task(_keep_running(command, listener), name=f"gateway:worker-{number}")
@@ -68,17 +69,17 @@ async def _all_ended(slots: Sequence[asyncio.Task[None]]) -> None:
 
 
 async def _keep_running(command: Sequence[str], listener: socket.socket) -> None:
-    pause = _SHORTEST_PAUSE_SECONDS
+    pause, replaces = _SHORTEST_PAUSE_SECONDS, False
     while True:
         began = time.monotonic()
         code = await _run_worker(command, listener)
-        if code == _WRONG_SETTINGS:
+        if code == _WRONG_SETTINGS and not replaces:
             raise ConfigurationError("The settings of the workers are wrong: see above")
         if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
             pause = _SHORTEST_PAUSE_SECONDS
         logger.error("A worker has ended with %s: another starts in %g s", code, pause)
         await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        pause, replaces = min(2 * pause, _LONGEST_PAUSE_SECONDS), True
 
 
 async def _run_worker(command: Sequence[str], listener: socket.socket) -> int:

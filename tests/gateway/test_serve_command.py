@@ -70,7 +70,9 @@ async def address_of(server):
 async def conversation(address, token):
     """Yield a client that was answered."""
     headers = {"Authorization": f"Bearer {token}"}
-    async with connect(address, additional_headers=headers, proxy=None) as websocket:
+    async with connect(
+        address, additional_headers=headers, proxy=None, open_timeout=None
+    ) as websocket:
         client = Client(websocket)
         await client.say("start")
         await client.until("ready")
@@ -140,7 +142,9 @@ async def test_a_second_sigterm_ends_the_workers_at_once(tmp_path):
     headers = {"Authorization": f"Bearer {make_token(SECRET, 'ana')}"}
     async with two_workers(tmp_path, scenario=endless) as server:
         address = await address_of(server)
-        async with connect(address, additional_headers=headers, proxy=None) as websocket:
+        async with connect(
+            address, additional_headers=headers, proxy=None, open_timeout=None
+        ) as websocket:
             client = Client(websocket)
             await client.say("start")
             await client.until("ready")
@@ -163,6 +167,31 @@ async def test_workers_do_not_outlive_the_process_that_started_them(tmp_path):
             server.kill()
             assert await client.closed() == 1012
         await until(lambda: not any(map(lives, workers)))
+
+
+@pytest.mark.slow
+async def test_settings_that_become_wrong_do_not_end_a_server_whose_workers_die(tmp_path):
+    async with two_workers(tmp_path) as server:
+        address, token = await address_of(server), make_token(SECRET, "ana")
+        await until(lambda: len(workers_of(server)) == 2)
+        first = kill_all(server)
+        await until(lambda: len(workers_of(server) - first) == 2)
+        (tmp_path / "tools.yaml").write_text("tools: [1]")
+        kill_all(server)
+        said = b""
+        while b"ended with 2" not in said:  # one that was started again has read the settings
+            said = await server.stdout.readline()
+            assert said, "the server has ended"
+        (tmp_path / "tools.yaml").write_text("{}")
+        async with conversation(address, token):
+            pass
+
+
+def kill_all(server):
+    workers = workers_of(server)
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    return workers
 
 
 @pytest.mark.slow
