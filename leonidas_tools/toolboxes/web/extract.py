@@ -11,6 +11,7 @@ import re
 import resource
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 _MOST_BYTES = 2 << 30
 _MOST_SECONDS = 20
@@ -25,6 +26,7 @@ _MARKS = (
 _META = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([\w.:-]{1,40})""", re.IGNORECASE
 )
+_HIDING = re.compile(r"(^|;)(display:none|visibility:hidden|(font-size|opacity):0[a-z%]*(;|!|$))")
 _READ_AS = {  # as browsers do
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -72,17 +74,33 @@ def _named(body: bytes, charset: str) -> Iterator[str]:
 
 
 def extracted(text: str) -> dict[str, str]:
-    """Return title, text and date of a page of HTML."""
+    """Return title, text and date of a page of HTML; text that it hides is left out."""
     import trafilatura
 
-    main_part = trafilatura.extract(text, output_format="json", with_metadata=True)
+    tree = trafilatura.load_html(text)
+    if tree is None:  # as of a single element
+        tree = trafilatura.load_html(f"<html><body>{text}</body></html>")
+    if tree is None:
+        return {"title": "", "text": "", "date": ""}
+    for element in [each for each in tree.iter("*") if _is_hidden(each)]:
+        element.drop_tree()
+    main_part = trafilatura.extract(tree, output_format="json", with_metadata=True)
     found = json.loads(main_part) if main_part else {}
-    about = None if found else trafilatura.extract_metadata(text)
+    about = None if found else trafilatura.extract_metadata(tree)
     return {
         "title": found.get("title") or (about and about.title) or "",
-        "text": found.get("text") or trafilatura.html2txt(text),
+        "text": found.get("text") or trafilatura.html2txt(tree),
         "date": found.get("date") or "",
     }
+
+
+def _is_hidden(element: Any) -> bool:
+    if element.tag in ("html", "body"):  # a script shows them
+        return False
+    if element.tag == "template":
+        return True
+    style = re.sub(r"\s", "", element.get("style", "")).lower()
+    return element.get("hidden") is not None or _HIDING.search(style) is not None
 
 
 def main() -> None:
