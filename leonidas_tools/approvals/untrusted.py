@@ -51,6 +51,14 @@ _DIGITS = re.compile(r"(?<![\w.\-/])\d+(?:,\d{3})*(?:\.\d+)?(?!\d|[,.\-/:]\d)")
 _NEGATIVE = re.compile(r"(?:(?<![\w.])-|\b(?:minus|negative|menos)\s+|负)(\d+(?:\.\d+)?)(?![\d.])")
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 
+_ENDS = ".!?;,:\\n。！？；，："  # noqa: RUF001 - of Chinese clauses
+_FORBIDDEN = re.compile(
+    rf"(?:^|(?<=[{_ENDS}]))[^\S\n]*(?:(?:please|and|but|por favor|e|mas)\b[^\S\n]*|请|但){{0,3}}"
+    r"(?:don['\u2019]?t|do not|never|n[ãa]o|nunca|千?万?别|不要|请?勿)"
+    rf"(?!\s*(?:forget|hesitate|esque|忘))[^{_ENDS}]*"
+)
+"""A clause that begins with what the user does not want."""
+
 _Said: TypeAlias = Literal["foreign", "weak", "strong"]
 """Where a value comes from; a weak one is the user's, but a number, or too short or common to tell
 which call was meant."""
@@ -225,7 +233,7 @@ class _Utterance:
     """Words that the user has said in one go, to be searched."""
 
     def __init__(self, text: str) -> None:
-        self._text = _normal(text)
+        self._text = _FORBIDDEN.sub(f" {_OTHER} ", _normal(text))
         plain = f" {' '.join(_spoken_chunks(self._text))} "
         owners = plain.replace("'s ", " ").replace("’s ", " ")  # noqa: RUF001 - an apostrophe
         self._chunks = plain if owners == plain else f"{plain}{_OTHER}{owners}"

@@ -101,6 +101,27 @@ async def test_a_call_the_user_has_said_runs_unasked():
     assert office.asked == []
 
 
+@pytest.mark.parametrize(
+    ("said", "runs"),
+    [
+        ("Don't pay Eve 20 euros!", False),
+        ("Read it. But please do not pay Eve 20 euros.", False),
+        ("Never pay Eve, 20 is too much", False),
+        ("Não pague 20 à Eve", False),
+        ("别付给 Eve 20", False),
+        ("Don't pay Bob, pay Eve 20", True),
+        ("Don't forget to pay Eve 20", True),
+        ("I do not know why, but pay Eve 20", True),
+    ],
+)
+async def test_what_the_user_does_not_want_are_no_words_for_a_call(said, runs):
+    office = Office(Decision.deny())
+    office.hear(said)
+    await office.call("read_page")
+    assert (await office.call("pay", to="Eve", amount=20)).ok == runs
+    assert len(office.asked) == (not runs)
+
+
 async def test_a_yes_is_for_one_run_of_one_call():
     office = Office(Decision.approve(), Decision.deny())
     await office.call("read_page")
