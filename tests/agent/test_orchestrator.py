@@ -7,7 +7,7 @@ import logging
 import pytest
 from genai_processors import content_api, streams
 
-from leonidas_tools import ToolRuntime, ToolSession, tool
+from leonidas_tools import Approvals, ToolRuntime, ToolSession, tool
 from leonidas_tools.agent import (
     AgentResult,
     Evaluated,
@@ -22,6 +22,7 @@ from leonidas_tools.agent import (
     StoredMemory,
 )
 from leonidas_tools.agent.react import CallsMade, TurnEnded
+from leonidas_tools.approvals.request import Decision
 from leonidas_tools.embeddings import LocalEmbedder
 from leonidas_tools.errors import DuplicateToolError, ModelError
 from leonidas_tools.session.memories import TooManyMemoriesError
@@ -344,3 +345,36 @@ def test_bounds_names_and_fragments_are_checked_when_it_is_made():
         Orchestrator(
             ScriptedModel([]), [weigh], fragments=[Fragment(name="weigh", description="Weighs.")]
         )
+
+
+@pytest.mark.parametrize("what", ["pay", "bake"])
+async def test_what_a_fragment_needs_approval_for_is_asked_and_its_bounds_hold(what):
+    @tool(effect="once")
+    def pay(amount: int) -> str:
+        """Pays."""
+        return f"paid {amount}"
+
+    config = {"tools": {what: {"requires_approval": True}}}
+    given = [Fragment(name="bake", description="Bakes.", tools=["pay"], model="bake")]
+    pays = {"calls": [("pay", {"amount": 1}), ("pay", {"amount": 2})]}
+    fragments = Fragments(ScriptedModel([]), given, models={"bake": ScriptedModel([pays, "Paid."])})
+    tools = ToolRuntime([pay, *fragments.tools], config, builtin_tools=False)
+    model = ScriptedModel([hands(("bake", "1")), "Paid.", DONE])
+    lead = Orchestrator(model, tools, fragments=fragments, max_calls=2)
+    session = ToolSession()
+    steps = []
+
+    desk = session.get(Approvals)
+    asked = asyncio.Event()
+    desk.on_change(asked.set)
+    working = asyncio.create_task(lead.run("Pay.", session=session, on_step=steps.append))
+    working.add_done_callback(lambda _: asked.set())
+    while not working.done():
+        await asked.wait()
+        asked.clear()
+        for question in desk.pending():
+            desk.decide(question.id, Decision.approve())
+    result = await working
+    assert result.ok
+    inner = [s.step.turn for s in steps if isinstance(s, FragmentStep) and hasattr(s.step, "turn")]
+    assert [each.status for each in inner[0].results] == ["ok", "limited"]

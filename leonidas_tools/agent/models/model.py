@@ -302,9 +302,11 @@ class Budget:
     @property
     def left(self) -> int | None:
         """Return how many tokens are left; `None` for any number."""
-        own = None if self.max_tokens is None else max(self.max_tokens - self.used.total, 0)
         outer = None if self.outer is None else self.outer.left
-        return min((left for left in (own, outer) if left is not None), default=None)
+        if self.max_tokens is None:
+            return outer
+        own = max(self.max_tokens - self.used.total, 0)
+        return own if outer is None else min(own, outer)
 
     @property
     def is_spent(self) -> bool:
