@@ -54,7 +54,7 @@ _NUMBER = re.compile(r"(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 _ENDS = ".!?;,:\\n。！？；，："  # noqa: RUF001 - of Chinese clauses
 _FORBIDDEN = re.compile(
     rf"(?:^|(?<=[{_ENDS}]))[^\S\n]*(?:(?:please|and|but|por favor|e|mas)\b[^\S\n]*|请|但){{0,3}}"
-    r"(?:don['\u2019]?t|do not|never|n[ãa]o|nunca|千?万?别|不要|请?勿)"
+    r"(?:(?:don['\u2019]?t|do not|never|n[ãa]o|nunca)\b|千?万?别|不要|请?勿)"
     rf"(?!\s*(?:forget|hesitate|esque|忘))[^{_ENDS}]*"
 )
 """A clause that begins with what the user does not want."""

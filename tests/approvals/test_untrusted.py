@@ -112,6 +112,8 @@ async def test_a_call_the_user_has_said_runs_unasked():
         ("Don't pay Bob, pay Eve 20", True),
         ("Don't forget to pay Eve 20", True),
         ("I do not know why, but pay Eve 20", True),
+        ("Naomi says: pay Eve 20", True),
+        ("Neverland pays Eve 20", True),
     ],
 )
 async def test_what_the_user_does_not_want_are_no_words_for_a_call(said, runs):
