@@ -40,7 +40,6 @@ def runner(
     sandbox = settings.sandbox(read_only=(sys.base_prefix, sys.prefix, *libraries))
     sandbox.environment = {
         "MPLBACKEND": "Agg",
-        "MPLCONFIGDIR": "/tmp",  # noqa: S108 - of the sandbox
         "OMP_NUM_THREADS": _THREADS,
         "OPENBLAS_NUM_THREADS": _THREADS,
         "PYTHONPATH": ":".join(libraries),

@@ -154,15 +154,19 @@ async def test_new_and_changed_files_are_named(make, root):
     assert (root / "d" / "new").read_text() == "abc"
 
 
-async def test_figures_come_back_as_pictures(make):
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+async def test_figures_come_back_as_pictures(make, backend):
     code = """
 import matplotlib.pyplot as plt
 plt.plot([1, 2, 3])
 plt.figure()
 plt.bar([1], [2])
 """
-    result = await ran(make(timeout="100s"), code)
+    result = await ran(make(timeout="100s", backend=backend), code)
+    if result.reason_code == "no_sandbox":
+        pytest.skip(f"{backend} does not work here")
     assert result.ok, result
+    assert "Permission denied" not in result.result.get("errors", "")
     assert result.result["figures"] == 2
     assert [each.mime_type for each in result.media] == ["image/png"] * 2
     assert all(each.data.startswith(b"\x89PNG\r\n") for each in result.media)
