@@ -1,8 +1,7 @@
-"""Phone calls: a bridge between a phone provider and the gateway, in sound as phones have it.
+"""Phone calls: a bridge between a phone provider and the gateway (extra `serve`).
 
 The provider opens a WebSocket for each call and speaks Twilio's Media Streams: JSON with mu-law of
-8 kHz in base64. Here a simulated provider rings, and a simulated model answers, on this machine.
-Run it: `python examples/phone_bridge.py` (extra `serve`)
+8 kHz in base64. Here provider and model are simulated. Run it: `python examples/phone_bridge.py`
 """
 
 import asyncio
@@ -12,10 +11,9 @@ import hmac
 import json
 from functools import partial
 
+from websockets import ConnectionClosed, Request, Response
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
-from websockets.http11 import Request, Response
 
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor
 from leonidas_tools import simulator as sim
@@ -30,9 +28,8 @@ SCRIPT = [HEARS, SAYS, sim.TurnComplete(), HEARS, sim.Interrupt()]
 
 
 def admit(phone: ServerConnection, request: Request) -> Response | None:
-    given = request.headers.get("x-twilio-signature", "")
-    is_provider = hmac.compare_digest(given.encode(), SIGNATURE.encode())
-    return None if is_provider else phone.respond(403, "Not the provider\n")
+    given = request.headers.get("x-twilio-signature", "").encode()
+    return None if hmac.compare_digest(given, SIGNATURE.encode()) else phone.respond(403, "No\n")
 
 
 async def bridge(phone: ServerConnection, gateway_url: str) -> None:
@@ -40,8 +37,8 @@ async def bridge(phone: ServerConnection, gateway_url: str) -> None:
         pass  # it says that it is connected
     # Each call is a user of its own: the number of a caller can be forged.
     token = make_token(SECRET, f"call-{event['start']['callSid']}", seconds=60)
-    headers = {"Authorization": f"Bearer {token}"}
-    async with connect(gateway_url, additional_headers=headers, proxy=None) as gateway:
+    url, headers = f"{gateway_url}/conversation", {"Authorization": f"Bearer {token}"}
+    async with connect(url, additional_headers=headers, proxy=None) as gateway:
         await gateway.send(json.dumps({"type": "start", "format": "mulaw", "rate": 8000}))
         await asyncio.gather(hear(phone, gateway), speak(gateway, phone, event["streamSid"]))
 
@@ -51,19 +48,23 @@ async def hear(phone: ServerConnection, gateway: ClientConnection) -> None:
         async for message in phone:
             event = json.loads(message)
             if event["event"] == "media":
-                await gateway.send(base64.b64decode(event["media"]["payload"]))
+                with contextlib.suppress(ConnectionClosed):  # the last words are still played
+                    await gateway.send(base64.b64decode(event["media"]["payload"]))
+            elif event["event"] in {"mark", "stop"}:  # all was played, or the caller has hung up
+                break
     await gateway.close()
 
 
-async def speak(gateway: ClientConnection, phone: ServerConnection, stream: str) -> None:
+async def speak(gateway: ClientConnection, phone: ServerConnection, sid: str) -> None:
     with contextlib.suppress(ConnectionClosed):
         async for message in gateway:
             if isinstance(message, bytes):
                 event = {"event": "media", "media": {"payload": base64.b64encode(message).decode()}}
-                await phone.send(json.dumps(event | {"streamSid": stream}))
+                await phone.send(json.dumps(event | {"streamSid": sid}))
             elif json.loads(message)["type"] == "interrupted":  # the caller speaks: be silent
-                await phone.send(json.dumps({"event": "clear", "streamSid": stream}))
-    await phone.close()
+                await phone.send(json.dumps({"event": "clear", "streamSid": sid}))
+    with contextlib.suppress(ConnectionClosed):  # the provider sends it back after what it plays
+        await phone.send(json.dumps({"event": "mark", "streamSid": sid, "mark": {"name": "end"}}))
 
 
 async def ring(url: str) -> None:
@@ -88,8 +89,7 @@ async def main() -> None:
         live = GeminiLiveProcessor("gemini-3.8-live", tools=tools, api_key="no", http_options=there)
         serving = serve_gateway(tools, live, secret=SECRET, port=0, on_listening=address.set_result)
         gateway = asyncio.create_task(serving)
-        url = (await address).replace("http", "ws", 1) + "/conversation"
-        calling = partial(bridge, gateway_url=url)
+        calling = partial(bridge, gateway_url=(await address).replace("http", "ws", 1))
         async with serve(calling, "127.0.0.1", 0, process_request=admit) as calls:
             await ring(f"ws://127.0.0.1:{calls.sockets[0].getsockname()[1]}/calls")
         gateway.cancel()

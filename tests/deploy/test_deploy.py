@@ -1,6 +1,7 @@
 """What is in `deploy/` fits the program: options, ports, paths, times, names and packages."""
 
 import fnmatch
+import inspect
 import io
 import re
 import shlex
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 from leonidas_tools import ToolRuntime
 from leonidas_tools.cli.access import KEY_VARIABLES
 from leonidas_tools.cli.app import program
-from leonidas_tools.cli.serve import _SECRET
+from leonidas_tools.cli.serve import _SECRET, serve
 from tests.gateway.served import Served
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +75,17 @@ async def test_the_probes_ask_for_paths_that_answer():
 def test_conversations_have_the_time_to_end_that_they_are_given():
     pause = CONTAINER["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert POD["terminationGracePeriodSeconds"] > pause + float(OPTIONS["grace"])
+
+
+def test_docker_is_told_to_wait_for_conversations_at_the_port_of_the_image():
+    guide = (ROOT / "docs/guides/serve-voice.md").read_text()
+    (run,) = re.findall(r"^docker run (.+?[^\\])\n", guide, re.M | re.S)
+    given = shlex.split(run)
+    grace = inspect.signature(serve).parameters["grace"].default
+    assert float(given[given.index("--stop-timeout") + 1]) > grace
+    assert given[given.index("--publish") + 1].endswith(f":{last('EXPOSE')}")
+    assert {_SECRET, KEY_VARIABLES[0]} <= set(given)
+    assert f"leonidas:{last('WORKDIR')}" in given
 
 
 def test_all_name_one_port():
