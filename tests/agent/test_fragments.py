@@ -1,12 +1,14 @@
 """A model hands tasks to fragments, which are found, chosen, bounded and measured."""
 
 import asyncio
+import json
 import sys
 
 import pytest
 
-from leonidas_tools import ToolRuntime, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, ToolRuntime, ToolSession, tool
 from leonidas_tools.agent import (
+    Delegation,
     Fragment,
     Fragments,
     ReActAgent,
@@ -14,8 +16,10 @@ from leonidas_tools.agent import (
     found_fragments,
 )
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.simulator import FunctionCall
 from leonidas_tools.store import Store
 from leonidas_tools.tools.toolbox import Toolbox
+from tests.live.talking import frame, held
 
 BAKE = Fragment(name="bake", description="Knows bread.", tools=["weigh"])
 
@@ -245,3 +249,41 @@ def test_fragments_that_name_what_is_not_there_are_refused_with_the_closest_name
         Fragment(name="x", description="X.", max_calls=0)
     with pytest.raises(ValueError, match="max_depth"):
         Fragments(ScriptedModel([]), [], max_depth=0)
+
+
+async def test_the_voice_asks_what_a_fragment_needs_approval_for_in_delegated_work():
+    @tool(effect="once", requires_approval=True)
+    async def book(when: str) -> str:
+        """Books a table."""
+        return f"booked {when}"
+
+    host = Fragment(name="host", description="Books tables.", tools=["book"])
+    books = ScriptedModel([{"calls": [("book", {"when": "noon"})]}, "Booked for noon."])
+    delegation = Delegation(ScriptedModel([calls("host", "A table at noon."), "It is booked."]))
+    tools = AdvancedToolProcessor(
+        tools=[book, *Fragments(books, [host]).tools, *delegation.tools],
+    )
+
+    async def only(session):
+        await session.wait_for_input("audio")
+        await session.send_calls(FunctionCall("delegate", {"task": "Book it."}, id="job"))
+        await session.turn_complete()
+        (told,) = await session.wait_for_input("text", containing="approval_id")
+        question = json.loads(told.text.splitlines()[-1])["response"]
+        await session.say(question["result"]["ask"])
+        await session.turn_complete()
+        await session.input_transcription("Yes, please.")
+        answer = {"approval_id": question["result"]["approval_id"], "decision": "yes"}
+        (agreed,) = await session.call(FunctionCall("confirm_action", answer))
+        assert agreed.status == "ok"
+        await session.expect("job", status="ok")
+        await session.turn_complete()
+
+    async def user(_talk):
+        yield frame()
+
+    server = {"generation": "3.8-live"}
+    simulator, _ = await held([only], tools, generation="3.8-live", server=server, user=user)
+    told = simulator.calls[0].final_answers[0].response["result"]
+    assert (told["answer"], told["steps"]) == ("It is booked.", ["host: ok"])
+    assert books.asked[1].messages[-1].text.startswith('{"status": "ok"')
