@@ -132,7 +132,7 @@ class Orchestrator(Stage):
         reflector: Decides after each turn how to go on, of the fragments too.
 
     Raises:
-        ValueError: A bound is below 1, or there are no fragments.
+        ValueError: A bound is below 1, there are no fragments, or `models` is given twice.
         ConfigurationError: The fragments do not fit together.
         DuplicateToolError: A tool has the name of a fragment.
 
@@ -173,6 +173,8 @@ class Orchestrator(Stage):
             fragments = Fragments(
                 model, fragments, models=models, reflector=reflector, parameters=parameters
             )
+        elif models is not None:
+            raise ValueError("models is given beside Fragments, which have theirs: give it to them")
         if not fragments.by_name:
             raise ValueError("there are no fragments: give some, or use ReActAgent")
         self.model = model

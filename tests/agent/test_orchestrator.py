@@ -337,6 +337,8 @@ async def test_it_is_a_processor():
 def test_bounds_names_and_fragments_are_checked_when_it_is_made():
     with pytest.raises(ValueError, match="no fragments"):
         Orchestrator(ScriptedModel([]), fragments=[])
+    with pytest.raises(ValueError, match="models is given beside Fragments"):
+        orchestrator([], models={"bake": ScriptedModel([])})
     with pytest.raises(ValueError, match="max_attempts"):
         orchestrator([], max_attempts=0)
     with pytest.raises(ValueError, match="1 or more"):
