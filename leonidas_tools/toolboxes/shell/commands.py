@@ -38,6 +38,9 @@ _WORDS = frozenset(
     {"ansi_c_string", "concatenation", "number", "raw_string", "string", "translated_string"}
     | {"word", *_UNKNOWN_NODES}
 )
+_LITERAL = frozenset(
+    {"ansi_c_string", "comment", "heredoc_body", "heredoc_content", "heredoc_start", "raw_string"}
+)
 _COMMANDS = frozenset({"command", "declaration_command", "test_command", "unset_command"})
 _RESERVED = frozenset(
     {"!", "(", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function"}
@@ -248,11 +251,23 @@ def _why_unclear(node: Node) -> str | None:
         return "expands a value as a prompt"
     if node.type == "heredoc_redirect" and "`" in _text(node) and not _is_quoted(node):
         return "has a command in a heredoc"  # where the grammar sees only `$(…)`
+    if _has_lost_command(node):
+        return "has a command between backquotes that the grammar does not see"
     if node.type == "redirected_statement":
         body = node.child_by_field_name("body")
         if (body is None or body.type not in _COMMANDS) and any(_behind(node.children)):
             return "has words behind a redirection that belong to no command"
     return "is read differently by the grammar and the shell" if _is_misread(node) else None
+
+
+def _has_lost_command(node: Node) -> bool:
+    """Return whether backquotes stand in an expansion, or within others."""
+    text = _text(node)
+    if node.type == "command_substitution":
+        return text.startswith("`") and "\\`" in text
+    if node.named_child_count or node.type in _LITERAL:
+        return False
+    return "`" in _ESCAPE.sub("", text)
 
 
 def _is_misread(node: Node) -> bool:

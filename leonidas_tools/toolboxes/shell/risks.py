@@ -25,7 +25,7 @@ _LEADING = re.compile(
     r"|PYTHON(PATH|STARTUP|HOME)|PERL5\w*|NODE_OPTIONS|RUBYOPT|EDITOR|VISUAL|PAGER)"
 )
 """Variables that decide which program runs, or what it runs besides."""
-_SETUID = re.compile(r"[0-7]*[4-7][0-7]{3}|[ugoa]*[+=][rwxX]*s\w*")
+_SETUID = re.compile(r"[0-7]*[2-7][0-7]{3}|[ugoa]*[+=][rwxX]*s\w*")
 _MODULES_WITH_CODE = frozenset({"cProfile", "code", "pdb", "profile", "runpy", "timeit", "trace"})
 _PLAIN_SETTINGS = ("advice.", "color.", "core.quotepath", "init.", "pull.", "push.", "user.")
 _SQL = re.compile(
@@ -308,7 +308,7 @@ def _interpreter(*options: str) -> Callable[[Sequence[Word]], Iterable[Risk]]:
         has_code = has_code or (bool(others) and others[0].text in ("eval", "repl"))
         if has_code or module in _MODULES_WITH_CODE or any(w.may_be_option for w in before):
             yield "unseen"
-        elif all(each.text == "-" for each in others) and not asks_only:
+        elif (not others or others[0].text == "-") and not asks_only:
             yield "unseen"  # it reads its input
 
     return check

@@ -42,6 +42,12 @@ run-parts d
 """.strip().splitlines()
 
 FOUND_BY_ANOTHER = r"""
+echo "${x:-`rm -rf x`}"
+echo "${x:-${y:-`rm -rf x`}}"
+echo "${x/`rm -rf x`/y}"
+echo `echo \`rm -rf x\``
+python3 - argument
+chmod 2755 x
 compgen -C 'rm -rf x'
 compgen -W '$(rm -rf x)'
 wait -p 'a[$(rm -rf x)]'
@@ -414,6 +420,10 @@ MISREAD = [
 ]
 INVISIBLE = ["ls\r\nrm x", "ls \x1b[2K", "l\u200bs x", "ls \u202e x", "ls\x00", "ls \u2028 rm"]
 HARMLESS = r"""
+echo "today `date +%F`"
+echo "a \`b\` c"
+git commit -m 'fix `x`'
+python3 f.py - x
 awk '/a|b/ {print $1}' f
 awk '{ if ($1 || $2) print $1 }' f
 sed 's/a/b/;s/ew/x/' f
