@@ -21,8 +21,8 @@ _HARMLESS_DEVICES = re.compile(
 )
 _EVERYTHING = re.compile(r"(\.{0,2}/)*(\*|\.\*|\.|\.\.|~/?\*?|/|)/*")
 _LEADING = re.compile(
-    r"(PATH|IFS|ENV|SHELL|CDPATH|PS4|PROMPT_COMMAND|BASH_\w+|SHELLOPTS|(LD|DYLD)_\w+|GIT_\w+"
-    r"|PYTHON(PATH|STARTUP|HOME)|PERL5\w*|NODE_OPTIONS|RUBYOPT|EDITOR|VISUAL|PAGER)"
+    r"(PATH|IFS|ENV|SHELL|CDPATH|PS4|PROMPT_COMMAND|BASH_\w+|SHELLOPTS|(LD|DYLD)_\w+|GIT_\w+|LESS(OPEN|CLOSE)"
+    r"|PYTHON(PATH|STARTUP|HOME)|PERL5\w*|NODE_OPTIONS|RUBYOPT|EDITOR|VISUAL|\w*PAGER)"
 )
 """Variables that decide which program runs, or what it runs besides."""
 _SETUID = re.compile(r"[0-7]*[2-7][0-7]{3}|[ugoa]*[+=][rwxX]*s\w*")
@@ -63,6 +63,7 @@ def risks_of(script: Script) -> list[Risk]:
         if "[" in value.text and ("$(" in value.text or "`" in value.text):
             found.append("unclear")  # arithmetic on the variable would run it
     found += ["destroys" for target in script.written if _is_device(target)]
+    found += ["unseen" for target in script.written if ".git/hooks/" in target.text]
     found += ["publishes"] if script.connected else []
     for command in script.commands:
         found += _risks(command)
@@ -391,6 +392,8 @@ def _xargs(words: Sequence[Word]) -> Iterator[Risk]:
 
 def _make(words: Sequence[Word]) -> Iterator[Risk]:
     yield from _has_options("unseen", ("--eval", "-E"), words)
+    if any(word.text.startswith("SHELL=") for word in words):
+        yield "unseen"
     if any(word.text in ("-", "-f-", "--file=-", "--makefile=-") for word in words):
         yield "unseen"  # it reads its input
 
@@ -401,6 +404,8 @@ def _program_text(pattern: re.Pattern[str]) -> _Check:
     def check(words: Sequence[Word]) -> Iterator[Risk]:
         if any(not word.known for word in words):
             yield "unclear"
+        if any(_INPUT.fullmatch(word.text) for word in words):
+            yield "unseen"
         yield from _matching("unseen", pattern)(words)
 
     return check
@@ -501,6 +506,10 @@ _CHECKS: Mapping[str, _Check] = {
         "node nodejs deno bun",
     ),
     **_named(_interpreter("-r", "-B", "-R", "-E"), "php tclsh osascript"),
+    **_named(
+        _with_options("unseen", "-e", "-c", "--eval", "--execute"),
+        "clojure dc elixir ghc gnuplot groovy guile ocaml octave racket sbcl scala swift",
+    ),
     **_named(_awk, "awk gawk mawk nawk"),
     **_named(_program_text(_SED), "sed gsed"),
     **_named(_naming, "read printf mapfile readarray getopts"),

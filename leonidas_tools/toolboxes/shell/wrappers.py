@@ -58,12 +58,15 @@ def _set(options: str) -> frozenset[str]:
 
 
 _WRAPPERS: Mapping[str, _Wrapper] = {
+    "abduco": _Wrapper(),
     "builtin": _Wrapper(),
     "busybox": _Wrapper(),
     "bwrap": _Wrapper(),
     "caffeinate": _Wrapper(valued=_set("-t -w")),
     "chronic": _Wrapper(),
     "chroot": _Wrapper(operands=1),
+    "catchsegv": _Wrapper(),
+    "cgexec": _Wrapper(valued=_set("-g")),
     "choom": _Wrapper(valued=_set("-n --adjust -p --pid")),
     "chrt": _Wrapper(operands=1, valued=_set("-T -P -D")),
     "command": _Wrapper(plain=_set("-p -v -V")),
@@ -72,6 +75,7 @@ _WRAPPERS: Mapping[str, _Wrapper] = {
     "dbus-launch": _Wrapper(),
     "dbus-run-session": _Wrapper(valued=_set("--config-file --dbus-daemon")),
     "doas": _Wrapper(valued=_set("-u -C")),
+    "dtach": _Wrapper(),
     "dumb-init": _Wrapper(),
     "eatmydata": _Wrapper(),
     "entr": _Wrapper(plain=_set("-a -c -d -n -p -r -s -z")),
@@ -79,11 +83,13 @@ _WRAPPERS: Mapping[str, _Wrapper] = {
         valued=_set("-u --unset -C --chdir -a --argv0"), plain=_set("-i - -0 --ignore-environment")
     ),
     "exec": _Wrapper(valued=_set("-a")),
+    "fakechroot": _Wrapper(),
     "fakeroot": _Wrapper(valued=_set("-i -s -l -f -b")),
     "faketime": _Wrapper(operands=1),
     "firejail": _Wrapper(),
     "flock": _Wrapper(operands=1, valued=_set("-w --timeout -E")),
     "gosu": _Wrapper(operands=1),
+    "ifne": _Wrapper(),
     "ionice": _Wrapper(valued=_set("-c -n --class --classdata")),
     "linux32": _Wrapper(),
     "linux64": _Wrapper(),
@@ -101,6 +107,7 @@ _WRAPPERS: Mapping[str, _Wrapper] = {
     "proxychains4": _Wrapper(valued=_set("-f")),
     "proot": _Wrapper(valued=_set("-r -b -w")),
     "run0": _Wrapper(),
+    "runcon": _Wrapper(operands=1),
     "rlwrap": _Wrapper(),
     "setarch": _Wrapper(operands=1),
     "setpriv": _Wrapper(valued=_set("--reuid --regid --groups")),
@@ -328,7 +335,10 @@ def _of_git(words: Sequence[Word]) -> Inner:
 _SPECIAL: Mapping[str, Callable[[Sequence[Word]], Inner]] = {
     "alias": _of_alias,
     "env": _of_env,
+    "bundle": _of_run,
     "compgen": _of_option("-C", "-W"),
+    "conda": _of_run,
+    "doppler": _of_run,
     "eval": _of_eval,
     "fd": _of_fd,
     "fdfind": _of_fd,
@@ -351,5 +361,6 @@ _SPECIAL: Mapping[str, Callable[[Sequence[Word]], Inner]] = {
     "su": _of_option("-c", "--command"),
     "trap": _of_trap,
     "uv": _of_run,
+    "yarn": _of_run,
     "watch": _of_watch,
 }

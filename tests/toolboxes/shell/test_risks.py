@@ -42,6 +42,21 @@ run-parts d
 """.strip().splitlines()
 
 FOUND_BY_ANOTHER = r"""
+LESSOPEN='|rm -rf x' less f
+MANPAGER='rm -rf x' man ls
+echo x > .git/hooks/pre-commit
+make SHELL='rm -rf'
+awk -f /dev/stdin
+sed -f /dev/stdin f
+ifne rm -rf x
+dtach -n x rm -rf y
+cgexec -g x rm -rf y
+fakechroot rm -rf x
+bundle exec rm -rf x
+yarn exec rm -rf x
+conda run -n base rm -rf x
+gnuplot -e 'system "rm -rf x"'
+dc -e '!rm -rf x'
 echo "${x:-`rm -rf x`}"
 echo "${x:-${y:-`rm -rf x`}}"
 echo "${x/`rm -rf x`/y}"
@@ -420,6 +435,11 @@ MISREAD = [
 ]
 INVISIBLE = ["ls\r\nrm x", "ls \x1b[2K", "l\u200bs x", "ls \u202e x", "ls\x00", "ls \u2028 rm"]
 HARMLESS = r"""
+yarn run build
+bundle exec rake test
+conda run -n base pytest
+make CC=clang
+scala Main.scala
 echo "today `date +%F`"
 echo "a \`b\` c"
 git commit -m 'fix `x`'
