@@ -3,7 +3,6 @@
 import asyncio
 import importlib.util
 import os
-import socket
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -194,14 +193,13 @@ async def _simulated(
 
 
 async def _serve_by_workers(place: Place, workers: int) -> None:
-    """Run this command again in several processes, which serve one socket."""
+    """Run this command again in several processes, which serve one port."""
     from leonidas_tools.gateway.workers import run_workers
-    from leonidas_tools.mcp_server.serving import address_of, listening
+    from leonidas_tools.mcp_server.serving import reserved
 
     command = [sys.executable, "-m", "leonidas_tools", *sys.argv[1:], "--worker"]
-    with listening(place.host, place.port) as listener:
-        _announce(address_of(listener))
-        await run_workers(command, listener, count=workers)
+    with reserved(place.host, place.port) as port:
+        await run_workers([*command, str(port)], count=workers)
 
 
 def _announce(address: str) -> None:
@@ -222,16 +220,18 @@ async def _serve(  # noqa: PLR0913, PLR0917 - what the options say
     worker: int | None,
 ) -> None:
     from leonidas_tools.gateway import GatewayLimits, serve_gateway
+    from leonidas_tools.mcp_server.serving import listening
 
-    await serve_gateway(
-        tools,
-        live,
-        secret=secret,
-        host=place.host,
-        port=place.port,
-        limits=GatewayLimits(grace_seconds=grace),
-        listener=None if worker is None else socket.socket(fileno=worker),
-        on_listening=_announce if worker is None else None,
-        hosts=pages["hosts"],
-        origins=pages["origins"],
-    )
+    port = place.port if worker is None else worker
+    with listening(place.host, port, shared=worker is not None) as listener:
+        await serve_gateway(
+            tools,
+            live,
+            secret=secret,
+            host=place.host,
+            limits=GatewayLimits(grace_seconds=grace),
+            listener=listener,
+            on_listening=_announce,
+            hosts=pages["hosts"],
+            origins=pages["origins"],
+        )

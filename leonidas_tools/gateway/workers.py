@@ -1,4 +1,4 @@
-"""Processes that serve the connections of one socket together."""
+"""Processes that serve the connections of one port together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Coroutine, Iterator, Sequence
     from typing import Any
 
@@ -24,17 +23,16 @@ _SHORTEST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
-async def run_workers(command: Sequence[str], listener: socket.socket, *, count: int) -> None:
-    """Run a command in several processes that share a listening socket, until cancelled.
+async def run_workers(command: Sequence[str], *, count: int) -> None:
+    """Run a command in several processes, until cancelled.
 
-    The number of the socket's descriptor is added to the command. Each process gets a pipe as its
+    Each process gets a pipe as its
     standard input, whose end says that this process is gone. A process that ends is replaced,
     after a pause that grows from 1 to 30 seconds while it ends soon again. Cancelled, it sends
     SIGTERM to all and waits for them; cancelled again, it sends SIGTERM again.
 
     Args:
         command: The program and its arguments.
-        listener: A socket that listens.
         count: How many processes run.
 
     Raises:
@@ -43,7 +41,7 @@ async def run_workers(command: Sequence[str], listener: socket.socket, *, count:
             serve with the settings as they were.
     """
     slots = [
-        asyncio.create_task(_keep_running(command, listener), name=f"gateway:worker-{number}")
+        asyncio.create_task(_keep_running(command), name=f"gateway:worker-{number}")
         for number in range(1, count + 1)
     ]
     try:
@@ -68,11 +66,11 @@ async def _all_ended(slots: Sequence[asyncio.Task[None]]) -> None:
         raise cancelled
 
 
-async def _keep_running(command: Sequence[str], listener: socket.socket) -> None:
+async def _keep_running(command: Sequence[str]) -> None:
     pause, replaces = _SHORTEST_PAUSE_SECONDS, False
     while True:
         began = time.monotonic()
-        code = await _run_worker(command, listener)
+        code = await _run_worker(command)
         if code == _WRONG_SETTINGS and not replaces:
             raise ConfigurationError("The settings of the workers are wrong: see above")
         if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
@@ -82,13 +80,11 @@ async def _keep_running(command: Sequence[str], listener: socket.socket) -> None
         pause, replaces = min(2 * pause, _LONGEST_PAUSE_SECONDS), True
 
 
-async def _run_worker(command: Sequence[str], listener: socket.socket) -> int:
+async def _run_worker(command: Sequence[str]) -> int:
     """Run one process to its end, and return its exit code."""
     process = await asyncio.create_subprocess_exec(
         *command,
-        str(listener.fileno()),
         stdin=asyncio.subprocess.PIPE,
-        pass_fds=[listener.fileno()],
         start_new_session=True,  # Ctrl-C in a terminal reaches this process alone
     )
     cancelled = None

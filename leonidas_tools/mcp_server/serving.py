@@ -245,20 +245,51 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
+def listening(host: str, port: int, *, shared: bool = False) -> Iterator[socket.socket]:
     """Yield a socket that listens there.
+
+    Args:
+        host: The address.
+        port: The port; 0 for a free one.
+        shared: Whether other processes of this user may listen there as well; the kernel spreads
+            the connections over those that do.
 
     Raises:
         ConfigurationError: That is not possible.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family, reuse_port=shared)
     except (OSError, OverflowError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigurationError(f"Cannot listen at {host}:{port}: {why}") from error
+        raise _not_listening(host, port, error) from error
     with listener:
         yield listener
+
+
+@contextmanager
+def reserved(host: str, port: int) -> Iterator[int]:
+    """Yield the port, which meanwhile only `listening` with `shared` can use.
+
+    Raises:
+        ConfigurationError: It cannot be had.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
+        try:
+            # Bound as if alone, so that a second server is refused; only then shared.
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if holder.family == socket.AF_INET6:
+                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            holder.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise _not_listening(host, port, error) from error
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        yield holder.getsockname()[1]
+
+
+def _not_listening(host: str, port: int, error: Exception) -> ConfigurationError:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return ConfigurationError(f"Cannot listen at {host}:{port}: {why}")
 
 
 def address_of(listener: socket.socket) -> str:

@@ -124,11 +124,12 @@ async def test_a_worker_that_dies_is_replaced_and_sigterm_lets_all_end(tmp_path)
         address, token = await address_of(server), make_token(SECRET, "ana")
         async with conversation(address, token):
             pass
-        await until(lambda: len(workers_of(server)) == 2)
+        assert await address_of(server) == address  # each worker says it once it listens
         killed = min(workers_of(server))
         os.kill(killed, signal.SIGKILL)
-        await until(lambda: len(workers_of(server) - {killed}) == 2)
+        assert await address_of(server) == address
         workers = workers_of(server)
+        assert len(workers - {killed}) == 2
         async with conversation(address, token) as client:
             server.terminate()
             assert await client.closed() == 1012
@@ -170,9 +171,40 @@ async def test_workers_do_not_outlive_the_process_that_started_them(tmp_path):
 
 
 @pytest.mark.slow
+async def test_conversations_are_spread_over_the_workers(tmp_path):
+    async with two_workers(tmp_path) as server, contextlib.AsyncExitStack() as stack:
+        address = await address_of(server)
+        assert await address_of(server) == address  # the second worker listens there as well
+        clients = [
+            await stack.enter_async_context(conversation(address, make_token(SECRET, f"user {n}")))
+            for n in range(24)
+        ]
+        os.kill(min(workers_of(server)), signal.SIGKILL)
+        gone, _ = await asyncio.wait(
+            [asyncio.ensure_future(client.websocket.wait_closed()) for client in clients],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        server.terminate()
+        codes = [await client.closed() for client in clients]
+        assert gone
+        assert {1006, 1012} == set(codes)
+
+
+@pytest.mark.slow
+async def test_a_port_that_is_served_by_workers_is_not_given_to_a_second_server(tmp_path):
+    async with two_workers(tmp_path) as server:
+        port = re.search(r":(\d+)/", await address_of(server))[1]
+        for more in ((), ("--workers", "2")):
+            second = await leonidas("serve", "--http", port, "--scenario", "demo", *more)
+            said, _ = await second.communicate()
+            assert second.returncode == 2
+            assert b"Cannot listen at" in said
+
+
+@pytest.mark.slow
 async def test_settings_that_become_wrong_do_not_end_a_server_whose_workers_die(tmp_path):
     async with two_workers(tmp_path) as server:
-        address, token = await address_of(server), make_token(SECRET, "ana")
+        token = make_token(SECRET, "ana")
         await until(lambda: len(workers_of(server)) == 2)
         first = kill_all(server)
         await until(lambda: len(workers_of(server) - first) == 2)
@@ -183,7 +215,7 @@ async def test_settings_that_become_wrong_do_not_end_a_server_whose_workers_die(
             said = await server.stdout.readline()
             assert said, "the server has ended"
         (tmp_path / "tools.yaml").write_text("{}")
-        async with conversation(address, token):
+        async with conversation(await address_of(server), token):
             pass
 
 
