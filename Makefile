@@ -30,8 +30,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 PARALLEL := $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal
 
-test: $(READY)  ## the tests, but for slow ones that no promise rests on; ARGS='-k cancel' selects
-	$(PARALLEL) -m 'not slow' $(ARGS)
+test: $(READY)  ## the tests, but for slow ones that no promise rests on, with fewer examples; ARGS='-k cancel' selects
+	$(PARALLEL) -m 'not slow' --hypothesis-profile quick $(ARGS)
 
 test-all: $(VOICE_READY)  ## all tests, as CI runs them; downloads about 350 MB the first time
 	$(PARALLEL) $(ARGS)

@@ -18,6 +18,7 @@ _NUMBERS = itertools.count()
 
 # A busy machine is no fault of a test: nothing is judged by the time it takes.
 settings.register_profile("leonidas", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("leonidas"), max_examples=30)  # `make test`
 settings.load_profile("leonidas")
 
 
@@ -55,7 +56,8 @@ def log_levels_are_kept():
     before = {logger: logger.level for logger in _loggers()}
     yield
     for logger in _loggers():
-        logger.setLevel(before.get(logger, logging.NOTSET))
+        if logger.level != before.get(logger, logging.NOTSET):  # to set one takes a millisecond
+            logger.setLevel(before.get(logger, logging.NOTSET))
 
 
 def _loggers():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
+import ssl
 from typing import TYPE_CHECKING, Any
 
+import certifi
 from genai_processors import processor
 from google.genai import Client, types
 
@@ -228,17 +231,39 @@ def _client(http_options: types.HttpOptionsOrDict | None, **options_of_client: A
         "close_timeout": 1,
     }
     defaults["logger"] = _WireLogger()
-    options.async_client_args = {**defaults, **(options.async_client_args or {})}
+    given = {**defaults, **(options.async_client_args or {})}
+    paths = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    shared = {"ssl": _context_for_websockets(*paths), "verify": _context_for_http(*paths)}
+    version = options.api_version
+    options.async_client_args = {**shared, **given}
+    options.api_version = version or API_VERSION
     try:
         client = Client(http_options=options, **options_of_client)
     except ValueError:
         if any(options_of_client.values()) or any(map(os.environ.get, _OF_THE_ENVIRONMENT)):
             raise
         raise ConfigurationError(_NO_KEY) from None
-    if client.vertexai or options.api_version:
+    if not client.vertexai:
         return client
-    options.api_version = API_VERSION
+    # The Vertex AI client has its own API version, and may load a client certificate.
+    options.async_client_args = given
+    options.api_version = version
     return Client(http_options=options, **options_of_client)
+
+
+@functools.cache
+def _context_for_websockets(cafile: str | None, capath: str | None) -> ssl.SSLContext:
+    """Return the TLS context that all clients share, as google-genai makes one for each.
+
+    Reading the certificates of the authorities holds the event loop for 20 ms.
+    """
+    return ssl.create_default_context(cafile=cafile or certifi.where(), capath=capath)
+
+
+@functools.cache
+def _context_for_http(cafile: str | None, capath: str | None) -> ssl.SSLContext:
+    """Return another one: HTTP clients change the protocols that theirs offers."""
+    return ssl.create_default_context(cafile=cafile or certifi.where(), capath=capath)
 
 
 def _profile(profile: ModelProfile | str | None, model: str, *, vertex: bool) -> ModelProfile:

@@ -343,6 +343,7 @@ def _http_options(base_url: str, certificate: LoopbackCertificate) -> HttpOption
 
     connect = {
         "ssl": certificate.client_context(),
+        "verify": certificate.client_context(),
         "proxy": None,
         "ping_interval": None,
         "max_size": None,

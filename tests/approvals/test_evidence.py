@@ -185,7 +185,9 @@ def may_be_consent(events):
     return agreed and ASK not in speech
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=5 * settings().max_examples, deadline=None, suppress_health_check=list(HealthCheck)
+)
 @given(
     st.builds(
         list.__add__,

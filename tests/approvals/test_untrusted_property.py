@@ -97,7 +97,7 @@ def is_said(leaf: Any, said: list[str]) -> bool:
 
 
 def test_no_call_that_is_not_the_users_runs_unasked() -> None:
-    @settings(max_examples=400, derandomize=True, deadline=None)
+    @settings(max_examples=4 * settings().max_examples, derandomize=True, deadline=None)
     @given(said=spoken, value=values)
     def check(said: list[str], value: Any) -> None:
         if runner.run(desk.play(said, value)):

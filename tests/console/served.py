@@ -161,7 +161,12 @@ class Served:
             serving.result()
         self.url = listens.result()
         self.client = await self._stack.enter_async_context(
-            httpx.AsyncClient(base_url=self.url, headers=BEARER, timeout=30)
+            httpx.AsyncClient(
+                base_url=self.url,
+                headers=BEARER,
+                timeout=30,
+                limits=httpx.Limits(max_keepalive_connections=0),  # the server ends idle ones
+            )
         )
         return self
 

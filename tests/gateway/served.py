@@ -56,7 +56,11 @@ class Served:
             self.serving.result()
         self.url = listens.result()
         self.http = await self._stack.enter_async_context(
-            httpx.AsyncClient(base_url=self.url, timeout=30)
+            httpx.AsyncClient(
+                base_url=self.url,
+                timeout=30,
+                limits=httpx.Limits(max_keepalive_connections=0),  # the server ends idle ones
+            )
         )
         return self
 

@@ -1,5 +1,7 @@
 """What a connection is set up with, and where it leads."""
 
+import ssl
+
 import pytest
 from google.genai import types
 
@@ -57,7 +59,28 @@ def test_options_may_be_given_as_a_mapping_and_keep_what_they_say():
     given = live.client._api_client._http_options.async_client_args
     assert version_of(live) == "v1alpha"
     assert given.pop("logger").name == "leonidas_tools.live.gemini.wire"
+    assert given.keys() >= {"ssl", "verify"}
+    given = {key: given[key] for key in given if key not in ("ssl", "verify")}
     assert given == {"ping_interval": 20, "ping_timeout": 7, "max_size": None, "close_timeout": 1}
+
+
+def test_sessions_share_what_is_slow_to_make_for_tls():
+    one, other = (GeminiLiveProcessor("gemini-3.8-live", api_key="x") for _ in range(2))
+    assert one.client is not other.client
+    for key in ("ssl", "verify"):
+        assert options_of(one)[key] is options_of(other)[key]
+    assert options_of(one)["ssl"] is not options_of(one)["verify"]
+
+
+def test_a_tls_context_of_the_application_is_kept():
+    mine = ssl.create_default_context()
+    options = {"async_client_args": {"ssl": mine}}
+    live = GeminiLiveProcessor("gemini-3.8-live", api_key="x", http_options=options)
+    assert live.client._api_client._websocket_ssl_ctx["ssl"] is mine
+
+
+def options_of(live):
+    return live.client._api_client._http_options.async_client_args
 
 
 def version_of(live):

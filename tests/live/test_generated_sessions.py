@@ -9,7 +9,7 @@ from tests.live.generated.show import held
 from tests.live.generated.steps import planned, scripts
 from tests.live.generated.verdict import judge
 
-SESSIONS = 10
+SESSIONS = settings().max_examples // 10
 BATCHES = [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 4))]
 
 

@@ -533,7 +533,7 @@ def filled(before, secret, after, shape):
     return {"text": text, "list": [text], "object": {"a": text, "b": 1}, "key": {text: text}}[shape]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(
     FILLERS,
     FILLERS,

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools.errors import ConfigurationError
@@ -319,7 +319,6 @@ paths = st.lists(
 )
 
 
-@settings(max_examples=150)
 @given(paths, values)
 def test_any_value_anywhere_leaves_every_other_line_and_comment(keys, value):
     path = ("tools", "d", "custom_parameters", *keys)
@@ -330,7 +329,6 @@ def test_any_value_anywhere_leaves_every_other_line_and_comment(keys, value):
     assert _data(delete_key(edited, path[:3]))["tools"]["d"] == before["tools"]["d"]
 
 
-@settings(max_examples=150)
 @given(
     st.sampled_from(
         [

@@ -619,7 +619,7 @@ def waits(part):
 
 
 @given(st.lists(STEPS, max_size=40))
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_whatever_comes_in_between_other_parts_pass_once_and_in_their_order(steps):
     heard, sent = asyncio.run(played(steps))
     assert [p for p in heard if not waits(p)] == [p for p in sent if not waits(p)]
@@ -631,7 +631,7 @@ def test_whatever_comes_in_between_other_parts_pass_once_and_in_their_order(step
 
 
 @given(st.lists(STEPS, max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_at_its_own_pace_and_loudness_no_byte_is_lost(steps):
     steps = [s for s in steps if not isinstance(s, tuple) and s != "interrupted"]
     heard, sent = asyncio.run(played(steps))
@@ -641,7 +641,7 @@ def test_at_its_own_pace_and_loudness_no_byte_is_lost(steps):
 
 
 @given(st.lists(STEPS, max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_nothing_said_before_an_interruption_is_heard_after_it(steps):
     heard, _ = asyncio.run(played(steps))
     last = 0
