@@ -9,42 +9,58 @@ from leonidas_tools.simulator.wire import fields
 
 
 class Wire:
-    """One connection of the client: its messages in both directions, in order."""
+    """One connection of the client: what its messages say of calls, and where among them all.
+
+    Only that is kept, so that a conversation may last.
+    """
 
     def __init__(self):
-        self.log = []
-        """Pairs of `in` or `out` and the message."""
+        self.length = 0
+        """How many messages there were, in both directions."""
         self.confirmed = 0
-        """How much of the log has surely arrived: a ping that was sent after it was answered."""
+        """How many of them have surely arrived: a ping that was sent after them was answered."""
+        self._received = []
+        self._delivered = []
 
     def note(self, direction, frame):
+        at, self.length = self.length, self.length + 1
         try:
-            self.log.append((direction, json.loads(frame)))
+            message = json.loads(frame)
         except ValueError:
-            self.log.append((direction, {}))
+            return
+        if not isinstance(message, dict):
+            return
+        if direction == "in":
+            self._received += [(at, *each) for each in _asked_in(message)]
+        else:
+            self._delivered += [(at, *each) for each in _delivered_in(message)]
 
     def confirm(self, length, pong):
         if not pong.cancelled() and pong.exception() is None:
             self.confirmed = max(self.confirmed, length)
 
     def received(self):
-        """The function calls and cancellations that came in: where, what, and name or id."""
-        for at, (direction, message) in enumerate(self.log):
-            if direction == "in" and isinstance(message, dict):
-                for call in calls_in(message):
-                    yield at, "call", call.get("id"), call.get("name")
-                for cancelled in (message.get("toolCallCancellation") or {}).get("ids", ()):
-                    yield at, "cancel", cancelled, None
+        """The function calls and cancellations that came in: where, what, id, and name."""
+        return tuple(self._received)
 
     def delivered(self):
         """The final outcomes that went out: where, how, under which id, of which function."""
-        for at, (direction, message) in enumerate(self.log):
-            if direction == "out":
-                for answer in message.get("tool_response", {}).get("functionResponses", ()):
-                    if not fields(answer).get("willContinue"):
-                        yield at, "answer", answer.get("id"), answer["name"], answer["response"]
-                for told in outcomes_in(message):
-                    yield at, "told", told["id"], told["name"], told["response"]
+        return tuple(self._delivered)
+
+
+def _asked_in(message):
+    for call in calls_in(message):
+        yield "call", call.get("id"), call.get("name")
+    for cancelled in (message.get("toolCallCancellation") or {}).get("ids", ()):
+        yield "cancel", cancelled, None
+
+
+def _delivered_in(message):
+    for answer in message.get("tool_response", {}).get("functionResponses", ()):
+        if not fields(answer).get("willContinue"):
+            yield "answer", answer.get("id"), answer["name"], answer["response"]
+    for told in outcomes_in(message):
+        yield "told", told["id"], told["name"], told["response"]
 
 
 class Wiretap:
@@ -73,7 +89,7 @@ class Wiretap:
                 return frame
 
             async def ping(self, data=b""):
-                length = len(self._wire.log)
+                length = self._wire.length
                 pong = await super().ping(data or None)
                 pong.add_done_callback(lambda done: self._wire.confirm(length, done))
                 return pong

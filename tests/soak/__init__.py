@@ -1,0 +1,1 @@
+"""Many conversations at once, for minutes, while all around them changes and fails."""
