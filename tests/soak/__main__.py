@@ -23,6 +23,8 @@ def main() -> int:
     plan = Plan(sessions=arguments.sessions, seconds=arguments.minutes * 60, seed=arguments.seed)
     state = asyncio.run(_run(plan))
     problems = [*state.problems, *_memory_problems(state)]
+    if not state.done["answered"]:
+        problems.append("no call was answered")
     print(_summary(state))
     for problem in problems[:_MOST_PROBLEMS_SHOWN]:
         print(f"- {problem}")

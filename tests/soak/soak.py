@@ -97,6 +97,7 @@ class Soak:
             )
             async with Servers() as self._servers, tools:
                 await tools.ready()
+                self.state.began = time.monotonic()
                 await self._hold_all(tools)
         self.state.problems += await _left(before)
 
