@@ -1,7 +1,7 @@
 # Everything here needs only make and a Python from 3.11 on: `make PYTHON=/path/to/python3`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all check lint format types contracts docs picture screenshot bench soak voice clean
+.PHONY: help install run test test-all check lint format types contracts docs picture screenshot bench soak fuzz voice clean
 
 PYTHON ?=
 VENV := .venv
@@ -70,6 +70,9 @@ bench: $(READY)  ## what a call costs; writes the page Benchmarks
 
 soak: $(READY)  ## 200 conversations for 10 minutes while all fails; ARGS='--minutes 2' is shorter
 	$(BIN)/python -m tests.soak $(ARGS)
+
+fuzz: $(READY)  ## 100,000 generated sessions in virtual time; what is done is kept in build/fuzz.sqlite
+	$(BIN)/python -m tests.live.generated $(ARGS)
 
 voice: $(VOICE_READY)  ## the test through real speech; downloads about 280 MB the first time
 	$(BIN)/pytest tests/voice

@@ -13,6 +13,7 @@ _SHOW_SECONDS = {True: 1.0, False: 15.0}
 """How often the progress is shown: on a terminal, and elsewhere."""
 _GROWTH = 1.10
 _STEADY_SECONDS = 120.0
+_MOST_FRAMES_LOST = 0.001
 _MOST_PROBLEMS_SHOWN = 20
 
 
@@ -23,6 +24,9 @@ def main() -> int:
     plan = Plan(sessions=arguments.sessions, seconds=arguments.minutes * 60, seed=arguments.seed)
     state = asyncio.run(_run(plan))
     problems = [*state.problems, *_memory_problems(state)]
+    lost, heard = state.done["frames lost"], state.done["frames heard"]
+    if lost > heard * _MOST_FRAMES_LOST:
+        problems.append(f"{lost} frames of the users were lost")
     if not state.done["answered"]:
         problems.append("no call was answered")
     print(_summary(state))

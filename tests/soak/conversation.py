@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import ssl
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,6 +12,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import Client, types
 
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession
+from leonidas_tools.live.live_events import LIVE_EVENT
 from tests.live.generated.wiretap import Wiretap
 from tests.live.talking import MODELS, frame
 from tests.soak.script import FAREWELL
@@ -19,6 +20,7 @@ from tests.soak.server import Servers
 
 _PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.05
+_EVENTS_KEPT = 5
 
 
 class Conversation:
@@ -54,6 +56,7 @@ class Conversation:
         self._frames = 0
         self._tap = Wiretap()
         self._farewell = asyncio.Event()
+        self._events: deque[str] = deque(maxlen=_EVENTS_KEPT)
 
     async def hold(self, servers: Servers) -> None:
         """Hold the conversation to its end."""
@@ -68,7 +71,11 @@ class Conversation:
             async with asyncio.timeout(self._seconds + _PATIENCE_SECONDS):
                 await self._talk(MODELS[generation], environment)
         except TimeoutError:
-            self.problems.append(f"it did not end; owed: {sorted(self._owed())}")
+            self.problems.append(
+                f"it did not end after {self._seconds:.0f} s: the farewell has come: "
+                f"{self._farewell.is_set()}, owed: {sorted(self._owed())}, {self._frames} frames, "
+                f"{len(self._tap.wires)} connections, told last: {list(self._events)}"
+            )
         except Exception as error:
             self.problems.append(f"it ended with {error!r}")
         finally:
@@ -81,7 +88,9 @@ class Conversation:
         heard = ""
         async with processor.context():
             async for part in LiveToolSession(live, self._tools, settle_seconds=1.0)(self._user()):
-                if part.substream_name == "output_transcription":
+                if LIVE_EVENT in part.metadata:
+                    self._events.append(part.text)
+                elif part.substream_name == "output_transcription":
                     heard = (heard + part.text)[-len(FAREWELL) :]
                     if heard == FAREWELL:
                         self._farewell.set()
@@ -94,7 +103,7 @@ class Conversation:
             types.HttpOptions(
                 base_url=environment["GOOGLE_GEMINI_BASE_URL"],
                 api_version=environment["GOOGLE_GENAI_API_VERSION"],
-                async_client_args={"ssl": trusted, "proxy": None},
+                async_client_args={"ssl": trusted, "proxy": None, "ping_interval": None},
             )
         )
 
@@ -115,8 +124,10 @@ class Conversation:
 
     def _take(self, report: dict[str, Any]) -> None:
         self.problems += report.pop("problems")
-        if lost := set(range(self._frames)) - set(report.pop("frames")):
-            self.problems.append(f"frames were lost: {sorted(lost)}")
+        heard = report.pop("frames")
+        # A frame is kept for some seconds, so a network that is lost for longer may swallow some.
+        self.done["frames lost"] += self._frames - heard
+        self.done["frames heard"] += heard
         self.done.update(report)
 
     # The verdict.

@@ -18,6 +18,7 @@ from leonidas_tools.simulator import (
     Scenario,
 )
 from tests.live.generated.steps import name_of
+from tests.live.generated.virtual import VirtualEventLoop, VirtualSimulator
 from tests.live.generated.wiretap import Wiretap, outcomes_in
 from tests.live.talking import MODELS, frame
 from tests.promises.faults.play import other_tasks
@@ -34,7 +35,8 @@ _PATIENCE_SECONDS = 60.0
 class Show:
     """One session: what is planned, and what became of it."""
 
-    def __init__(self, *, generation, plan, steps, unique_ids):
+    def __init__(self, *, generation, plan, steps, unique_ids, arena=None):
+        self._arena = arena
         self.generation = generation
         self.plan = plan
         self.has_ids = generation != "vertex"
@@ -43,12 +45,16 @@ class Show:
         self.switched = set()
         self.cancelled_later = set()
         self.repeated = set()
+        self.heard_user = set()
+        """The connections on which the user has spoken."""
         self.frames = 0
         self.heard = []
         self.problems = []
         self.tap = Wiretap()
         self._steps = deque(steps)
         self._asked = 0
+        self._messages_read = 0
+        self._told = set()
         self._ids = {}
         self.done = asyncio.Event()
         self._loop = None
@@ -63,15 +69,22 @@ class Show:
             tools=[self._tool(n, p) for n, p in enumerate(self.plan) if p.way != "unknown"],
             builtin_tools=False,
         )
-        simulator = LiveSimulator(Scenario(self.play), generation=self.generation, speed=math.inf)
-        async with simulator as self.simulator, processor.context():
+        async with self._make_simulator() as self.simulator, processor.context():
             async for part in LiveToolSession(self._live(), self.tools, settle_seconds=0.05)(
                 self._user()
             ):
                 self.heard.append(part)
-            await simulator.closed()
+            await self.simulator.closed()
         assert other_tasks() == set()
         return self
+
+    def _make_simulator(self):
+        options = {"generation": self.generation, "speed": math.inf}
+        if self._arena is None:
+            return LiveSimulator(Scenario(self.play), **options)
+        workers = self.tools.runtime.executor.workers
+        self._loop.wait_for(lambda: workers._jobs or workers._alive > workers._idle)
+        return VirtualSimulator(Scenario(self.play), arena=self._arena, **options)
 
     def _live(self):
         options = self.tap.options(self.simulator.http_options())
@@ -167,8 +180,11 @@ class Show:
         return [self._call(number_of(name)) for name in chosen]
 
     def answered_calls(self, session, count):
-        """Calls with a side effect that earlier connections of this session have answered."""
-        if session.resumed_from is None:
+        """Calls with a side effect that earlier connections of this session have answered.
+
+        There are none once the user has spoken: to call them then is a new request.
+        """
+        if session.resumed_from is None or session.number in self.heard_user:
             return []
         before = {c.number for c in self.simulator.connections if c.session == session.session}
         made_here = {c.name for c in self.simulator.calls if c.connection == session.number}
@@ -228,11 +244,10 @@ class Show:
 
     def answered(self):
         """Names of the calls whose outcome has reached the model."""
-        told = {o["name"] for m in self._from_client() for o in outcomes_in(m.data)}
-        return told | {c.name for c in self.simulator.calls if c.final_answers}
-
-    def _from_client(self):
-        return [m for m in self.simulator.messages if m.sender == "client"]
+        news = self.simulator.messages[self._messages_read :]
+        self._messages_read += len(news)
+        self._told |= {o["name"] for m in news if m.sender == "client" for o in outcomes_in(m.data)}
+        return self._told | {c.name for c in self.simulator.calls if c.final_answers}
 
     def is_cancelled(self, name):
         """Whether the server has taken a call back, the last time that it made it."""
@@ -258,8 +273,9 @@ def number_of(name):
 
 
 def held(**options):
-    """Holds a session on a loop whose time the user's frames move on."""
-    with asyncio.Runner(loop_factory=ElasticEventLoop) as runner:
+    """Holds a session on a loop whose time the user's frames move on; in an arena, virtually."""
+    loop = VirtualEventLoop if options.get("arena") else ElasticEventLoop
+    with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(_held(options))
 
 

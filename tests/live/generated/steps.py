@@ -137,6 +137,7 @@ class Interrupt:
     cancel: bool
 
     async def play(self, show, session):
+        show.heard_user.add(session.number)
         await session.interrupt(cancel=self.cancel)
 
 
@@ -155,6 +156,7 @@ class Speak:
 @dataclass(frozen=True)
 class Transcript:
     async def play(self, show, session):
+        show.heard_user.add(session.number)
         await session.input_transcription("And then?")
 
 
