@@ -5,6 +5,7 @@ import asyncio
 import logging
 import statistics
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.soak.soak import WARM_UP, Plan, Soak, State
@@ -12,8 +13,10 @@ from tests.soak.soak import WARM_UP, Plan, Soak, State
 _SHOW_SECONDS = {True: 1.0, False: 15.0}
 """How often the progress is shown: on a terminal, and elsewhere."""
 _GROWTH = 1.10
+_MIB_PER_SESSION = 0.5
+_OBJECTS_GROWTH = 1.03
 _STEADY_SECONDS = 120.0
-_MOST_FRAMES_LOST = 0.001
+_MOST_FRAMES_LOST = 0.01
 _MOST_PROBLEMS_SHOWN = 20
 
 
@@ -74,12 +77,17 @@ def _line(state: State) -> str:
     )
 
 
-def _memory_problems(state: State) -> list[str]:
-    """Return what is wrong with the memory: its growth after a warm-up that was long enough."""
+def _memory_problems(state: State) -> Iterator[str]:
+    """Yield what is wrong with the memory after a time that was long enough to tell."""
+    if state.plan.seconds < _STEADY_SECONDS:
+        return
     early, late = _memory(state)
-    if state.plan.seconds >= _STEADY_SECONDS and late > early * _GROWTH:
-        return [f"the memory grew from {early:.0f} to {late:.0f} MiB"]
-    return []
+    # A conversation that lasts remembers its calls, up to a bound.
+    if late > early * _GROWTH + _MIB_PER_SESSION * state.plan.sessions:
+        yield f"the memory grew from {early:.0f} to {late:.0f} MiB"
+    first, last = state.idle
+    if last.objects > first.objects * _OBJECTS_GROWTH:
+        yield f"objects stay when all is over: {first.objects} became {last.objects}"
 
 
 def _memory(state: State) -> tuple[float, float]:
@@ -92,9 +100,12 @@ def _memory(state: State) -> tuple[float, float]:
 
 def _summary(state: State) -> str:
     early, late = _memory(state)
+    first, last = state.idle
     rows = [
         f"{state.over} conversations, {state.plan.sessions} at a time, in {state.seconds:.0f} s",
         f"memory: {early:.0f} MiB after the warm-up, {late:.0f} MiB at the end of the time",
+        f"after the first few conversations: {first.mib:.0f} MiB, {first.objects} objects",
+        f"after all conversations: {last.mib:.0f} MiB, {last.objects} objects",
         *(f"{name}: {count}" for name, count in sorted(state.done.items())),
     ]
     return "\n".join(rows)

@@ -1,8 +1,9 @@
-"""What this process holds: memory, tasks, descriptors, threads, and processes it has started."""
+"""What this process holds: memory, tasks, descriptors, and processes it has started."""
 
 import asyncio
+import ctypes
+import gc
 import os
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,28 @@ def resident_mib() -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What is in use, after all that can be given back was."""
+
+    mib: float
+    objects: int
+
+    @classmethod
+    def in_use(cls) -> "Memory":
+        """Return what this process uses now."""
+        gc.collect()
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:  # only glibc keeps what was freed
+            trim(0)
+        return cls(mib=resident_mib(), objects=len(gc.get_objects()))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Resources:
     """All that has to be given back."""
 
     tasks: tuple[str, ...]
     descriptors: tuple[str, ...]
-    threads: tuple[str, ...]
     processes: tuple[str, ...]
 
     @classmethod
@@ -32,12 +49,11 @@ class Resources:
         return cls(
             tasks=tuple(task.get_name() for task in asyncio.all_tasks()),
             descriptors=tuple(_descriptors()),
-            threads=tuple(each.name for each in threading.enumerate()),
             processes=tuple(_children()),
         )
 
     def beyond(self, other: "Resources") -> list[str]:
-        """Return what is held here and not in the other; threads of pools are kept for reuse."""
+        """Return what is held here and not in the other."""
         return [
             f"left: {kind} {what} ({count} times)"
             for kind in ("tasks", "descriptors", "processes")

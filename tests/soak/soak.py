@@ -18,7 +18,7 @@ import yaml
 
 from leonidas_tools import AdvancedToolProcessor, Tool, tool
 from tests.soak.conversation import Conversation
-from tests.soak.resources import Resources, resident_mib
+from tests.soak.resources import Memory, Resources, resident_mib
 from tests.soak.server import Servers
 
 MCP_SERVERS = ("alpha", "beta", "gamma")
@@ -29,6 +29,8 @@ _PAUSE_SECONDS = 0.02
 _LASTING = 4
 """Every fourth conversation lasts to the end; another takes the place of one that does not."""
 _SHORT_SECONDS = (5.0, 45.0)
+_FIRST = 8
+_FIRST_SECONDS = 3.0
 _RELOAD_SECONDS = 1.0
 _KILL_SECONDS = 4.0
 _BROKEN = "tools: [this is no mapping"
@@ -60,6 +62,8 @@ class State:
     problems: list[str] = field(default_factory=list)
     memory: list[tuple[float, float]] = field(default_factory=list)
     """The resident memory in MiB, with the seconds that had passed."""
+    idle: list[Memory] = field(default_factory=list)
+    """What is in use without conversations: after the first few, and after all."""
 
     @property
     def seconds(self) -> float:
@@ -97,9 +101,18 @@ class Soak:
             )
             async with Servers() as self._servers, tools:
                 await tools.ready()
+                await self._warm_up(tools)
                 self.state.began = time.monotonic()
                 await self._hold_all(tools)
+                self.state.idle.append(Memory.in_use())
         self.state.problems += await _left(before)
+
+    async def _warm_up(self, tools: AdvancedToolProcessor) -> None:
+        """Hold a few conversations, for which much is imported and made that stays."""
+        async with asyncio.TaskGroup() as seats:
+            for _ in range(_FIRST):
+                seats.create_task(self._hold(tools, seconds=_FIRST_SECONDS))
+        self.state.idle.append(Memory.in_use())
 
     async def _hold_all(self, tools: AdvancedToolProcessor) -> None:
         trouble = [
@@ -123,22 +136,25 @@ class Soak:
             seconds = self.state.seconds_left
             if seat % _LASTING:
                 seconds = min(seconds, self._random.uniform(*_SHORT_SECONDS))
-            number = next(self._numbers)
-            conversation = Conversation(
-                number,
-                tools=tools,
-                seconds=seconds,
-                frame_seconds=_FRAME_SECONDS * plan.sessions,
-                pause_seconds=_PAUSE_SECONDS * plan.sessions,
-            )
-            self._conversations[number] = conversation
-            self.state.open += 1
-            await conversation.hold(self._servers)
-            del self._conversations[number]
-            self.state.open -= 1
-            self.state.over += 1
-            self.state.done.update(conversation.done)
-            self.state.problems += [f"conversation {number}: {p}" for p in conversation.problems]
+            await self._hold(tools, seconds=seconds)
+
+    async def _hold(self, tools: AdvancedToolProcessor, *, seconds: float) -> None:
+        number = next(self._numbers)
+        conversation = Conversation(
+            number,
+            tools=tools,
+            seconds=seconds,
+            frame_seconds=_FRAME_SECONDS * self.state.plan.sessions,
+            pause_seconds=_PAUSE_SECONDS * self.state.plan.sessions,
+        )
+        self._conversations[number] = conversation
+        self.state.open += 1
+        await conversation.hold(self._servers)
+        del self._conversations[number]
+        self.state.open -= 1
+        self.state.over += 1
+        self.state.done.update(conversation.done)
+        self.state.problems += [f"conversation {number}: {p}" for p in conversation.problems]
 
     # The tools.
 
