@@ -33,7 +33,7 @@ PARALLEL := $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist workst
 test: $(READY)  ## the tests, but for slow ones that no promise rests on, with fewer examples; ARGS='-k cancel' selects
 	$(PARALLEL) -m 'not slow' --hypothesis-profile quick $(ARGS)
 
-test-all: $(VOICE_READY)  ## all tests, as CI runs them; downloads about 350 MB the first time
+test-all: $(VOICE_READY)  ## all tests, as CI runs them; downloads about 620 MB the first time
 	$(PARALLEL) $(ARGS)
 
 check: lint types contracts test-all  ## all that CI checks
