@@ -165,10 +165,15 @@ async def connect(
     Raises:
         google.genai.errors.APIError: The server refused the setup.
         OSError: There is no server, or no way to it.
+        TimeoutError: The server does not answer.
     """
     connecting = client.aio.live.connect(model=model, config=config)
-    async with asyncio.timeout(_CONNECT_SECONDS):
-        session = await connecting.__aenter__()
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            session = await connecting.__aenter__()
+    except TimeoutError:
+        said = f"the server has not answered the setup within {_CONNECT_SECONDS:g} s"
+        raise TimeoutError(said) from None
     try:
         yield Connection(session)
     finally:

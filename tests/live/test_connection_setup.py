@@ -1,8 +1,10 @@
 """What a connection is set up with, and where it leads."""
 
+import asyncio
 import ssl
 
 import pytest
+from genai_processors import processor
 from google.genai import types
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
@@ -10,7 +12,8 @@ from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.session.speech import SpeechState
 from leonidas_tools.simulator import LiveSimulator, Scenario
 from tests.live import vertex
-from tests.live.talking import Talk, frame, held, sent_by_client
+from tests.live.generated.virtual import Arena, VirtualEventLoop
+from tests.live.talking import Talk, event_of, frame, held, sent_by_client
 
 
 async def speaks(session):
@@ -224,3 +227,28 @@ async def test_tools_that_cannot_be_written_into_a_setup_leave_the_earlier_ones_
         await talk.run(2)
     assert talk.said == "Here I am."
     assert simulator.setups[1]["tools"] == simulator.setups[0]["tools"]
+
+
+def test_a_server_that_never_answers_is_the_reason_that_the_listener_is_told():
+    events = []
+
+    async def user():
+        yield frame()
+        await asyncio.get_running_loop().create_future()
+
+    async def talk(arena):
+        await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 443)
+        options = arena.http_options("https://127.0.0.1:443")
+        live = GeminiLiveProcessor("gemini-3.8-live", api_key="simulated", http_options=options)
+        async with processor.context():
+            async for part in live(user()):
+                events.append(event_of(part))
+
+    said = "the server has not answered the setup within 10 s"
+    with (
+        pytest.raises(TimeoutError, match=said),
+        Arena() as arena,
+        asyncio.Runner(loop_factory=VirtualEventLoop) as runner,
+    ):
+        runner.run(talk(arena))
+    assert {"event": "connection_refused", "reason": said} in events

@@ -17,6 +17,8 @@ _MIB_PER_SESSION = 0.5
 _OBJECTS_GROWTH = 1.03
 _STEADY_SECONDS = 120.0
 _MOST_FRAMES_LOST = 0.01
+_MOST_NEVER_CONNECTED = 0.01
+"""A busy machine may take longer than the first connection may."""
 _MOST_PROBLEMS_SHOWN = 20
 
 
@@ -30,6 +32,8 @@ def main() -> int:
     lost, heard = state.done["frames lost"], state.done["frames heard"]
     if lost > heard * _MOST_FRAMES_LOST:
         problems.append(f"{lost} frames of the users were lost")
+    if state.done["never connected"] > state.over * _MOST_NEVER_CONNECTED:
+        problems.append(f"{state.done['never connected']} conversations never had a connection")
     if not state.done["answered"]:
         problems.append("no call was answered")
     print(_summary(state))

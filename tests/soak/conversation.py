@@ -68,19 +68,31 @@ class Conversation:
             pause_seconds=self._pause_seconds,
         )
         try:
-            async with asyncio.timeout(self._seconds + _PATIENCE_SECONDS):
+            async with asyncio.timeout(self._seconds + _PATIENCE_SECONDS) as patience:
                 await self._talk(MODELS[generation], environment)
-        except TimeoutError:
-            self.problems.append(
-                f"it did not end after {self._seconds:.0f} s: the farewell has come: "
-                f"{self._farewell.is_set()}, owed: {sorted(self._owed())}, {self._frames} frames, "
-                f"{len(self._tap.wires)} connections, told last: {list(self._events)}"
-            )
         except Exception as error:
-            self.problems.append(f"it ended with {error!r}")
+            if (
+                isinstance(error, TimeoutError)
+                and not patience.expired()
+                and not self._was_connected()
+            ):
+                self.done["never connected"] += 1
+            else:
+                self.problems.append(f"it ended with {error!r}; {self._description()}")
         finally:
             self._take(await servers.close(self.number))
         self.problems += self._verdict()
+
+    def _was_connected(self) -> bool:
+        """Return whether the last things that were told are of a connection."""
+        return any("connection_opened" in event for event in self._events)
+
+    def _description(self) -> str:
+        return (
+            f"after {self._seconds:.0f} s the farewell has come: {self._farewell.is_set()}, "
+            f"owed: {sorted(self._owed())}, {self._frames} frames, "
+            f"{len(self._tap.wires)} connections, told last: {list(self._events)}"
+        )
 
     async def _talk(self, model: str, environment: dict[str, str]) -> None:
         client = Client(api_key="simulated", http_options=self._options(environment))

@@ -13,7 +13,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,8 @@ from tests.live.generated.virtual import Arena
 
 BATCH_SESSIONS = 100
 _BATCHES_PER_PROCESS = 20
+_NETWORKS = ((0.0, 0.02), (0.02, 0.1), (0.0, 0.1), (0.15, 0.1))
+"""How long a network takes from one end to the other, and how often the user sends a frame."""
 _SHOW_SECONDS = {True: 1.0, False: 30.0}
 """How often the progress is shown: on a terminal, and elsewhere."""
 _KEPT = Path("build/fuzz.sqlite")
@@ -37,7 +38,7 @@ _KEPT = Path("build/fuzz.sqlite")
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Sessions of one generation of models, with one seed."""
+    """Sessions of one generation of models over one kind of network, with one seed."""
 
     number: int
     sessions: int = BATCH_SESSIONS
@@ -46,6 +47,12 @@ class Batch:
     def generation(self) -> str:
         """Return the generation."""
         return sorted(GENERATIONS)[self.number % len(GENERATIONS)]
+
+    @property
+    def network(self) -> dict[str, float]:
+        """Return how the network is."""
+        kind = self.number // len(GENERATIONS) % len(_NETWORKS)
+        return dict(zip(("delay_seconds", "frame_seconds"), _NETWORKS[kind], strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +85,7 @@ def play(batch: Batch, verdict: Callable[[Any], None] = judge) -> Result:
     )
     def hold(**drawn: Any) -> None:
         nonlocal played
-        verdict(held(generation=batch.generation, arena=arena, **drawn))
+        verdict(held(generation=batch.generation, arena=arena, **batch.network, **drawn))
         played += 1
 
     with Arena() as arena:
@@ -158,35 +165,27 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _play_all(batches: list[Batch], kept: Kept, *, sessions: int, jobs: int) -> None:
-    began, played = time.monotonic(), 0
+    began, played, shown = time.monotonic(), 0, 0.0
     is_terminal = sys.stdout.isatty()
-    with ProcessPoolExecutor(
-        jobs,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_be_quiet,
-        max_tasks_per_child=_BATCHES_PER_PROCESS,
-    ) as pool:
-        running: set[Future[Result]] = {pool.submit(play, batch) for batch in batches}
-        try:
-            while running:
-                done, running = wait(
-                    running, timeout=_SHOW_SECONDS[is_terminal], return_when=FIRST_COMPLETED
-                )
-                for each in done:
-                    kept.add(each.result())
-                    played += each.result().sessions
-                rate = played / (time.monotonic() - began)
-                line = (
-                    f"{kept.count()} of {sessions} sessions, {rate:.1f} a second, "
-                    f"{len(kept.failures())} batches failed"
-                )
-                print(line, end="\r" if is_terminal else "\n", flush=True)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    processes = multiprocessing.get_context("spawn")
+    with processes.Pool(jobs, _be_quiet, maxtasksperchild=_BATCHES_PER_PROCESS) as pool:
+        for result in pool.imap_unordered(play, batches):
+            kept.add(result)
+            played += result.sessions
+            seconds = time.monotonic() - began
+            if seconds < shown + _SHOW_SECONDS[is_terminal] and kept.count() < sessions:
+                continue
+            shown = seconds
+            line = (
+                f"{kept.count()} of {sessions} sessions, {played / seconds:.1f} a second, "
+                f"{len(kept.failures())} batches failed"
+            )
+            print(line, end="\r" if is_terminal else "\n", flush=True)
     if is_terminal:
         print()
 
 
 def _be_quiet() -> None:
     """Report no lost connection: there are many."""
-    logging.getLogger("leonidas_tools").setLevel(logging.CRITICAL)
+    for name in ("leonidas_tools", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -35,8 +35,20 @@ _PATIENCE_SECONDS = 60.0
 class Show:
     """One session: what is planned, and what became of it."""
 
-    def __init__(self, *, generation, plan, steps, unique_ids, arena=None):
+    def __init__(
+        self,
+        *,
+        generation,
+        plan,
+        steps,
+        unique_ids,
+        arena=None,
+        delay_seconds=0.0,
+        frame_seconds=FRAME_SECONDS,
+    ):
         self._arena = arena
+        self._frame_seconds = frame_seconds
+        self._delay_seconds = delay_seconds
         self.generation = generation
         self.plan = plan
         self.has_ids = generation != "vertex"
@@ -83,6 +95,7 @@ class Show:
         if self._arena is None:
             return LiveSimulator(Scenario(self.play), **options)
         workers = self.tools.runtime.executor.workers
+        self._loop.delay_seconds = self._delay_seconds
         self._loop.wait_for(lambda: workers._jobs or workers._alive > workers._idle)
         return VirtualSimulator(Scenario(self.play), arena=self._arena, **options)
 
@@ -101,7 +114,7 @@ class Show:
             self.frames += 1
             online = self.simulator.open_connections
             self._loop.advance(PASSED_SECONDS if online else PASSED_OFFLINE_SECONDS)
-            await asyncio.sleep(FRAME_SECONDS)
+            await asyncio.sleep(self._frame_seconds)
 
     def _tool(self, number, planned):
         async def works(ctx: ToolContext, n: int = 0) -> dict:

@@ -4,11 +4,13 @@ Nothing is left to chance but the threads of sync tools, which the clock waits f
 """
 
 import asyncio
+import functools
 import selectors
 import socket
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -59,6 +61,8 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
     """An event loop with a clock of its own, and a network that is not the machine's."""
 
     def __init__(self) -> None:
+        self.delay_seconds = 0.0
+        """How long the network takes from one end to the other."""
         self._clock = _JumpingSelector()
         self._network: dict[int, _Listening] = {}
         super().__init__(self._clock)
@@ -98,11 +102,58 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         listening = self._network.get(port)
         if listening is None or not listening.is_serving():
             raise ConnectionRefusedError(111, f"Connect call failed ({host!r}, {port})")
-        near, far = socket.socketpair()
-        for each in (near, far):
-            each.setblocking(False)
+        near, far = _pair()
+        if self.delay_seconds:
+            far = await self._delayed(far)
         await self.connect_accepted_socket(listening.protocol_factory, far)
         return await super().create_connection(protocol_factory, sock=near)
+
+    async def _delayed(self, near: socket.socket) -> socket.socket:
+        """Return the far end of a line that carries everything a while later."""
+        middle, far = _pair()
+        one, other = (_Relay(self, self.delay_seconds) for _ in range(2))
+        one.other, other.other = other, one
+        await self.connect_accepted_socket(lambda: one, near)
+        await self.connect_accepted_socket(lambda: other, middle)
+        return far
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    return near, far
+
+
+class _Relay(asyncio.Protocol):
+    """One end in the middle of a line: what comes in here goes out at the other, later."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, delay_seconds: float) -> None:
+        self._loop = loop
+        self._delay_seconds = delay_seconds
+        self._under_way: deque[Callable[[], None]] = deque()
+        self.transport: Any = None
+        self.other: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Keep the transport."""
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Send the bytes on, later."""
+        self._later(functools.partial(self.other.transport.write, data))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the other half, later."""
+        self._later(self.other.transport.close)
+
+    def _later(self, act: Callable[[], None]) -> None:
+        # Timers that are due at the same time come in any order, and these must not.
+        self._under_way.append(act)
+        self._loop.call_later(self._delay_seconds, self._act)
+
+    def _act(self) -> None:
+        self._under_way.popleft()()
 
 
 @dataclass(eq=False)
