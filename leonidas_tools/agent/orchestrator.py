@@ -202,7 +202,8 @@ class Orchestrator(Stage):
 
         Args:
             task: What is to be done.
-            session: The session of its calls; by default a new one.
+            session: The session of its calls; by default that of the call in which this runs, else
+                a new one.
             history: The conversation before, without instructions.
             on_step: Called with each step, those of the fragments among them.
             on_question: Called with each question of a call that no channel asks.
@@ -211,7 +212,8 @@ class Orchestrator(Stage):
             The result, with the turns of this model, and the tokens of all. An answer that the
             model judges to be incomplete at the last attempt has the status `limit`.
         """
-        work = _Work(self, task, session or ToolSession(), on_step or _ignore, on_question)
+        session = session or self.runtime.session_around() or ToolSession()
+        work = _Work(self, task, session, on_step or _ignore, on_question)
         around = innermost()
         is_inside = around is not None and around.host is self.runtime
         async with nullcontext() if is_inside else self.runtime:
@@ -231,7 +233,8 @@ class Orchestrator(Stage):
 
         Args:
             task: What is to be done.
-            session: The session of its calls; by default a new one.
+            session: The session of its calls; by default that of the call in which this runs, else
+                a new one.
             history: The conversation before, without instructions.
             on_question: Called with each question of a call that no channel asks.
         """

@@ -48,7 +48,6 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import AS_IT_IS, join, say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
 from leonidas_tools.session.tasks import TaskList, TaskStatus
-from leonidas_tools.tools.exports import find
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -234,7 +233,8 @@ class ReActAgent(Stage):
 
         Args:
             task: What is to be done.
-            session: The session of its calls; by default a new one.
+            session: The session of its calls; by default that of the call in which this runs, else
+                a new one.
             history: The conversation before, without instructions.
             on_step: Called with each step.
             on_chunk: Called with each piece of the model's answers as it comes.
@@ -275,7 +275,8 @@ class ReActAgent(Stage):
 
         Args:
             task: What is to be done.
-            session: The session of its calls; by default a new one.
+            session: The session of its calls; by default that of the call in which this runs, else
+                a new one.
             history: The conversation before, without instructions.
             on_chunk: Called with each piece of the model's answers as it comes.
             on_question: Called with each question of a call that no channel asks: what it is
@@ -337,6 +338,7 @@ class _Run:
         on_question: OnQuestion | None,
         within: Budget | None,
     ) -> None:
+        session = session or agent.runtime.session_around()
         self._is_own_session = session is None
         session = session or ToolSession()
         self.result: AgentResult | None = None
@@ -687,7 +689,7 @@ class _Run:
                 results[at] = self._refused(
                     ResultStatus.INVALID_ARGUMENT, problem, "unreadable_arguments"
                 )
-            elif self._is_withheld(call.name):
+            elif self._is_withheld(call.name, arguments):
                 text = say("unknown_tool", tool=call.name)
                 results[at] = self._refused(ResultStatus.NOT_FOUND, text, "unknown_tool")
             elif not self._may_call:
@@ -721,8 +723,8 @@ class _Run:
         )
         return [result]
 
-    def _is_withheld(self, name: str) -> bool:
-        tool = find(self._agent.runtime.registry, name)
+    def _is_withheld(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        tool = self._agent.runtime.meant(name, arguments, session=self._session)
         return tool is not None and not self._may_use(tool)
 
     def _refused(self, status: ResultStatus, message: str, reason_code: str) -> ToolResult:

@@ -91,9 +91,9 @@ def values_at(arguments: Any, steps: Sequence[str]) -> Sequence[Any]:
 
 def _inside(value: Any, step: str) -> Sequence[Any]:
     if type(value) is dict or isinstance(value, Mapping):
-        if step in value:
-            return [value[step]]
-        return list(value.values()) if step == _ANY else []
+        if step == _ANY:  # also where a key is `*`: it must not hide the values beside it
+            return list(value.values())
+        return [value[step]] if step in value else []
     if isinstance(value, list | tuple):
         return _inside_list(value, step)
     if step != _ANY or value is None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import ToolboxError, ToolValidationError, log_level
 from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.mcp.servers import MCPServers
@@ -154,8 +155,9 @@ class ToolRuntime:
         Args:
             name: The tool's own name, or one it is declared with.
             arguments: By parameter name, or a JSON text of that.
-            session: The session it belongs to. Without one, a program makes the call, and the
-                loop guard does not count it.
+            session: The session it belongs to. Without one, it is that of the call in which the
+                program runs; outside of all calls, the program makes the call, and the loop guard
+                does not count it.
             call_id: An id for the call, for logs and events.
             autonomous: Whether this one call runs as in a session of that mode: what
                 `requires_approval` does not ask. Rules of yours and `read_only` still apply.
@@ -172,6 +174,27 @@ class ToolRuntime:
             return self.executor.settle(call, refusal)
         return await self.executor.run(call)
 
+    def session_around(self) -> ToolSession | None:
+        """Return the session of the call of this runtime inside which this runs, if any."""
+        around = innermost()
+        while around is not None and around.host is not self:
+            around = around.outer
+        return None if around is None else around.call.session
+
+    def meant(
+        self, name: str, arguments: Mapping[str, Any], *, session: ToolSession | None = None
+    ) -> AnyTool | None:
+        """Return the tool that a call would run, also one that stands in; `None` if unknown.
+
+        Args:
+            name: The name in the call.
+            arguments: The arguments of the call.
+            session: The session it belongs to.
+        """
+        call, _ = self._made(name, arguments, session, None)
+        similar = call if call.tool is not None else self.executor.similar(call)
+        return None if similar is None else similar.tool
+
     async def execute_turn(
         self,
         calls: Iterable[TurnCall],
@@ -187,7 +210,7 @@ class ToolRuntime:
         Args:
             calls: Pairs of name and arguments, mappings of `name`, `arguments` and `id`, or
                 function calls of google-genai.
-            session: The session they belong to.
+            session: The session they belong to; without one as in `execute`.
             concurrency: How many of them may run at once.
 
         Raises:
@@ -412,7 +435,7 @@ class ToolRuntime:
         self, name: str, arguments: Any, session: ToolSession | None, call_id: str | None
     ) -> tuple[ToolCall, ToolResult | None]:
         """Return the call of a program, with its result where it cannot run."""
-        session = session or self.session
+        session = session or self.session_around() or self.session
         if not isinstance(session, ToolSession):
             raise TypeError(
                 f"session takes a ToolSession, such as ToolSession('a'), not {session!r}"

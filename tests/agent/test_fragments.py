@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, ToolRuntime, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, SessionPolicy, ToolRuntime, ToolSession, tool
 from leonidas_tools.agent import (
     Delegation,
     Fragment,
@@ -16,6 +16,7 @@ from leonidas_tools.agent import (
     found_fragments,
 )
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.rules.rule import Rule
 from leonidas_tools.simulator import FunctionCall
 from leonidas_tools.store import Store
 from leonidas_tools.tools.toolbox import Toolbox
@@ -287,3 +288,40 @@ async def test_the_voice_asks_what_a_fragment_needs_approval_for_in_delegated_wo
     told = simulator.calls[0].final_answers[0].response["result"]
     assert (told["answer"], told["steps"]) == ("It is booked.", ["host: ok"])
     assert books.asked[1].messages[-1].text.startswith('{"status": "ok"')
+
+
+@pytest.mark.parametrize(
+    "name", ["read_salaries", "read_salarie", "Read-Salaries", "read_salaries()"]
+)
+async def test_a_misspelt_name_does_not_lead_to_a_tool_that_a_fragment_does_not_have(name):
+    read = []
+
+    @tool(effect="read")
+    def read_salaries() -> None:
+        """Read salaries."""
+        read.append(1)
+
+    model = ScriptedModel([{"calls": [(name, {})]}, "Nothing."])
+    fragments = Fragments(model, [BAKE])
+    config = {"policies": {"similar_tool": "read"}}
+    tools = ToolRuntime([weigh, read_salaries, *fragments.tools], config=config)
+    result = await tools.execute("bake", {"task": "Look."})
+    assert result.result["steps"] == [f"{name}: not_found"]
+    assert read == []
+    assert (await tools.execute(name)).ok
+    assert read == [1]
+
+
+async def test_an_agent_without_a_session_works_in_that_of_the_call_around_it():
+    @tool
+    async def bake_all() -> str:
+        """Bake."""
+        agent = ReActAgent(ScriptedModel([{"calls": [("pay", {"amount": 5})]}, "Done."]), tools)
+        return (await agent.run("Pay 5.")).turns[0].results[0].status.value
+
+    tools = ToolRuntime([pay, bake_all])
+    session = ToolSession(user="ana")
+    rule = Rule(name="no pay", decide="deny", tools=["pay"])
+    session.get(SessionPolicy).rules.append(rule)
+    assert (await tools.execute("bake_all", session=session)).result == "denied"
+    assert (await tools.execute("bake_all")).result == "ok"

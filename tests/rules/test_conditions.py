@@ -96,6 +96,7 @@ def test_conditions_are_equal_that_hold_of_the_same():
         ({"to": []}, "to[*]", []),
         ({"to": {"address": "m@x"}}, "to[*]", ["m@x"]),
         ({"to": {"address": "m@x"}}, "to[*].address", []),
+        ({"to": {"*": "ben@work", "cc": "m@x"}}, "to[*]", ["ben@work", "m@x"]),
         ({"to": [{"address": "m@x"}, "a@b", {}]}, "to.address", ["m@x"]),
         ({"a.b": {"c.d": 1}}, "['a.b']['c.d']", [1]),
         ({"files": ["a", "b"]}, "files.name", []),

@@ -6,7 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, ToolError, ToolRuntime, ToolSession, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    SessionPolicy,
+    ToolError,
+    ToolRuntime,
+    ToolSession,
+    tool,
+)
 
 WITHOUT_A_FRAMEWORK = """
 import asyncio, sys
@@ -109,3 +116,21 @@ def test_an_mcp_server_runs_without_genai_processors_and_without_google_genai():
     loaded = subprocess.check_output([sys.executable, "-c", SERVED], text=True).split()
     assert "leonidas_tools.mcp_server.server" in loaded
     assert {"genai_processors", "google.genai"}.isdisjoint(loaded)
+
+
+async def test_a_tool_calls_others_in_the_session_of_its_own_call():
+    @tool
+    async def send(to: str) -> str:
+        """Send something."""
+        return f"sent to {to}"
+
+    @tool(effect="read")
+    async def help_out() -> str:
+        """Help."""
+        return (await tools.execute("send", {"to": "Eve"})).status.value
+
+    tools = ToolRuntime([send, help_out])
+    session = ToolSession(user="ana")
+    session.get(SessionPolicy).mode = "read_only"
+    assert (await tools.execute("help_out", session=session)).result == "denied"
+    assert (await tools.execute("help_out")).result == "ok"
