@@ -51,7 +51,7 @@ async def confirm(
         )
     if question.voice is None and yes:
         return question, question.pending_result()
-    refusal = None if question.trusts_model else await _unproven_yes(desk, question, yes=yes)
+    refusal = None if question.is_word_enough else await _unproven_yes(desk, question, yes=yes)
     desk.question(approval_id)  # raises if another answer has arrived meanwhile
     if refusal is not None and refusal.reason_code != "contradicted":
         return question, refusal
@@ -187,7 +187,7 @@ async def answer(
             reason_code="wants_confirmation",
         )
     decision = Decision.deny() if answers is None else Decision.fill(question.validate(answers))
-    if answers is not None and not question.trusts_model:
+    if answers is not None and not question.is_word_enough:
         if desk.is_behind_another(question):
             return question, question.pending_result("waits")
         refusal = await _unproven_values(question, decision)

@@ -13,6 +13,7 @@ from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
 from leonidas_tools.approvals.lexicon import Meaning, judge
 from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.approvals.untrusted import tools_read_in
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class Question:
     `None` if it cannot be spoken in full, and so cannot be approved by voice.
     """
     trusts_model: bool
-    """True if the model's claim that the user agreed is enough."""
+    """True if the model's claim that the user agreed is enough, unless it reads untrusted content
+    while the question is open."""
     untrusted: Foreign | None = None
     """Set if the call may follow from untrusted content."""
     waiter: asyncio.Future[tuple[Decision, str]] | None = None
@@ -105,9 +107,17 @@ class Question:
     """The started call that asks, to be resumed with the answer; `None` for an approval."""
     opening_position: int = field(init=False)
     """The transcript position at which the question was opened; unlike `position` it stays."""
+    _read_before: tuple[str, ...] = field(init=False)
+    """The tools whose untrusted results had been read when the question was opened."""
 
     def __post_init__(self) -> None:
         self.opening_position = self.position
+        self._read_before = tools_read_in(self.call.session)
+
+    @property
+    def is_word_enough(self) -> bool:
+        """Return whether the model's claim that the user agreed is enough now."""
+        return self.trusts_model and tools_read_in(self.call.session) == self._read_before
 
     @property
     def transcript(self) -> Transcript:

@@ -120,10 +120,15 @@ def mark(call: ToolCall) -> bool:
     return any(marked)
 
 
+def tools_read_in(session: ToolSession) -> tuple[str, ...]:
+    """Return the tools whose untrusted results a session has read."""
+    content = session.find(UntrustedContent)
+    return () if content is None else content.tools
+
+
 def has_read_untrusted(call: ToolCall) -> bool:
     """Return whether the session of a call, or of a call around it, is marked; this is cheap."""
-    content = call.session.find(UntrustedContent)
-    if content is not None and content.tools:
+    if tools_read_in(call.session):
         return True
     return current().outer is not None and bool(_tools_read(call.session))
 
@@ -326,10 +331,7 @@ def _sessions(session: ToolSession) -> list[ToolSession]:
 
 
 def _tools_read(session: ToolSession) -> tuple[str, ...]:
-    contents = (each.find(UntrustedContent) for each in _sessions(session))
-    return tuple(
-        dict.fromkeys(tool for each in contents if each is not None for tool in each.tools)
-    )
+    return tuple(dict.fromkeys(t for each in _sessions(session) for t in tools_read_in(each)))
 
 
 def _texts(session: ToolSession) -> list[str]:

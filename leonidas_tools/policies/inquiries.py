@@ -16,6 +16,7 @@ from leonidas_tools.approvals.question import Question
 from leonidas_tools.approvals.request import ApprovalRequest, Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy, user_of
 from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.approvals.untrusted import has_read_untrusted
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.results.texts import AS_IT_IS
@@ -113,6 +114,8 @@ class Inquiries:
         rule = rule or Rule(name=inquiry.rule, decide=Decide.ASK)
         now = time.time()
         title = inquiry.title(policy.language, self.wording)
+        # Silence and the word of a model that has read such content are no yes.
+        has_read = has_read_untrusted(call)
         return Question(
             request=ApprovalRequest(
                 id=secrets.token_hex(4),
@@ -123,7 +126,7 @@ class Inquiries:
                 hash=hash_of(call.name, self.fingerprint, call.arguments),
                 created=now,
                 deadline=now + (rule.deadline_seconds or self.settings.deadline),
-                on_expiry=_on_expiry(inquiry, rule, self.settings),
+                on_expiry="cancel" if has_read else _on_expiry(inquiry, rule, self.settings),
                 session=session.id,
                 user=user_of(session),
                 call_id=call.id,
@@ -138,7 +141,7 @@ class Inquiries:
             sinks=invocation.sinks,
             position=session.get(Transcript).mark(),
             voice=wording.fixed_question(title, policy.language),
-            trusts_model=self.settings.trust_model,
+            trusts_model=self.settings.trust_model and not has_read,
             paused=paused,
         )
 

@@ -222,6 +222,21 @@ async def test_silence_is_no_yes_even_where_the_settings_say_so():
     assert office.done == []
 
 
+@pytest.mark.parametrize(("between", "status"), [("read_page", "denied"), ("look_up", "ok")])
+async def test_the_word_of_a_model_that_reads_while_a_question_is_open_is_no_yes(between, status):
+    @tool(requires_approval=True)
+    async def transfer(to: str) -> str:
+        office.done.append(to)
+        return "sent"
+
+    office = Office(more=[transfer], policies={"approval": {"trust_model": True}})
+    asked = await office.call("transfer", to="Eve")
+    await office.call(between, **({"name": "Eve"} if between == "look_up" else {}))
+    answer = {"approval_id": asked.result["approval_id"], "decision": "yes"}
+    assert (await office.call("confirm_action", **answer)).status == status
+    assert office.done == (["Eve"] if status == "ok" else [])
+
+
 async def test_a_yes_by_voice_counts_after_the_whole_question():
     office = Office()
     await office.call("read_page")

@@ -57,6 +57,15 @@ async def test_an_answer_counts_only_if_the_user_has_spoken_since(lab):
     assert (await bench.call("answer_question", **told)).status == "ok"
 
 
+@pytest.mark.parametrize(("settings", "status"), [({}, "ok"), ({"untrusted": True}, "denied")])
+async def test_a_trusted_model_does_not_answer_an_untrusted_server_by_itself(lab, settings, status):
+    bench = await lab(settings=settings, policies={"approval": {"trust_model": True}})
+    question = (await bench.call("order", what="x")).result["question_id"]
+    told = {"question_id": question, "answers": {"size": "L"}}
+    assert (await bench.call("answer_question", **told)).status == status
+    assert len(bench.desk.pending()) == (status == "denied")
+
+
 @pytest.mark.parametrize("words", ["What was that?", "Ana.", "Yes, but not now.", "Okay, nein."])
 @pytest.mark.parametrize("answers", [{"agreed": True}, {}, {"name": "yes", "agreed": False}])
 async def test_an_answer_that_agrees_counts_only_if_the_user_was_heard_to_agree(
