@@ -26,6 +26,7 @@ from leonidas_tools.cli import (
     serve,
     toolboxes,
     tools,
+    worker,
 )
 from leonidas_tools.errors import ConfigurationError, LeonidasError
 from leonidas_tools.files.reading import read_file, why_unreadable
@@ -190,6 +191,7 @@ def program() -> typer.Typer:
     app.command("agent")(agent.agent)
     app.command("toolboxes")(toolboxes.toolboxes)
     app.command("console")(console.console)
+    app.command("worker")(worker.worker)
     named = (
         ("tools", tools),
         ("config", config),

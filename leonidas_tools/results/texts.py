@@ -361,6 +361,31 @@ TEXTS: Mapping[str, Text] = {
         f"The process in which the tool {{tool!r}} ran has ended. {_UNKNOWN_EFFECT}",
         "A worker process has ended during a call with a side effect.",
     ),
+    "temporal_away": Text(
+        "The tool cannot run now: {problem}.", "A Temporal server cannot be reached."
+    ),
+    "temporal_no_address": Text(
+        "no Temporal server is named: set TEMPORAL_ADDRESS", "A problem in temporal_away."
+    ),
+    "temporal_no_answer": Text(
+        "the Temporal server at {address} does not answer", "A problem in temporal_away."
+    ),
+    "temporal_no_worker": Text(
+        "The tool {tool!r} did not begin: no worker of the Temporal task queue {task_queue!r} is "
+        "free.",
+        "No Temporal worker has taken a call in time.",
+    ),
+    "temporal_no_tool": Text(
+        "The tool {tool!r} did not begin: the Temporal worker does not have it.",
+        "A Temporal worker serves other settings.",
+    ),
+    "temporal_late": Text(
+        "The tool {tool!r} did not end in time.", "An attempt in a Temporal worker was too long."
+    ),
+    "temporal_other_call": Text(
+        "The tool {tool!r} did not run: another call of this session has the id {call!r}.",
+        "The id of a call is that of another one in Temporal.",
+    ),
     "no_worker": Text(
         "No worker process could be started: {problem}.", "A worker process cannot be started."
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.records import record
+from leonidas_tools.policies import in_process
 from leonidas_tools.policies.base import compose
 from leonidas_tools.policies.order import policy_functions
 from leonidas_tools.policies.shared import Shared
@@ -129,6 +130,14 @@ class Compiler:
     def _compile(self, options: EffectiveOptions) -> Run:
         policies = [each for for_tool in self._policies for each in for_tool(options, self.shared)]
         return compose(policies, self._attempt(options))
+
+    def alone(self, call: ToolCall) -> Run:
+        """Return what runs a call's function once, without the policies around it."""
+        tool, settings = call.tool, call.settings
+        assert tool is not None
+        assert settings is not None
+        options = effective_options(tool, settings, self.settings.policies, guarded=False)
+        return compose([*in_process.for_tool(options, self.shared)], self._attempt(options))
 
     def _attempt(self, options: EffectiveOptions) -> Attempt:
         tool, settings, on_cancel = options.tool, options.settings, options.on_cancel

@@ -452,6 +452,28 @@ class Executor:
             invocation.cancel()
             raise
 
+    async def run_alone(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
+        """Run a call's tool once, without its policies, which ran where the call was made.
+
+        Cancelling this stops the tool; it returns the result of one that has been faster.
+        """
+        ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
+
+        def on_end(_: Invocation, result: ToolResult) -> None:
+            if not ended.done():
+                ended.set_result(result)
+
+        invocation = Invocation(call, self._compiler.alone(call), on_end, sinks)
+        invocation.host = self.host
+        invocation.start(self._under_way)
+        try:
+            return await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            result = await invocation.stop_for("cancel")
+            if not result.ok:
+                raise
+            return result
+
     async def execute_turn(
         self, calls: Sequence[tuple[ToolCall, ToolResult | None]], *, concurrency: int = 8
     ) -> list[ToolResult]:

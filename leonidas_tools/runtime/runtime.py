@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
 from leonidas_tools.calls.invocation import innermost
-from leonidas_tools.errors import ToolboxError, ToolValidationError, log_level
+from leonidas_tools.errors import RetryableError, ToolboxError, ToolValidationError, log_level
 from leonidas_tools.json_schema import parse_arguments
 from leonidas_tools.mcp.servers import MCPServers
 from leonidas_tools.monitoring.health import Vitals
 from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.policies.loop_guard import LoopHistory, LoopLimits
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.results.texts import say
 from leonidas_tools.runtime.arguments import known_arguments_only
 from leonidas_tools.runtime.declared import DeclaredTools
 from leonidas_tools.runtime.executor import Executor
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leonidas_tools.approvals.request import Channel
+    from leonidas_tools.calls.events import Sink
     from leonidas_tools.mcp.features import ClientFeatures
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
@@ -194,6 +196,33 @@ class ToolRuntime:
         call, _ = self._made(name, arguments, session, None)
         similar = call if call.tool is not None else self.executor.similar(call)
         return None if similar is None else similar.tool
+
+    async def execute_alone(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        session: ToolSession,
+        call_id: str | None = None,
+        sinks: tuple[Sink, ...] = (),
+    ) -> ToolResult:
+        """Run a tool once, without its policies: for a worker that serves calls of other processes.
+
+        Args:
+            name: The tool's own name.
+            arguments: By parameter name, as they were checked there.
+            session: The session it belongs to.
+            call_id: The id of the call.
+            sinks: Listeners to the events of the call.
+
+        Raises:
+            RetryableError: There is no such tool.
+        """
+        call, refusal = self._made(name, arguments, session, call_id)
+        if call.tool is None or refusal is not None:
+            said = say("temporal_no_tool", tool=name)
+            raise RetryableError(said, status="unavailable", reason_code="unknown_tool")
+        return await self.executor.run_alone(call, sinks)
 
     async def execute_turn(
         self,

@@ -1,0 +1,72 @@
+"""`leonidas worker`: run the calls of other processes that Temporal hands out."""
+
+import asyncio
+import importlib.util
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leonidas_tools.cli.mcp.serve import until_told
+from leonidas_tools.cli.places import Config, default_config
+from leonidas_tools.errors import ConfigurationError, RetryableError
+
+if TYPE_CHECKING:
+    from leonidas_tools.engines.temporal import TemporalPlace
+
+_MOST_CALLS = 1000
+
+
+def worker(
+    config: Config = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where the Temporal server is.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The namespace of the server.")
+    ] = None,
+    task_queue: Annotated[
+        str, typer.Option(metavar="NAME", help="The task queue that the calls come from.")
+    ] = "leonidas",
+    calls: Annotated[
+        int, typer.Option(min=1, max=_MOST_CALLS, help="How many calls run at once.")
+    ] = 8,
+    grace: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that calls have to end at a stop.")
+    ] = 30.0,
+) -> None:
+    """Run the calls of a Temporal task queue with the tools of the settings.
+
+    Policies and approvals have had their say where the call was made: a worker runs the tool alone.
+    Without options, the variables and the file of the Temporal command line say where the server
+    is, such as TEMPORAL_ADDRESS. SIGTERM lets calls end first.
+
+    Example: leonidas worker --address 127.0.0.1:7233
+    """
+    if importlib.util.find_spec("temporalio") is None:
+        raise ConfigurationError(
+            "`leonidas worker` needs Temporal's SDK: pip install 'leonidas-tools[temporal]'"
+        )
+    from leonidas_tools.engines.temporal import TemporalPlace
+
+    place = TemporalPlace(address=address, namespace=namespace, task_queue=task_queue)
+    file = config or default_config()
+    asyncio.run(until_told(_serve(str(file), place, calls, grace)))
+
+
+async def _serve(config: str, place: "TemporalPlace", calls: int, grace: float) -> None:
+    from leonidas_tools import ToolRuntime
+    from leonidas_tools.cli import terminal
+    from leonidas_tools.engines.temporal_worker import temporal_worker
+
+    async with ToolRuntime(config=config) as runtime:
+        try:
+            client = await place.connect()
+        except RetryableError as error:
+            raise ConfigurationError(str(error.message)) from None
+        serving = temporal_worker(
+            runtime, client, task_queue=place.task_queue, calls=calls, grace_seconds=grace
+        )
+        async with serving:
+            at = client.service_client.config.target_host
+            terminal.say(f"Running calls of the task queue {place.task_queue!r} at {at}", err=True)
+            await asyncio.Event().wait()

@@ -1,0 +1,323 @@
+"""Run calls as Temporal workflows: what must happen once happens once, although machines die.
+
+The id of the workflow comes from the session and the call. Two processes that ask the same call,
+or one that asks again after a crash, find the same workflow and its one outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import (
+    ApplicationError,
+    CancelledError,
+    TerminatedError,
+    WorkflowAlreadyStartedError,
+)
+from temporalio.service import RPCError
+
+from leonidas_tools.engines import temporal_worker as there
+from leonidas_tools.errors import RetryableError, ToolError
+from leonidas_tools.results.texts import say
+from leonidas_tools.workers.processes import _error as error_of
+from leonidas_tools.workers.processes import _result as result_of
+
+if TYPE_CHECKING:
+    from leonidas_tools.calls.call import ToolCall, ToolResult
+
+_MOST_BYTES = 1_000_000
+"""Of a result's JSON: the server takes no payload of 2 MB, and pictures come on top."""
+_LONGEST_ID = 200
+_SCHEDULED_ONLY = 2
+"""The events of a workflow that no worker has taken: it was started, and its task was scheduled."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TemporalPlace:
+    """Where a Temporal server is, and how long it may take.
+
+    What is not said here comes from the variables and the file of the Temporal command line, such
+    as `TEMPORAL_ADDRESS` and `TEMPORAL_API_KEY`.
+
+    Args:
+        address: The host and port of the server.
+        namespace: The namespace of the workflows.
+        task_queue: The task queue of the workers.
+        connect_seconds: How long the server may take to answer.
+        begin_seconds: How long a call may wait for a worker.
+        heartbeat_seconds: How long a worker may be silent until it counts as dead.
+    """
+
+    address: str | None = None
+    namespace: str | None = None
+    task_queue: str = "leonidas"
+    connect_seconds: float = 3.0
+    begin_seconds: float = 10.0
+    heartbeat_seconds: float = 10.0
+
+    async def connect(self) -> Client:
+        """Connect to the server.
+
+        Raises:
+            RetryableError: It cannot be reached.
+        """
+        options = ClientConfig.load_client_connect_config()
+        if self.address is not None:
+            options["target_host"] = self.address
+        if self.namespace is not None:
+            options["namespace"] = self.namespace
+        if "target_host" not in options:
+            raise _away(say("temporal_no_address"))
+        try:
+            async with asyncio.timeout(self.connect_seconds):
+                return await Client.connect(**options)
+        except (OSError, RPCError, RuntimeError, ValueError) as error:
+            raise _away(say("temporal_no_answer", address=options["target_host"])) from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempts:
+    """How a call may run.
+
+    Args:
+        once: Whether the effect must not happen twice.
+        room: The length that the JSON of the result may have.
+        seconds: How long one attempt may take.
+        retries: How often a failed attempt is repeated, where that is safe.
+        delay_seconds: The wait before the first retry.
+        backoff: By how much each further wait is longer.
+        longest_delay_seconds: No wait is longer.
+    """
+
+    once: bool
+    room: int
+    seconds: float
+    retries: int = 0
+    delay_seconds: float = 0.1
+    backoff: float = 2.0
+    longest_delay_seconds: float = 10.0
+
+
+class TemporalEngine:
+    """Runs each call as a workflow.
+
+    Args:
+        place: Where the server is.
+    """
+
+    def __init__(self, place: TemporalPlace) -> None:
+        self.place = place
+        self._client: Client | None = None
+
+    async def run(self, call: ToolCall, attempts: Attempts) -> ToolResult:
+        """Run a call, or wait for the workflow that runs it already.
+
+        Cancelling this cancels the workflow.
+
+        Raises:
+            BaseException: What the tool raised.
+            ToolError: The call has not begun, or its outcome is not known.
+        """
+        client = await self._connected()
+        asked = self._asked(call, attempts)
+        starting = asyncio.ensure_future(self._start(client, workflow_id(call), asked))
+        try:
+            handle = await asyncio.shield(starting)
+            return await self._outcome(handle, asked)
+        except asyncio.CancelledError:
+            with contextlib.suppress(RPCError, ToolError):  # it is away, or the workflow has ended
+                handle = await starting
+                await handle.cancel(rpc_timeout=timedelta(seconds=self.place.connect_seconds))
+            raise
+
+    async def _connected(self) -> Client:
+        """Return the client of a server that answers now."""
+        if self._client is None:
+            self._client = await self.place.connect()
+        timeout = timedelta(seconds=self.place.connect_seconds)
+        try:
+            await self._client.service_client.check_health(timeout=timeout)
+        except RPCError as error:
+            raise _away(say("temporal_no_answer", address=self._address)) from error
+        return self._client
+
+    @property
+    def _address(self) -> str:
+        assert self._client is not None
+        return self._client.service_client.config.target_host
+
+    def _asked(self, call: ToolCall, attempts: Attempts) -> there.TemporalCall:
+        try:
+            text = json.dumps([call.name, dict(call.arguments)], sort_keys=True)
+        except (TypeError, ValueError) as error:
+            raise ToolError(
+                say("unsendable_arguments", type=type(error).__name__),
+                status="invalid_argument",
+                reason_code="unsendable_arguments",
+            ) from None
+        return there.TemporalCall(
+            tool=call.name,
+            arguments=json.loads(text)[1],
+            id=call.id or "",
+            session=call.session.id,
+            user=call.session.user,
+            gist=hashlib.sha256(text.encode()).hexdigest(),
+            once=attempts.once,
+            room=min(attempts.room, _MOST_BYTES),
+            seconds=attempts.seconds,
+            begin_seconds=self.place.begin_seconds,
+            heartbeat_seconds=self.place.heartbeat_seconds,
+            retries=attempts.retries,
+            delay_seconds=attempts.delay_seconds,
+            backoff=attempts.backoff,
+            longest_delay_seconds=attempts.longest_delay_seconds,
+        )
+
+    async def _start(
+        self, client: Client, identifier: str, asked: there.TemporalCall
+    ) -> WorkflowHandle[Any, Any]:
+        """Start the workflow, unless there is one of that id.
+
+        Raises:
+            ToolError: It is not known whether it has started.
+        """
+        try:
+            return await client.start_workflow(
+                there.WORKFLOW,
+                asked,
+                id=identifier,
+                task_queue=self.place.task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                task_timeout=timedelta(seconds=self.place.heartbeat_seconds),
+                rpc_timeout=timedelta(seconds=self.place.connect_seconds),
+                static_summary=asked.tool,
+            )
+        except WorkflowAlreadyStartedError:
+            return client.get_workflow_handle(identifier)
+        except RPCError as error:
+            raise _lost(asked) from error
+
+    async def _outcome(
+        self, handle: WorkflowHandle[Any, Any], asked: there.TemporalCall
+    ) -> ToolResult:
+        ending = asyncio.ensure_future(handle.result())
+        try:
+            await asyncio.wait([ending], timeout=self.place.begin_seconds)
+            if not ending.done() and await self._is_withdrawn(handle):
+                raise _no_worker(asked.tool, self.place.task_queue)
+            answer = await ending
+        except WorkflowFailureError as error:
+            if isinstance(error.cause, TerminatedError) and not await _has_begun(handle):
+                raise _no_worker(asked.tool, self.place.task_queue) from None
+            raise self._raised(error.cause, asked) from None
+        except RPCError as error:
+            raise _lost(asked) from error
+        finally:
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+        _check_same(answer["gist"], asked)
+        return result_of(answer["result"])
+
+    async def _is_withdrawn(self, handle: WorkflowHandle[Any, Any]) -> bool:
+        """End a workflow that no worker has taken; return whether nothing of it has run."""
+        about = await handle.describe()
+        if about.status is not WorkflowExecutionStatus.RUNNING:
+            return False
+        if about.history_length > _SCHEDULED_ONLY:
+            return False
+        with contextlib.suppress(RPCError):  # it has ended meanwhile
+            await handle.terminate("no worker has taken it")
+        return not await _has_begun(handle)  # a worker may have taken it meanwhile
+
+    def _raised(self, cause: BaseException, asked: there.TemporalCall) -> BaseException:
+        """Return what a workflow that has failed stands for."""
+        if isinstance(cause, CancelledError) and not asked.once:
+            return ToolError(say("cancelled", tool=asked.tool), status="cancelled")
+        if not isinstance(cause, ApplicationError) or not cause.details:
+            return _lost(asked)
+        _check_same(cause.details[0], asked)
+        match cause.type:
+            case there.RAISED:
+                return error_of(cause.details[1]["raised"])
+            case there.NOT_BEGUN:
+                return _no_worker(asked.tool, self.place.task_queue)
+            case there.LATE if not asked.once:
+                return ToolError(
+                    say("temporal_late", tool=asked.tool),
+                    status="timeout",
+                    reason_code="attempt_timeout",
+                )
+            case _:
+                return _lost(asked)
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        self._client = None
+
+
+def workflow_id(call: ToolCall) -> str:
+    """Return the id of a call's workflow; a call without an id has one of its own.
+
+    Example:
+        >>> from leonidas_tools.calls.call import ToolCall, ToolSession
+        >>> workflow_id(ToolCall(name="pay", id="fc-1", session=ToolSession("ana")))
+        'leonidas/ana/fc-1'
+    """
+    name = f"leonidas/{call.session.id}/{call.id or uuid4().hex}"
+    if len(name) <= _LONGEST_ID and name.isprintable():
+        return name
+    return f"leonidas/{hashlib.sha256(name.encode(errors='replace')).hexdigest()}"
+
+
+async def _has_begun(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Return whether the tool of a workflow that has ended may have run."""
+    events = (await handle.fetch_history()).events
+    return any(each.HasField("activity_task_scheduled_event_attributes") for each in events)
+
+
+def _check_same(gist: str, asked: there.TemporalCall) -> None:
+    """Refuse the outcome of another call that had the same id."""
+    if gist != asked.gist:
+        raise ToolError(
+            say("temporal_other_call", call=asked.id, tool=asked.tool),
+            reason_code="call_id_reused",
+        )
+
+
+def _away(problem: str) -> RetryableError:
+    return RetryableError(
+        say("temporal_away", problem=problem), status="unavailable", reason_code="engine_away"
+    )
+
+
+def _no_worker(tool: str, task_queue: str) -> RetryableError:
+    return RetryableError(
+        say("temporal_no_worker", tool=tool, task_queue=task_queue),
+        status="unavailable",
+        reason_code="no_worker",
+    )
+
+
+def _lost(asked: there.TemporalCall) -> ToolError:
+    """Return the error for a call of which nobody can say how it ended."""
+    if asked.once:
+        said = say("worker_died_unknown", tool=asked.tool)
+        return ToolError(said, status="unknown_outcome", reason_code="worker_died")
+    said = say("worker_died", tool=asked.tool)
+    return ToolError(said, status="unavailable", retryable=True, reason_code="worker_died")

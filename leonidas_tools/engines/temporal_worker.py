@@ -1,0 +1,261 @@
+"""Serve the tools of a runtime to Temporal: one workflow, which runs one activity.
+
+The workflow decides on retries, because it is what survives a machine. The activity has one
+attempt, so that Temporal by itself never runs a tool twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from temporalio import activity, workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ApplicationErrorCategory,
+    TimeoutType,
+)
+from temporalio.exceptions import TimeoutError as LateError
+from temporalio.worker import Worker
+
+from leonidas_tools.calls.call import ToolResult, ToolSession
+from leonidas_tools.calls.events import EventKind
+from leonidas_tools.errors import RetryableError, ToolError
+from leonidas_tools.workers.worker_process import _failure as failure_json
+from leonidas_tools.workers.worker_process import _fields as result_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from temporalio.client import Client
+
+    from leonidas_tools.calls.events import Sink, ToolEvent
+
+WORKFLOW = "leonidas_call"
+_ACTIVITY = "leonidas_tool"
+RAISED, DIED, LATE, NOT_BEGUN = "tool_raised", "worker_died", "timeout", "not_begun"
+"""The types of the failures of a workflow."""
+_BEATS = 3
+"""How many heartbeats are sent in the time after which a missing one counts as a death."""
+_LONGEST_PAUSE = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalCall:
+    """A call as a workflow has it.
+
+    Args:
+        tool: The tool's own name.
+        arguments: By parameter name.
+        id: The id of the call.
+        session: The id of its session.
+        user: Who speaks in the session.
+        gist: Identifies the tool with its arguments.
+        once: Whether the effect must not happen twice.
+        room: The length that the JSON of the result may have.
+        seconds: How long one attempt may take.
+        begin_seconds: How long an attempt may wait for a worker.
+        heartbeat_seconds: How long a worker may be silent until it counts as dead.
+        retries: How often a failed attempt is repeated, where that is safe.
+        delay_seconds: The wait before the first retry.
+        backoff: By how much each further wait is longer.
+        longest_delay_seconds: No wait is longer.
+    """
+
+    tool: str
+    arguments: dict[str, Any]
+    id: str
+    session: str
+    user: str | None
+    gist: str
+    once: bool
+    room: int
+    seconds: float
+    begin_seconds: float
+    heartbeat_seconds: float
+    retries: int = 0
+    delay_seconds: float = 0.1
+    backoff: float = 2.0
+    longest_delay_seconds: float = 10.0
+
+
+@workflow.defn(name=WORKFLOW, sandboxed=False)  # it is short, and reads neither clock nor state
+class CallWorkflow:
+    """Run one call, and repeat it where its effect allows that."""
+
+    @workflow.run
+    async def run(self, call: TemporalCall) -> dict[str, Any]:
+        """Return the result as JSON, with what identifies the call.
+
+        Raises:
+            ApplicationError: The call has failed; the type says how.
+        """
+        for attempt in range(call.retries + 1):
+            if attempt:
+                delay = call.delay_seconds * call.backoff ** (attempt - 1)
+                await workflow.sleep(min(delay, call.longest_delay_seconds))
+            try:
+                fields = await self._attempt(call)
+            except ActivityError as error:
+                failure, may_repeat = _failure(error, call)
+                if failure is None:
+                    raise
+                if attempt == call.retries or not may_repeat:
+                    raise failure from error
+            else:
+                return {"gist": call.gist, "result": fields}
+        raise AssertionError  # the last attempt returns or raises
+
+    async def _attempt(self, call: TemporalCall) -> Any:
+        return await workflow.execute_activity(
+            _ACTIVITY,
+            call,
+            schedule_to_start_timeout=timedelta(seconds=call.begin_seconds),
+            start_to_close_timeout=timedelta(seconds=call.seconds),
+            heartbeat_timeout=timedelta(seconds=call.heartbeat_seconds),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+            # So that a cancelled workflow ends as its tool did: it may have been faster.
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=call.tool,
+        )
+
+
+def _failure(error: ActivityError, call: TemporalCall) -> tuple[ApplicationError | None, bool]:
+    """Return how an attempt has failed, and whether another is safe; `None` if cancelled."""
+    cause = error.cause
+    kind, details, may_repeat = DIED, [], not call.once
+    if isinstance(cause, ApplicationError):
+        if cause.type == RAISED:
+            kind, details = RAISED, list(cause.details[:1])
+            may_repeat = details[0]["safe" if call.once else "again"]
+    elif isinstance(cause, LateError):
+        if cause.type is TimeoutType.SCHEDULE_TO_START:
+            kind, may_repeat = NOT_BEGUN, False
+        elif cause.type is not TimeoutType.HEARTBEAT:
+            kind, may_repeat = LATE, False
+    else:
+        return None, False
+    failed = ApplicationError(kind, call.gist, *details, type=kind, non_retryable=True)
+    return failed, bool(may_repeat)
+
+
+class _Activity:
+    """The activity that runs a tool once.
+
+    Args:
+        runtime: Runs it.
+    """
+
+    def __init__(self, runtime: Runs) -> None:
+        self._runtime = runtime
+
+    @activity.defn(name=_ACTIVITY)
+    async def run(self, call: TemporalCall) -> dict[str, Any]:
+        """Run the tool, and tell the server that this process lives."""
+        beat = _Heartbeat()
+        beating = asyncio.create_task(beat.run(), name=f"heartbeat:{call.tool}")
+        try:
+            result = await self._result(call, beat)
+        except asyncio.CancelledError:
+            if activity.is_worker_shutdown():
+                raise ApplicationError(DIED, type=DIED) from None
+            raise
+        finally:
+            beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beating
+        error = result.error
+        if error is None:  # also where the tool has returned a failure
+            return result_json(result, call.room, call.tool)
+        says = {
+            "raised": failure_json(error, call.tool),
+            "safe": isinstance(error, RetryableError) and result.retryable,
+            "again": result.retryable if isinstance(error, ToolError) else True,
+        }
+        # Benign: the runtime has logged it, without what is secret in it.
+        benign = ApplicationErrorCategory.BENIGN
+        raise ApplicationError(RAISED, says, type=RAISED, non_retryable=True, category=benign)
+
+    async def _result(self, call: TemporalCall, beat: _Heartbeat) -> ToolResult:
+        session = ToolSession(call.session, user=call.user)
+        run = self._runtime.execute_alone
+        try:
+            return await run(
+                call.tool, call.arguments, session=session, call_id=call.id or None, sinks=(beat,)
+            )
+        except ToolError as error:
+            return ToolResult.from_error(error)
+
+
+class _Heartbeat:
+    """Tells the server that the activity runs, and how far it is."""
+
+    def __init__(self) -> None:
+        self._said: tuple[Mapping[str, Any], ...] = ()
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled."""
+        timeout = activity.info().heartbeat_timeout
+        assert timeout is not None
+        while True:
+            activity.heartbeat(*self._said)
+            await asyncio.sleep(timeout.total_seconds() / _BEATS)
+
+    def __call__(self, event: ToolEvent) -> None:
+        """Send progress with this heartbeat and the next ones."""
+        if event.kind is EventKind.PROGRESS:
+            self._said = (event.data,)
+            activity.heartbeat(event.data)
+
+
+class Runs(Protocol):
+    """Runs tools by name, once and without policies, as `ToolRuntime` does."""
+
+    async def execute_alone(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        session: ToolSession,
+        call_id: str | None = None,
+        sinks: tuple[Sink, ...] = (),
+    ) -> ToolResult:
+        """Run a tool once."""
+        ...
+
+
+def temporal_worker(
+    runtime: Runs, client: Client, *, task_queue: str, calls: int = 8, grace_seconds: float = 30.0
+) -> Worker:
+    """Return a worker, which runs the calls of a task queue while it is open.
+
+    Args:
+        runtime: Has the tools; it must be open as long as the worker.
+        client: The connection to the server.
+        task_queue: Where the calls come from.
+        calls: How many calls run at once.
+        grace_seconds: How long calls may run on when the worker is told to end.
+
+    Example:
+        >>> async def main():
+        ...     client = await Client.connect("127.0.0.1:7233")
+        ...     async with ToolRuntime(config="tools.yaml") as runtime:
+        ...         await temporal_worker(runtime, client, task_queue="leonidas").run()
+    """
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[CallWorkflow],
+        activities=[_Activity(runtime).run],
+        max_concurrent_activities=calls,
+        # A workflow has a few events. Kept by one worker, it would wait for that if it died.
+        max_cached_workflows=0,
+        max_heartbeat_throttle_interval=_LONGEST_PAUSE,
+        default_heartbeat_throttle_interval=_LONGEST_PAUSE,
+        graceful_shutdown_timeout=timedelta(seconds=grace_seconds),
+    )

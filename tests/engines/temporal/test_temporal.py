@@ -1,0 +1,336 @@
+"""Calls as Temporal workflows, on a real server, in this process and in others."""
+
+import asyncio
+import dataclasses
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from leonidas_tools import RetryableError, ToolError, ToolRuntime, ToolSession, tool
+from leonidas_tools.calls.call import ToolCall
+from leonidas_tools.engines.temporal import Attempts, TemporalEngine, TemporalPlace, workflow_id
+from leonidas_tools.engines.temporal_worker import temporal_worker
+
+ONCE = Attempts(once=True, room=10_000, seconds=600.0)
+AGAIN = dataclasses.replace(ONCE, once=False, retries=2)
+HERE = Path(__file__).parent
+
+
+def call(name, call_id, **arguments):
+    return ToolCall(name=name, arguments=arguments, id=call_id, session=ToolSession("ana"))
+
+
+class Served:
+    """A worker in this process, for tools of the test."""
+
+    def __init__(self, server, *tools):
+        self.server, self.tools = server, tools
+
+    async def __aenter__(self):
+        self.runtime = ToolRuntime(self.tools, builtin_tools=False)
+        await self.runtime.__aenter__()
+        client = await self.server.connect()
+        self.worker = temporal_worker(
+            self.runtime, client, task_queue=self.server.task_queue, grace_seconds=0.0
+        )
+        await self.worker.__aenter__()
+        return TemporalEngine(self.server)
+
+    async def __aexit__(self, *error):
+        await self.worker.__aexit__(*error)
+        await self.runtime.__aexit__(*error)
+
+
+async def test_a_call_that_is_asked_again_has_one_effect_and_the_same_answer(server):
+    paid = []
+
+    @tool(effect="once")
+    async def pay(order: str) -> dict:
+        paid.append(order)
+        return {"paid": order}
+
+    async with Served(server, pay) as engine:
+        asked = [engine.run(call("pay", "a", order="tea"), ONCE) for _ in range(5)]
+        answers = [*await asyncio.gather(*asked)]
+        answers.append(await TemporalEngine(server).run(call("pay", "a", order="tea"), ONCE))
+    assert [answer.result for answer in answers] == [{"paid": "tea"}] * 6
+    assert paid == ["tea"]
+
+
+async def test_another_call_with_the_same_id_is_refused_instead_of_answered_by_the_first(server):
+    paid = []
+
+    @tool(effect="once")
+    async def pay(order: str) -> None:
+        paid.append(order)
+        if order == "tea":
+            raise ToolError("There is no tea.")
+
+    async with Served(server, pay) as engine:
+        with pytest.raises(ToolError, match="There is no tea"):
+            await engine.run(call("pay", "a", order="tea"), ONCE)
+        with pytest.raises(ToolError) as refused:
+            await engine.run(call("pay", "a", order="coffee"), ONCE)
+    assert refused.value.reason_code == "call_id_reused"
+    assert paid == ["tea"]
+
+
+async def test_calls_without_an_id_are_calls_of_their_own(server):
+    paid = []
+
+    @tool(effect="once")
+    def pay(order: str) -> int:
+        paid.append(order)
+        return len(paid)
+
+    async with Served(server, pay) as engine:
+        answers = [await engine.run(call("pay", None, order="tea"), ONCE) for _ in range(2)]
+    assert [answer.result for answer in answers] == [1, 2]
+
+
+async def test_what_a_tool_raises_arrives_with_all_its_fields(server):
+    @tool(effect="once")
+    async def order(article: str) -> None:
+        raise ToolError(
+            "The shop is closed.",
+            status="unavailable",
+            retry_hint="Ask after nine.",
+            reason_code="closed",
+            valid_options=["tea"],
+        )
+
+    @tool
+    async def broken() -> None:
+        raise LookupError("a secret")
+
+    async with Served(server, order, broken) as engine:
+        with pytest.raises(ToolError) as raised:
+            await engine.run(call("order", "a", article="tea"), ONCE)
+        with pytest.raises(LookupError) as unknown:
+            await engine.run(call("broken", "b"), ONCE)
+    assert vars(raised.value) == {
+        "message": "The shop is closed.",
+        "status": "unavailable",
+        "retryable": False,
+        "retry_hint": "Ask after nine.",
+        "reason_code": "closed",
+        "valid_options": ["tea"],
+    }
+    assert "secret" not in str(unknown.value)
+
+
+async def test_a_failure_is_retried_where_the_effect_allows_it(server):
+    tries = {"read": 0, "once": 0, "safe": 0}
+
+    @tool(effect="read")
+    async def read() -> str:
+        tries["read"] += 1
+        if tries["read"] < 3:
+            raise ToolError("Not now.", retryable=True)
+        return "read"
+
+    @tool(effect="once")
+    async def write() -> str:
+        tries["once"] += 1
+        raise ToolError("Not now.", retryable=True)
+
+    @tool(effect="once")
+    async def locked() -> str:
+        tries["safe"] += 1
+        if tries["safe"] < 3:
+            raise RetryableError("It is locked.")
+        return "written"
+
+    async with Served(server, read, write, locked) as engine:
+        quick = dataclasses.replace(AGAIN, delay_seconds=0.001)
+        assert (await engine.run(call("read", "a"), quick)).result == "read"
+        once = dataclasses.replace(quick, once=True)
+        with pytest.raises(ToolError, match="Not now"):
+            await engine.run(call("write", "b"), once)
+        assert (await engine.run(call("locked", "c"), once)).result == "written"
+    assert tries == {"read": 3, "once": 1, "safe": 3}
+
+
+async def test_cancelling_a_call_stops_its_tool(server):
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="once")
+    async def wait() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.set()
+
+    async with Served(dataclasses.replace(server, heartbeat_seconds=1.5), wait) as engine:
+        running = asyncio.create_task(engine.run(call("wait", "a"), ONCE))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await stopped.wait()
+        with pytest.raises(ToolError) as ended:
+            await engine.run(call("wait", "a"), ONCE)
+    assert ended.value.status == "unknown_outcome"
+
+
+async def test_a_call_that_is_cancelled_before_a_worker_takes_it_never_runs(server):
+    paid = []
+
+    @tool(effect="once")
+    async def pay(order: str) -> None:
+        paid.append(order)
+
+    engine = TemporalEngine(server)
+    asking = asyncio.create_task(engine.run(call("pay", "a", order="tea"), ONCE))
+    handle = (await server.connect()).get_workflow_handle(workflow_id(call("pay", "a")))
+    while not await exists(handle):
+        await asyncio.sleep(0.01)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    async with Served(server, pay):
+        with pytest.raises(ToolError):
+            await engine.run(call("pay", "a", order="tea"), ONCE)
+        await engine.run(call("pay", "b", order="coffee"), ONCE)
+    assert paid == ["coffee"]
+
+
+async def exists(handle):
+    from temporalio.service import RPCError
+
+    try:
+        await handle.describe()
+    except RPCError:
+        return False
+    return True
+
+
+async def test_a_call_that_no_worker_takes_is_unavailable_and_does_not_run_later(server):
+    paid = []
+
+    @tool(effect="once")
+    async def pay(order: str) -> None:
+        paid.append(order)
+
+    hasty = TemporalEngine(dataclasses.replace(server, begin_seconds=0.1))
+    for _ in range(2):
+        with pytest.raises(RetryableError, match="no worker") as raised:
+            await hasty.run(call("pay", "a", order="tea"), ONCE)
+        assert raised.value.status == "unavailable"
+    async with Served(server, pay) as engine:
+        await engine.run(call("pay", "b", order="coffee"), ONCE)
+    assert paid == ["coffee"]
+
+
+async def test_a_server_that_is_away_makes_a_call_unavailable(server, monkeypatch):
+    for variable in ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    for place, says in ((TemporalPlace(), "TEMPORAL_ADDRESS"), (nobody(), "does not answer")):
+        with pytest.raises(RetryableError, match=says) as raised:
+            await TemporalEngine(place).run(call("pay", "a"), ONCE)
+        assert raised.value.status == "unavailable"
+
+
+def nobody():
+    return TemporalPlace(address="127.0.0.1:1", connect_seconds=30.0)
+
+
+# --- other processes -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    """Return the directory with the ledger, and settings that load its tools."""
+    monkeypatch.setenv("LEDGER_ROOM", str(tmp_path))
+    (tmp_path / "ledger_tools.py").write_bytes((HERE / "ledger.py").read_bytes())
+    (tmp_path / "tools.yaml").write_text("toolboxes: [ledger_tools]\n")
+    return tmp_path
+
+
+class Program:
+    """A process of ours, killed at the end."""
+
+    def __init__(self, *words):
+        self.words = words
+
+    async def __aenter__(self):
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *self.words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=os.environ,
+        )
+        return self
+
+    async def until(self, text):
+        said = b""
+        while text.encode() not in said:
+            line = await self.process.stdout.readline()
+            assert line, said.decode()
+            said += line
+
+    async def kill(self):
+        self.process.kill()
+        await self.process.wait()
+
+    async def __aexit__(self, *error):
+        if self.process.returncode is None:
+            await self.kill()
+
+
+def worker(room, server):
+    settings = ("--config", str(room / "tools.yaml"), "--address", server.address)
+    return Program("-m", "leonidas_tools", "worker", *settings)
+
+
+async def line_in(ledger, text):
+    """Wait until the ledger has such a line."""
+    while not ledger.exists() or text not in ledger.read_text():
+        await asyncio.sleep(0.02)
+
+
+async def test_the_worker_command_serves_the_tools_of_the_settings_until_sigterm(server, room):
+    async with worker(room, server) as program:
+        await program.until("Running calls")
+        result = await TemporalEngine(server).run(call("pay", "a", order="tea"), ONCE)
+        assert result.result == {"paid": "tea"}
+        program.process.send_signal(signal.SIGTERM)
+        assert await program.process.wait() == 0
+
+
+async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(server, room):
+    server = dataclasses.replace(server, heartbeat_seconds=2.0)
+    async with worker(room, server) as first, worker(room, server) as second:
+        await first.until("Running calls")
+        engine = TemporalEngine(server)
+        asking = asyncio.create_task(engine.run(call("wait", "a", order="tea"), ONCE))
+        await line_in(room / "ledger", "tea begun")
+        await second.until("Running calls")
+        taken_by = int((room / "ledger").read_text().split()[-1])
+        victim = first if first.process.pid == taken_by else second
+        await victim.kill()
+        with pytest.raises(ToolError) as raised:
+            await asking
+        assert raised.value.status == "unknown_outcome"
+        assert raised.value.reason_code == "worker_died"
+        with pytest.raises(ToolError):
+            await engine.run(call("wait", "a", order="tea"), ONCE)
+    assert (room / "ledger").read_text().count("begun") == 1
+
+
+async def test_an_idempotent_call_of_a_killed_worker_runs_on_another(server, room):
+    server = dataclasses.replace(server, heartbeat_seconds=2.0)
+    async with worker(room, server) as first:
+        await first.until("Running calls")
+        engine = TemporalEngine(server)
+        asking = asyncio.create_task(engine.run(call("deliver", "a", order="tea"), AGAIN))
+        await line_in(room / "ledger", "tea")
+        await first.kill()
+        async with worker(room, server):
+            assert (await asking).result == "delivered"
+    assert (room / "ledger").read_text().count("tea") == 2
