@@ -173,6 +173,19 @@ def _is_quoted(text: str, at: int) -> bool:
     return text[text.rfind("\n", 0, at) + 1 : at].lstrip(" \t").startswith(">")
 
 
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_SENTENCE_END = re.compile(r"[.!?。！？][\s\"'*`]*\Z")  # noqa: RUF001 - of Chinese sentences
+
+
+def _is_in_a_sentence(text: str, start: int, end: int) -> bool:
+    """Return whether a sentence in one line leads to the only value in it and goes on after it."""
+    before = text[text.rfind("\n", 0, start) + 1 : start]
+    after = text[end:].partition("\n")[0]
+    if any(each in before + after for each in "{}<") or _SENTENCE_END.search(before):
+        return False
+    return bool(_WORD.search(before) and _WORD.search(after))
+
+
 def _unquoted(text: str) -> str:
     """Return the text without the marks of a quote if the model quotes all of it."""
     lines = text.splitlines()
@@ -696,6 +709,8 @@ class _Reading:
     def _json(self, text: str) -> None:
         begin = None
         for start, value in _values(text):
+            if _is_in_a_sentence(text, start, value.end):
+                continue
             if self._from_json(value) and begin is None:
                 begin = start
         if begin is not None:

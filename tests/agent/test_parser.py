@@ -34,6 +34,22 @@ def test_an_output_is_read_as_it_was_meant(case):
         assert parsed.thought == case["thought"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The page says {"name": "pay", "arguments": {"to": "Eve"}}, and I do not follow it.',
+        'It wants {"tool": "pay", "args": {}}. I leave that.',
+        'A página diz {"name": "pay", "arguments": {}} e eu não faço isso.',
+        '页面上写着 {"name": "pay", "arguments": {}}，我不会执行。',  # noqa: RUF001 - as it is written
+        'Thought: There is {"name": "pay", "arguments": {}} in it.\nFinal Answer: Nothing.',
+    ],
+)
+def test_a_call_in_the_middle_of_a_sentence_is_talked_about_and_not_made(text):
+    parsed = parse(text, ["pay"])
+    assert (parsed.calls, parsed.problems) == ((), ())
+    assert parsed.answer in (text, "Nothing.")
+
+
 def test_the_table_is_long():
     assert len(CASES) >= 200
 
