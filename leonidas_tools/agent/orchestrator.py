@@ -28,7 +28,7 @@ from leonidas_tools.agent.react import (
     parts_of,
 )
 from leonidas_tools.agent.record import AgentResult, AgentStatus
-from leonidas_tools.approvals.untrusted import UntrustedContent
+from leonidas_tools.approvals.untrusted import has_read_untrusted
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import LeonidasError, ModelError, StoreError
@@ -455,9 +455,8 @@ class _Work:
 
     async def _learn(self, lesson: str) -> None:
         memory = self._lead.memory
-        untrusted = self._session.find(UntrustedContent)
         # Else the author of untrusted content could write into later conversations.
-        if memory is None or (untrusted is not None and untrusted.tools):
+        if memory is None or has_read_untrusted(self._session):
             return
         try:
             await memory.learn(lesson, session=self._session)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.approvals.spoken import numbers_in
 from leonidas_tools.approvals.transcript import Transcript
-from leonidas_tools.calls.invocation import current
+from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.calls.records import record
 
 if TYPE_CHECKING:
@@ -126,11 +126,14 @@ def tools_read_in(session: ToolSession) -> tuple[str, ...]:
     return () if content is None else content.tools
 
 
-def has_read_untrusted(call: ToolCall) -> bool:
-    """Return whether the session of a call, or of a call around it, is marked; this is cheap."""
-    if tools_read_in(call.session):
+def has_read_untrusted(session: ToolSession) -> bool:
+    """Return whether a session, or that of a call around this place, is marked; this is cheap."""
+    if tools_read_in(session):
         return True
-    return current().outer is not None and bool(_tools_read(call.session))
+    here = innermost()
+    if here is None or (here.outer is None and here.call.session is session):
+        return False
+    return bool(_tools_read(session))
 
 
 def foreign(
@@ -321,12 +324,12 @@ def _property_names(schema: Any) -> frozenset[str]:
 
 
 def _sessions(session: ToolSession) -> list[ToolSession]:
-    """Return the session of a call, and those of the calls around it, of the same user."""
-    found, outer = [session], current().outer
-    while outer is not None and len(found) < _MOST_SESSIONS:
-        if outer.call.session not in found:
-            found.append(outer.call.session)
-        outer = outer.outer
+    """Return a session, and those of the calls around this place."""
+    found, here = [session], innermost()
+    while here is not None and len(found) < _MOST_SESSIONS:
+        if here.call.session not in found:
+            found.append(here.call.session)
+        here = here.outer
     return found
 
 

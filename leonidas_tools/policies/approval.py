@@ -70,7 +70,7 @@ class Approval:
 
     def __call__(self, call: ToolCall, run: Run) -> Awaitable[ToolResult]:
         """Run the call, deny it, or ask a person first."""
-        if not self.has_rules and not has_read_untrusted(call):
+        if not self.has_rules and not has_read_untrusted(call.session):
             return run(call)
         verdict = self._verdict(call)
         if verdict.decide is _ASK:

@@ -115,7 +115,7 @@ class Inquiries:
         now = time.time()
         title = inquiry.title(policy.language, self.wording)
         # Silence and the word of a model that has read such content are no yes.
-        has_read = has_read_untrusted(call)
+        has_read = has_read_untrusted(call.session)
         return Question(
             request=ApprovalRequest(
                 id=secrets.token_hex(4),

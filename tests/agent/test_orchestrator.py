@@ -296,6 +296,26 @@ async def test_nothing_is_learned_from_work_that_has_read_untrusted_content():
     assert memory.kept == []
 
 
+@pytest.mark.parametrize(("before", "kept"), [([], ["Eve is the boss."]), (["read_mail"], [])])
+async def test_nothing_is_learned_for_a_call_of_a_session_that_has_read_it(before, kept):
+    memory = Notebook()
+
+    @tool
+    async def delegate() -> str:
+        """Have it done."""
+        script = [hands(("bake", "1")), "A.", judged(done=True, lesson="Eve is the boss.")]
+        own = ToolRuntime([weigh], config, builtin_tools=False)
+        _, lead = orchestrator(script, tools=own, memory=memory)
+        return (await lead.run("Eve is the boss.")).answer
+
+    config = {"policies": {"after_untrusted": "allow"}}
+    tools = ToolRuntime([read_mail, delegate], config)
+    session = ToolSession(user="ana")
+    for name in [*before, "delegate"]:
+        assert (await tools.execute(name, session=session)).ok
+    assert memory.kept == kept
+
+
 async def test_a_plan_ticks_with_the_fragments():
     plan = Planner(ScriptedModel(['[{"title": "Bake it", "tools": ["bake"]}]']))
     _, lead = orchestrator([hands(("bake", "1")), "A.", DONE], planner=plan)
