@@ -201,6 +201,8 @@ class _Calls:
 
     def _end(self, invocation: Invocation, result: ToolResult) -> None:
         call = invocation.call
+        if result.error is not None:
+            _release_frames(result.error)
         self._under_way.pop(call.id or call.trace_id, None)
         once = call.session.find(OnceCalls)
         if once is not None:
@@ -216,3 +218,23 @@ class _Calls:
     def _close_if_done(self) -> None:
         if not self._reading and not self._under_way:
             self.ready.put(None)
+
+
+def _release_frames(error: BaseException) -> None:
+    """Drop the tracebacks of an error, which keep all that the tool had in its variables.
+
+    A conversation keeps its last results.
+    """
+    attribute_of = BaseException.__getattribute__  # that of a tool's own class may fail
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        BaseException.with_traceback(each, None)
+        behind = [attribute_of(each, "__cause__"), attribute_of(each, "__context__")]
+        if isinstance(each, BaseExceptionGroup):
+            behind += attribute_of(each, "exceptions")
+        waiting += [other for other in behind if isinstance(other, BaseException)]

@@ -1,8 +1,10 @@
 """The live session on the real client, against the simulator."""
 
 import asyncio
+import gc
 import math
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from leonidas_tools import (
     GeminiLiveProcessor,
     LiveToolSession,
     ToolContext,
+    ToolSession,
     tool,
 )
 from leonidas_tools.errors import SimulatorError
@@ -34,6 +37,7 @@ from leonidas_tools.simulator import (
     WaitForAnswers,
     WaitForInput,
 )
+from tests.live.talking import held
 from tests.promises.faults.play import other_tasks
 
 DEMO = Path(__file__).parents[2] / "config" / "scenarios" / "demo.yaml"
@@ -422,3 +426,37 @@ async def test_a_failed_step_ends_the_session_with_its_own_error_alone(steps, sa
     assert raised.value.__suppress_context__
     assert (len(runs), len(gemini.connections)) == (1, 1)
     assert [record for record in caplog.records if record.name.startswith("leonidas_tools")] == []
+
+
+async def test_what_a_failed_tool_had_in_its_variables_is_freed_while_the_conversation_lasts():
+    class Load:
+        """Something large."""
+
+    loads = []
+
+    @tool(effect="once")
+    async def fail(kind: str) -> str:
+        """Fails."""
+        load = Load()
+        loads.append(weakref.ref(load))
+        try:
+            raise ValueError("behind it")
+        except ValueError as error:
+            if kind == "group":
+                raise ExceptionGroup("several", [error]) from None
+            raise RuntimeError("in front of it") from error
+
+    async def script(session):
+        await session.call(FunctionCall("fail", {"kind": "chain"}))
+        await session.call(FunctionCall("fail", {"kind": "group"}))
+
+    tools = AdvancedToolProcessor(tools=[fail], builtin_tools=False)
+    session = ToolSession()
+    _, talk = await held([script], tools, session=session)
+    gc.collect()
+    assert [load() for load in loads] == [None, None]
+    assert [
+        part.part.function_response.response["status"]
+        for part in talk.heard
+        if part.part.function_response
+    ] == ["failed"] * 2

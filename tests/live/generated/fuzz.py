@@ -29,7 +29,7 @@ from tests.live.generated.virtual import Arena
 
 BATCH_SESSIONS = 100
 _BATCHES_PER_PROCESS = 20
-_NETWORKS = ((0.0, 0.02), (0.02, 0.1), (0.0, 0.1), (0.15, 0.1))
+_NETWORKS = ((0.0, 0.02), (0.15, 0.05), (0.0, 0.1), (0.4, 0.1))
 """How long a network takes from one end to the other, and how often the user sends a frame."""
 _SHOW_SECONDS = {True: 1.0, False: 30.0}
 """How often the progress is shown: on a terminal, and elsewhere."""
