@@ -34,6 +34,9 @@ _LOOK_ALIKES = str.maketrans(  # of Cyrillic, Greek and Armenian, and of Latin i
     "\u0585\u0570\u0578\u057d\u0581",
     "acdehijklmopqstyvwxABCEHIJKMOPSTYXaceikvoptuxynwABEZHIKMNOPTYXiagohnug",
 )
+_SEPARATOR = re.compile("[,;<>]")
+_FULL_STOP = re.compile("(?<=[A-Za-z0-9])\u3002(?=[A-Za-z0-9])")
+"""An ideographic full stop in a domain name, which stands for a dot there."""
 _BETWEEN = re.compile(r"[\s,;<>()\"']+")
 _MOST_LEAVES = 10_000
 _MOST_REFERENCES = 32
@@ -73,7 +76,9 @@ def values_at(arguments: Any, steps: Sequence[str]) -> Sequence[Any]:
     """Return the values at a path: an empty list if there are none.
 
     A `*` selects every item of a list, every value of an object, or a single value itself. Of a
-    text it selects the text, and each part of it between commas, semicolons, brackets and spaces.
+    text it selects the text, and each part of it between commas, semicolons, brackets and spaces;
+    of a text in a list or object, between all of these but spaces. A name leads into lists of
+    lists, and into JSON that is given as text.
 
     Example:
         >>> values_at({"files": [{"size": 1}, {"size": 2}]}, ("files", "*", "size"))
@@ -92,27 +97,62 @@ def values_at(arguments: Any, steps: Sequence[str]) -> Sequence[Any]:
 def _inside(value: Any, step: str) -> Sequence[Any]:
     if type(value) is dict or isinstance(value, Mapping):
         if step == _ANY:  # also where a key is `*`: it must not hide the values beside it
-            return list(value.values())
+            return _with_parts(list(value.values()))
         return [value[step]] if step in value else []
     if isinstance(value, list | tuple):
         return _inside_list(value, step)
-    if step != _ANY or value is None:
-        return []
-    return _parts(value) if isinstance(value, str) else [value]
+    if isinstance(value, str):
+        return _parts(value) if step == _ANY else _inside_json(value, step)
+    return [] if step != _ANY or value is None else [value]
 
 
 def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
     """Apply a step: `*` selects every item, a number one item, a name a value of each object."""
     if step == _ANY:
-        return values
+        return _with_parts(values)
     if step.isdecimal():
         return values[int(step) : int(step) + 1]
-    return [item[step] for item in values if isinstance(item, Mapping) and step in item]
+    found, left = list[Any](), [*reversed(values)]
+    while left:
+        item = left.pop()
+        if isinstance(item, Mapping):
+            found += [item[step]] if step in item else []
+        elif isinstance(item, list | tuple):
+            left += reversed(item)
+    return found
+
+
+def _inside_json(text: str, step: str) -> Sequence[Any]:
+    """Apply a step to the object or array in a text: a tool may read one as the other."""
+    if len(text) > _LONGEST_TEXT or not text.lstrip().startswith(("{", "[")):
+        return []
+    try:
+        value = json.loads(text, object_pairs_hook=_all_values, strict=False)
+    except (ValueError, RecursionError):
+        return []
+    return _inside(value, step)
+
+
+def _all_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; of a name that stands twice, all values, since a tool reads any of them."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        found |= {name: [v for k, v in pairs if k == name] for name in found}
+    return found
 
 
 def _parts(text: str) -> Sequence[str]:
     parts = [part for part in _BETWEEN.split(text, _MOST_LEAVES) if part]
     return [text] if parts == [text] else [text, *parts]
+
+
+def _with_parts(values: Sequence[Any]) -> Sequence[Any]:
+    """Return values with the parts of the texts among them, such as two addresses in one item."""
+    texts = [each for each in values if isinstance(each, str) and _SEPARATOR.search(each)]
+    if not texts:
+        return values
+    parts = (part.strip() for text in texts for part in _SEPARATOR.split(text, _MOST_LEAVES))
+    return [*values, *(part for part in parts if part)]
 
 
 def is_described(schema: Any, steps: Sequence[str]) -> bool:
@@ -317,6 +357,7 @@ def _folded(text: str) -> str:
     """Return a text as a person reads it, without look-alikes and invisible characters."""
     if not text.isascii() or not text.isprintable():
         text = unicodedata.normalize("NFKC", without_unseen(text))
+        text = _FULL_STOP.sub(".", text)
         text = "".join(str(unicodedata.decimal(each, each)) for each in text)
         text = _WORD.sub(_in_one_script, text)
     return text.strip()

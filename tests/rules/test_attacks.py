@@ -60,6 +60,23 @@ async def test_a_denied_mail_does_not_go_out(name, to):
 
 
 @pytest.mark.parametrize(
+    "to", [["a@home, m@evil.x"], ["Eve <m@evil.x>"], "m@evil\u3002x", ["m@evil\u3002x"]], ids=repr
+)
+@pytest.mark.parametrize("condition", [{"equals": "m@evil.x"}, {"matches": "^m@evil\\.x$"}])
+async def test_two_addresses_in_one_item_and_a_foreign_dot_hide_none(condition, to):
+    rule = {"tools": "send_mail", "when": {"to[*]": condition}, "decide": "deny"}
+    assert await outcome([rule], to=to) == "denied"
+
+
+@pytest.mark.parametrize(
+    "note", ['{"sum": 900}', {"sum": 900}, [[{"sum": 900}]], '{"sum": 1, "sum": 900}'], ids=repr
+)
+async def test_a_rule_for_a_member_holds_however_its_object_is_given(note):
+    rule = {"tools": "send_mail", "when": {"note.sum": {"above": 100}}, "decide": "deny"}
+    assert await outcome([rule], to="a@home", note=note) == "denied"
+
+
+@pytest.mark.parametrize(
     "to",
     ["a@home", ["a@home"], ["a@home", "b@home"], "a@home, b@home", "\u043c\u0438\u0440 a@home"],
 )
@@ -103,6 +120,7 @@ async def test_what_allows_one_recipient_does_not_allow_another():
         assert await outcome([asks, allows], to="a@home") == "ok"
         assert await outcome([asks, allows], to=["a@home", "m@evil"]) == "pending_approval"
         assert await outcome([asks, allows], to="m@evil, a@home") == "pending_approval"
+        assert await outcome([asks, allows], to=["m@evil, a@home", "a@home"]) == "pending_approval"
         assert await outcome([asks, allows], to="a@home\u200b") == "pending_approval"
 
 
