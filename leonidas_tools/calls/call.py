@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import itertools
 import uuid
@@ -29,6 +30,7 @@ T = TypeVar("T")
 REPEATED = "repeated_call"
 """The reason code of the answer to a repeated call whose outcome is not known yet."""
 
+_LONGEST_NAME = 256
 _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
@@ -574,6 +576,21 @@ def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
         message=say("repeated_call", tool=name),
         reason_code=REPEATED,
     )
+
+
+def name_called(text: str) -> str:
+    """Return the name or id that a model gave, as valid UTF-8 of bounded length.
+
+    A digest keeps apart what is cut.
+
+    Example:
+        >>> name_called("get_weather"), len(name_called("x" * 1_000_000))
+        ('get_weather', 256)
+    """
+    if len(text) <= _LONGEST_NAME:
+        return text if text.isascii() else utf8_text(text)
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{utf8_text(text[: _LONGEST_NAME - len(digest) - 1])}…{digest}"
 
 
 Run: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]

@@ -8,24 +8,10 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.calls.records import record
 
 if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult
-
-_NOTHING: Mapping[str, Any] = {}
-_REFUSED = frozenset(
-    {
-        ResultStatus.INVALID_ARGUMENT,
-        ResultStatus.NOT_FOUND,
-        ResultStatus.DISABLED,
-        ResultStatus.DENIED,
-        ResultStatus.PENDING_APPROVAL,
-        ResultStatus.LOOP,
-        ResultStatus.LIMITED,
-    }
-)
 
 
 class EventKind(StrEnum):
@@ -79,7 +65,7 @@ class ToolEvent:
     call: ToolCall
     result: ToolResult | None = None
     seconds: float | None = None
-    data: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    data: Mapping[str, Any] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
     dropped: int = 0
 
@@ -125,14 +111,5 @@ class ToolEvent:
         return shown
 
 
-_COMPLETE = EventKind.COMPLETE  # looked up once: most calls end so
-
 Sink: TypeAlias = Callable[[ToolEvent], None]
 """Hears of every event; returns at once and never raises on purpose."""
-
-
-def ending_kind(result: ToolResult) -> EventKind:
-    """Return the event that ends a call with this result."""
-    if result.ok:
-        return _COMPLETE
-    return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from leonidas_tools.calls.abandonable import AbandonableTask, context_of, leave_to_itself
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
-from leonidas_tools.calls.events import EventKind, Sink, ToolEvent, ending_kind
+from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
 from leonidas_tools.calls.loop_watch import TASK_PREFIX
 from leonidas_tools.calls.sendable import sendable
 from leonidas_tools.errors import SessionValueError, ToolError, log_level
 from leonidas_tools.redaction import Masking, described
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.cutting import length
+from leonidas_tools.results.plain import length
 from leonidas_tools.results.texts import join, say
 
 if TYPE_CHECKING:
@@ -45,10 +45,29 @@ def innermost() -> Invocation | None:
 
 
 _START = EventKind.START
+_REFUSED = frozenset(
+    {
+        ResultStatus.INVALID_ARGUMENT,
+        ResultStatus.NOT_FOUND,
+        ResultStatus.DISABLED,
+        ResultStatus.DENIED,
+        ResultStatus.PENDING_APPROVAL,
+        ResultStatus.LOOP,
+        ResultStatus.LIMITED,
+    }
+)
+_COMPLETE = EventKind.COMPLETE  # looked up once: most calls end so
 _LAST_WORDS = ("cancel", "stop")
 """Reasons to stop after which no policy may go on."""
 GRACE_SECONDS = 0.5
 """Time that a stopped tool gets to end before its call is answered without it."""
+
+
+def ending_kind(result: ToolResult) -> EventKind:
+    """Return the event that ends a call with this result."""
+    if result.ok:
+        return _COMPLETE
+    return EventKind.ERROR if result.status in _REFUSED else EventKind.FAILED
 
 
 class Place(Protocol):

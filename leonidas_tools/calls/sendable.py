@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Media, ResultStatus, ToolResult
-from leonidas_tools.results.cutting import fits
 from leonidas_tools.results.plain import (
     MOST_ON_LOOP,
     ForeignTypeError,
     NotPlainError,
+    fits,
     measured,
     plain,
 )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from genai_processors.content_api import ProcessorPart
 
-    from leonidas_tools.processors.mailbox import CoalescingQueue
+    from leonidas_tools.processors.stage import CoalescingQueue
 
 
 class ListenerQueue:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from leonidas_tools.processors.mailbox import CoalescingQueue
 from leonidas_tools.processors.parts import with_dropped
+from leonidas_tools.processors.stage import CoalescingQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

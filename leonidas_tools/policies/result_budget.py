@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.cutting import beginning, fitting, length, whole_items
-from leonidas_tools.results.plain import MOST_ON_LOOP
+from leonidas_tools.results.plain import MOST_ON_LOOP, beginning, fitting, length, whole_items
 from leonidas_tools.results.spill import Results
 from leonidas_tools.results.texts import join, say
 from leonidas_tools.tools.metadata import Overflow
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.policies.shared import Shared
-    from leonidas_tools.results.cutting import Keep
+    from leonidas_tools.results.plain import Keep
     from leonidas_tools.settings.effective import EffectiveOptions
 
 logger = visible_logger(__name__)

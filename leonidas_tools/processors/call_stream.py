@@ -12,9 +12,8 @@ from genai_processors.content_api import ProcessorPart
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake, OnceCalls
-from leonidas_tools.processors.mailbox import Mailbox
 from leonidas_tools.processors.parts import EventPart, attached, cancelled_id, response_part
-from leonidas_tools.processors.stage import Stage, progress_source
+from leonidas_tools.processors.stage import Mailbox, Stage, progress_source
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:

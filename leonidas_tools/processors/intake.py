@@ -15,12 +15,12 @@ from leonidas_tools.calls.call import (
     ToolSession,
     are_too_large,
     comparable,
+    name_called,
     repeated,
 )
 from leonidas_tools.processors.parts import call_id
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools.metadata import ToolEffect
-from leonidas_tools.tools.names import name_called
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,22 +1,33 @@
-"""The base of all stages: processors that can be added to any other."""
+"""The base of all stages, and the queues in which their output waits.
+
+A queue has one reader on one event loop. It is unbounded for what must not be lost. Of the
+progress of a call the newest few wait: an endless source and a slow reader take no more memory.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from genai_processors import context as context_lib
 from genai_processors import processor
 
 from leonidas_tools.calls.events import EventKind
-from leonidas_tools.processors.mailbox import CoalescingQueue, Mailbox
 from leonidas_tools.processors.parts import EventPart
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Hashable
 
     from genai_processors.content_api import ProcessorPart
 
+T = TypeVar("T")
+
+MOST_OF_EACH: Final = 16
+"""Limit of waiting replaceable items per source."""
+MOST_REPLACEABLE: Final = 1024
+"""Limit shared by all sources; the newest item of each source is always kept."""
+_FEW: Final = 64
 _PROGRESS = EventKind.PROGRESS
 
 
@@ -91,3 +102,144 @@ def parts_queue() -> CoalescingQueue[ProcessorPart]:
 def _with_dropped(part: ProcessorPart | None, count: int) -> ProcessorPart:
     assert isinstance(part, EventPart)
     return part.with_dropped(count)
+
+
+class _Replaceable(Generic[T]):
+    """A place in the queue that is given up if its source puts too many more."""
+
+    __slots__ = ("dropped", "is_gone", "item", "source")
+
+    def __init__(self, item: T, source: Hashable, dropped: int) -> None:
+        self.item: T | None = item
+        self.source = source
+        self.dropped = dropped
+        self.is_gone = False
+
+
+class CoalescingQueue(Generic[T]):
+    """Items in the order they were put, where the newest of a source may replace its oldest.
+
+    Args:
+        mark: Return an item that says that so many before it, of the same source, were dropped.
+
+    Example:
+        >>> queue = CoalescingQueue(mark=lambda item, dropped: f"{item} ({dropped} dropped)")
+        >>> for number in range(20):
+        ...     queue.append_replaceable(f"step {number}", source="call")
+        >>> queue.append("answer")
+        >>> len(queue), queue.popleft(), queue.popleft()
+        (17, 'step 4 (4 dropped)', 'step 5')
+    """
+
+    __slots__ = ("_gone", "_items", "_mark", "_waiting")
+
+    def __init__(self, mark: Callable[[T, int], T]) -> None:
+        self._mark = mark
+        self._items: deque[T | _Replaceable[T]] = deque()
+        self._waiting: dict[Hashable, deque[_Replaceable[T]]] = {}
+        self._gone = 0
+
+    def __len__(self) -> int:
+        return len(self._items) - self._gone
+
+    def append(self, item: T) -> None:
+        """Add an item that is never dropped."""
+        self._items.append(item)
+
+    def append_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
+        """Add an item, and drop the oldest of its source if too many wait."""
+        new = _Replaceable(item, source, dropped)
+        waiting = self._waiting.setdefault(source, deque())
+        room = max(1, min(MOST_OF_EACH, MOST_REPLACEABLE // len(self._waiting)))
+        while len(waiting) >= room:
+            old = waiting.popleft()
+            old.is_gone, old.item = True, None
+            self._gone += 1
+            (waiting[0] if waiting else new).dropped += old.dropped + 1
+        waiting.append(new)
+        self._items.append(new)
+        if self._gone > max(_FEW, len(self._items) // 2):
+            self._items = deque(each for each in self._items if not _is_gone(each))
+            self._gone = 0
+
+    def popleft(self) -> T:
+        """Remove the oldest item and return it.
+
+        Raises:
+            IndexError: There is none.
+        """
+        while True:
+            first: Any = self._items.popleft()
+            if type(first) is not _Replaceable:
+                return first  # type: ignore[no-any-return]  # an item: a cast costs each part a call
+            if first.is_gone:
+                self._gone -= 1
+                continue
+            waiting = self._waiting[first.source]
+            waiting.popleft()
+            if not waiting:
+                del self._waiting[first.source]
+            item: Any = first.item
+            kept: T = self._mark(item, first.dropped) if first.dropped else item
+            return kept
+
+    def remove(self, is_unwanted: Callable[[T], bool]) -> None:
+        """Remove every item that is not wanted."""
+        kept: deque[T | _Replaceable[T]] = deque()
+        self._waiting.clear()
+        self._gone = 0
+        for each in self._items:
+            if isinstance(each, _Replaceable):
+                if not each.is_gone and not is_unwanted(cast("T", each.item)):
+                    self._waiting.setdefault(each.source, deque()).append(each)
+                    kept.append(each)
+            elif not is_unwanted(each):
+                kept.append(each)
+        self._items = kept
+
+
+def _is_gone(item: object) -> bool:
+    return isinstance(item, _Replaceable) and item.is_gone
+
+
+class Mailbox(CoalescingQueue[T]):
+    """A `CoalescingQueue` that its reader waits at.
+
+    `asyncio.Queue` counts unfinished tasks and keeps a list of waiting readers and writers, which
+    costs three times as much for each part. This one has one reader.
+
+    Args:
+        mark: As that of the queue.
+    """
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, mark: Callable[[T, int], T]) -> None:
+        super().__init__(mark)
+        self._reader: asyncio.Future[None] | None = None
+
+    def put(self, item: T) -> None:
+        """Add an item, and wake the reader."""
+        self._items.append(item)
+        if self._reader is not None:
+            self._wake(self._reader)
+
+    def put_replaceable(self, item: T, source: Hashable, dropped: int = 0) -> None:
+        """Add an item that newer ones of its source may replace, and wake the reader."""
+        self.append_replaceable(item, source, dropped)
+        if self._reader is not None:
+            self._wake(self._reader)
+
+    async def get(self) -> T:
+        """Wait for the next item and return it."""
+        while len(self._items) == self._gone:
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        items = self._items
+        # Without a call of `popleft`, which only what may be replaced needs.
+        return self.popleft() if type(items[0]) is _Replaceable else items.popleft()  # type: ignore[return-value]  # an item
+
+    def _wake(self, reader: asyncio.Future[None]) -> None:
+        self._reader = None
+        if not reader.done():
+            reader.set_result(None)

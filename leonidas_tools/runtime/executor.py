@@ -19,8 +19,8 @@ from leonidas_tools.calls.call import (
     gist_of,
     too_large,
 )
-from leonidas_tools.calls.events import EventKind, Sink, ToolEvent, ending_kind
-from leonidas_tools.calls.invocation import Invocation, OnEnd, current
+from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
+from leonidas_tools.calls.invocation import Invocation, OnEnd, current, ending_kind
 from leonidas_tools.calls.loop_watch import LoopWatch
 from leonidas_tools.calls.records import record
 from leonidas_tools.errors import ToolError, ToolValidationError

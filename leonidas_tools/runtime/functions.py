@@ -15,8 +15,7 @@ from leonidas_tools.calls.context import ToolContext, is_foreign
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.calls.sendable import is_long
 from leonidas_tools.errors import ToolError
-from leonidas_tools.results.cutting import length
-from leonidas_tools.results.plain import NotPlainError, plain
+from leonidas_tools.results.plain import NotPlainError, length, plain
 from leonidas_tools.results.texts import say
 from leonidas_tools.tools.tool import kind_of
 from leonidas_tools.workers.processes import ProcessDiedError, leased

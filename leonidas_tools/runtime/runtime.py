@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
+from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession, name_called
 from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import RetryableError, ToolboxError, ToolValidationError, log_level
 from leonidas_tools.json_schema import parse_arguments
@@ -32,7 +32,6 @@ from leonidas_tools.settings.finding import Finding
 from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.toolboxes import action, speech
 from leonidas_tools.tools import exports
-from leonidas_tools.tools.names import name_called
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 from leonidas_tools.tools.tool import as_tools
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from leonidas_tools.results.jsonable import utf8_text
-
 MAX_LENGTH: Final = 64
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
 _UNDOTTED_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
@@ -17,28 +15,12 @@ _NOT_IN_TOOL_NAME: Final = re.compile(r"[^a-zA-Z0-9_.-]")
 _NOT_IN_UNDOTTED_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NOT_IN_PARAMETER_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 _DIGEST_LENGTH: Final = 6
-_LONGEST_CALLED: Final = 256
 
 _LISTS_NAMES: Final = frozenset({"required", "propertyOrdering"})
 _KEYED_BY_NAMES: Final = frozenset(
     {"properties", "dependentSchemas", "dependentRequired", "dependencies"}
 )
 _SAME_OBJECT: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else"})
-
-
-def name_called(text: str) -> str:
-    """Return the name or id that a model gave, as valid UTF-8 of bounded length.
-
-    A digest keeps apart what is cut.
-
-    Example:
-        >>> name_called("get_weather"), len(name_called("x" * 1_000_000))
-        ('get_weather', 256)
-    """
-    if len(text) <= _LONGEST_CALLED:
-        return text if text.isascii() else utf8_text(text)
-    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-    return f"{utf8_text(text[: _LONGEST_CALLED - len(digest) - 1])}…{digest}"
 
 
 def legal_names(names: Iterable[str], known: Mapping[str, str] | None = None) -> dict[str, str]:

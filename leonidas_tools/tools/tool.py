@@ -193,7 +193,7 @@ class Tool(Generic[P, R]):
         """Take out of what its calls say what is declared to be secret, and what looks so."""
         return Redaction.of_schema(self.metadata.parameters).naming(self.metadata.secrets)
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """Return the tool's own name."""
         return self.metadata.name
@@ -203,7 +203,7 @@ class Tool(Generic[P, R]):
         """Return whether its effect was declared; else it counts as `once`."""
         return self._options.get("effect") is not None
 
-    @property
+    @functools.cached_property
     def origin(self) -> ToolOrigin | None:
         """Return the server it comes from, where it comes from one."""
         return self.metadata.origin

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
-from leonidas_tools.calls.events import EventKind, ToolEvent, ending_kind
+from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.calls.invocation import ending_kind
 from leonidas_tools.tools.tool import Tool
 
 

@@ -14,7 +14,7 @@ from leonidas_tools import AdvancedToolProcessor, Tool, ToolResult
 from leonidas_tools.calls.call import Media
 from leonidas_tools.policies.result_budget import speakable
 from leonidas_tools.redaction import Redaction
-from leonidas_tools.results.cutting import fitting, length
+from leonidas_tools.results.plain import fitting, length
 from leonidas_tools.results.spill import ResultMemory, Results
 from tests.policies.runs import tools_of
 
