@@ -49,7 +49,7 @@ def test_the_session_that_breaks_a_promise_is_shown_as_small_as_can_be():
     def refuses_drops(show):
         assert len(show.simulator.connections) == 1, "a connection was lost"
 
-    result = play(Batch(number=1), refuses_drops)
+    result = play(Batch(number=1, sessions=20), refuses_drops)
     assert "AssertionError: a connection was lost" in result.failure
     assert "steps=(" in result.failure
 

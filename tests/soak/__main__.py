@@ -28,14 +28,7 @@ def main() -> int:
     logging.getLogger("leonidas_tools").setLevel(logging.CRITICAL)  # it reports every kill
     plan = Plan(sessions=arguments.sessions, seconds=arguments.minutes * 60, seed=arguments.seed)
     state = asyncio.run(_run(plan))
-    problems = [*state.problems, *_memory_problems(state)]
-    lost, heard = state.done["frames lost"], state.done["frames heard"]
-    if lost > heard * _MOST_FRAMES_LOST:
-        problems.append(f"{lost} frames of the users were lost")
-    if state.done["never connected"] > state.over * _MOST_NEVER_CONNECTED:
-        problems.append(f"{state.done['never connected']} conversations never had a connection")
-    if not state.done["answered"]:
-        problems.append("no call was answered")
+    problems = [*state.problems, *_problems_of_all(state)]
     print(_summary(state))
     for problem in problems[:_MOST_PROBLEMS_SHOWN]:
         print(f"- {problem}")
@@ -81,10 +74,17 @@ def _line(state: State) -> str:
     )
 
 
-def _memory_problems(state: State) -> Iterator[str]:
-    """Yield what is wrong with the memory after a time that was long enough to tell."""
-    if state.plan.seconds < _STEADY_SECONDS:
+def _problems_of_all(state: State) -> Iterator[str]:
+    """Yield what is wrong with all conversations together."""
+    done = state.done
+    if not done["answered"]:
+        yield "no call was answered"
+    if state.plan.seconds < _STEADY_SECONDS:  # too short to tell more
         return
+    if done["never connected"] > state.over * _MOST_NEVER_CONNECTED:
+        yield f"{done['never connected']} conversations never had a connection"
+    if done["frames lost"] > done["frames heard"] * _MOST_FRAMES_LOST:
+        yield f"{done['frames lost']} frames of the users were lost"
     early, late = _memory(state)
     # A conversation that lasts remembers its calls, up to a bound.
     if late > early * _GROWTH + _MIB_PER_SESSION * state.plan.sessions:
