@@ -19,7 +19,7 @@ from leonidas_tools.results.texts import AS_IT_IS, MessageText, join, say
 from leonidas_tools.rules.conditions import steps_of, values_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from leonidas_tools.approvals.request import ApprovalRequest
     from leonidas_tools.results.texts import Wording
@@ -147,16 +147,25 @@ def places_in(message: str) -> list[str]:
 
 def _at(path: str, arguments: Mapping[str, Any], speak: _Say) -> str:
     try:
-        found = values_at(arguments, steps_of(path))
-        if not found and path.endswith(_COUNT):
-            found = [
-                len(each) for each in values_at(arguments, steps_of(path.removesuffix(_COUNT)))
-            ]
+        found = _values_for(path, arguments)
     except UnsayableError:
         raise
     except (ValueError, TypeError):
         found = []
     return ", ".join(map(speak, found)) or "?"
+
+
+def _values_for(path: str, arguments: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the values at a path of a message; for `.count` of a list, how many items it has.
+
+    What an item says of itself under that name is no count.
+    """
+    found = values_at(arguments, steps_of(path), parts=False)
+    if not path.endswith(_COUNT):
+        return found
+    counted = values_at(arguments, steps_of(path.removesuffix(_COUNT)), parts=False)
+    numbers = [len(each) for each in counted if isinstance(each, list | tuple)]
+    return numbers or found or [len(each) for each in counted]
 
 
 def _shown(value: Any, words: Wording | None = None) -> str:

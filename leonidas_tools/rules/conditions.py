@@ -72,13 +72,13 @@ def steps_of(path: Path) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def values_at(arguments: Any, steps: Sequence[str]) -> Sequence[Any]:
+def values_at(arguments: Any, steps: Sequence[str], *, parts: bool = True) -> Sequence[Any]:
     """Return the values at a path: an empty list if there are none.
 
     A `*` selects every item of a list, every value of an object, or a single value itself. Of a
     text it selects the text, and each part of it between commas, semicolons, brackets and spaces;
     of a text in a list or object, between all of these but spaces. A name leads into lists of
-    lists, and into JSON that is given as text.
+    lists, and into JSON that is given as text. Without `parts`, texts are not taken apart.
 
     Example:
         >>> values_at({"files": [{"size": 1}, {"size": 2}]}, ("files", "*", "size"))
@@ -87,29 +87,31 @@ def values_at(arguments: Any, steps: Sequence[str]) -> Sequence[Any]:
         ['Ben <ben@work>', 'Ben', 'ben@work']
     """
     if len(steps) == 1:  # the common case
-        return _inside(arguments, steps[0])
+        return _inside(arguments, steps[0], parts=parts)
     found = [arguments]
     for step in steps:
-        found = [inner for value in found for inner in _inside(value, step)]
+        found = [inner for value in found for inner in _inside(value, step, parts=parts)]
     return found
 
 
-def _inside(value: Any, step: str) -> Sequence[Any]:
+def _inside(value: Any, step: str, *, parts: bool) -> Sequence[Any]:
     if type(value) is dict or isinstance(value, Mapping):
         if step == _ANY:  # also where a key is `*`: it must not hide the values beside it
-            return _with_parts(list(value.values()))
+            return _with_parts(list(value.values())) if parts else list(value.values())
         return [value[step]] if step in value else []
     if isinstance(value, list | tuple):
-        return _inside_list(value, step)
-    if isinstance(value, str):
-        return _parts(value) if step == _ANY else _inside_json(value, step)
-    return [] if step != _ANY or value is None else [value]
+        return _with_parts(value) if parts and step == _ANY else _inside_list(value, step)
+    if isinstance(value, str) and step != _ANY:
+        return _inside_json(value, step)
+    if step != _ANY or value is None:
+        return []
+    return _parts(value) if parts and isinstance(value, str) else [value]
 
 
 def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
     """Apply a step: `*` selects every item, a number one item, a name a value of each object."""
     if step == _ANY:
-        return _with_parts(values)
+        return values
     if step.isdecimal():
         return values[int(step) : int(step) + 1]
     found, left = list[Any](), [*reversed(values)]
@@ -130,15 +132,18 @@ def _inside_json(text: str, step: str) -> Sequence[Any]:
         value = json.loads(text, object_pairs_hook=_all_values, strict=False)
     except (ValueError, RecursionError):
         return []
-    return _inside(value, step)
+    return _inside(value, step, parts=False)
 
 
 def _all_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object; of a name that stands twice, all values, since a tool reads any of them."""
     found = dict(pairs)
-    if len(found) < len(pairs):
-        found |= {name: [v for k, v in pairs if k == name] for name in found}
-    return found
+    if len(found) == len(pairs):
+        return found
+    every: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        every.setdefault(name, []).append(value)
+    return dict(every)
 
 
 def _parts(text: str) -> Sequence[str]:

@@ -151,6 +151,26 @@ async def test_where_nothing_is_transcribed_nothing_is_confirmed_unless_the_mode
     assert (await trusting.confirm(await trusting.ask())).status == "ok"
 
 
+@pytest.mark.parametrize(
+    ("files", "asked"),
+    [
+        (["a, b", "c"], "Delete 2 files, a, b, c?"),
+        ([{"count": 1}, {"count": 1}], 'Delete 2 files, {"count": 1}, {"count": 1}?'),
+        ({"*": "a", "x": "b"}, "Delete 2 files, a, b?"),
+    ],
+)
+async def test_a_message_counts_the_items_and_says_each_once(files, asked):
+    @tool
+    async def delete(files: list | dict) -> None:
+        """Delete files."""
+
+    rule = {"name": "files", "decide": "ask", "tools": "delete"}
+    rule["message"] = "Delete {files.count} files, {files[*]}?"
+    bank = Bank(delete, policies={"rules": [rule]})
+    assert (await bank.call("delete", files=files)).status == "pending_approval"
+    assert bank.approvals.pending()[0].title == asked
+
+
 async def test_the_same_call_again_is_the_same_question():
     bank = Bank()
     assert await bank.ask() == await bank.ask()
