@@ -199,7 +199,7 @@ async def test_the_voice_asks_what_a_call_of_the_agent_needs_approval_for(
     assert steps == ["search: ok", f"book: {status}"]
 
 
-async def test_its_result_is_told_on_the_connection_that_is_there():
+async def test_its_result_is_sent_on_the_current_connection():
     restaurant = Restaurant()
 
     async def first(session):
@@ -353,7 +353,7 @@ async def test_the_settings_name_the_model():
         ),
     ],
 )
-def test_a_package_that_a_toolbox_lacks_is_told_when_it_is_loaded(
+def test_a_package_that_a_toolbox_lacks_is_reported_when_it_is_loaded(
     monkeypatch, toolbox, package, needed
 ):
     monkeypatch.setitem(sys.modules, package, None)
@@ -369,7 +369,7 @@ def test_a_package_that_a_toolbox_lacks_is_told_when_it_is_loaded(
         ({"api_key_variable": "NO_SUCH_KEY"}, "'NO_SUCH_KEY'"),
     ],
 )
-def test_a_key_that_it_lacks_is_told_when_it_is_loaded(monkeypatch, settings, problem):
+def test_a_key_that_it_lacks_is_reported_when_it_is_loaded(monkeypatch, settings, problem):
     for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ToolboxError, match=problem):

@@ -252,7 +252,7 @@ async def test_leaving_its_steps_early_stops_the_fragment_and_its_calls():
     await oven.stopped.wait()
 
 
-async def test_its_model_is_told_how_its_fragments_have_worked():
+async def test_its_model_reads_how_its_fragments_have_worked():
     script = [hands(("bake", "1")), "A.", DONE, "B.", DONE]
     model, lead = orchestrator(script)
     await lead.run("One.")

@@ -153,7 +153,7 @@ def test_what_may_help_is_tried_again():
     assert [turn.decision for turn in result.turns] == ["retry", None]
 
 
-def test_a_completed_plan_is_told_to_the_model():
+def test_a_completed_plan_is_reported_to_the_model():
     planner = Planner(ScriptedModel(['[{"title": "Look", "tools": ["look"]}]']))
     model = ScriptedModel([looks("here"), "Done."])
     result = run(ReActAgent(model, [look], planner=planner, reflector=Reflector()))

@@ -128,7 +128,7 @@ def test_a_list_holds_all_that_was_named_and_nothing_else():
     assert not chosen(["milk", "ice"], "No ice, but milk.", schema=schema)
 
 
-def test_two_choices_of_one_kind_are_told_apart_by_their_order():
+def test_two_choices_of_one_kind_are_distinguished_by_their_order():
     city = {"enum": ["Porto", "Faro"]}
     schema = {"properties": {"from": city, "to": city}}
     said = ["From Porto to Faro."]

@@ -73,7 +73,7 @@ async def test_a_request_says_all_that_a_person_needs():
     assert "'too much'" in result.message
 
 
-async def test_other_arguments_are_told_to_the_model():
+async def test_other_arguments_are_reported_to_the_model():
     bank = Bank(approval=Person(Decision.edit({"to": "Ben", "amount": "5"})))
     result = await bank.call("send", to="Ana", amount=20)
     assert bank.sent == [("Ben", 5)]
@@ -217,7 +217,7 @@ async def test_a_channel_without_an_answer_leaves_the_question_open():
         decide(request.id, Decision.approve())
 
 
-async def test_a_no_and_the_end_of_time_are_told_later_too():
+async def test_a_no_and_a_timeout_are_reported_later_too():
     bank = Bank()
     approval = await bank.ask()
     _, late = await bank.late_result(

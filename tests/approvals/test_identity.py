@@ -43,7 +43,7 @@ async def test_a_tool_of_the_user_with_such_a_name_keeps_its_rules(name, policie
     assert (await tools.execute(name, {})).status == status
 
 
-async def test_a_tool_that_takes_the_name_is_told_of_and_does_not_approve(caplog):
+async def test_a_tool_that_takes_the_name_is_reported_and_does_not_approve(caplog):
     @tool(requires_approval=True)
     async def pay() -> str:
         return "paid"

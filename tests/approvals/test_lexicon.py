@@ -227,7 +227,7 @@ nein|nicht|non|нет|いいえ|아니요|لا|hayır|nee|nej|nie|όχι|không|
 
 
 @pytest.mark.parametrize("no", NO_YES.split("|"))
-def test_a_yes_beside_a_no_a_condition_or_a_sign_is_no_yes_whatever_was_asked(no):
+def test_a_yes_beside_a_no_a_condition_or_a_sign_is_no_yes_to_any_question(no):
     for yes, question in product(YES, ("", ASKED, f"Shall I do this: note, text {no}?")):
         assert judge(f"{yes} {no}", question) != "yes"
         assert judge(f"{no} {yes}", question) != "yes"

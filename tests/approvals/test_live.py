@@ -149,7 +149,7 @@ async def test_a_question_outlives_its_connection_and_a_yes_counts_once():
     assert sent == ["Ana"]
 
 
-async def test_a_decision_made_elsewhere_is_told_to_the_model_as_it_fits():
+async def test_a_decision_made_elsewhere_reaches_the_model_in_the_way_it_supports():
     sent, told = [], []
     session_of_tools = ToolSession()
     desk = session_of_tools.get(Approvals)
@@ -194,7 +194,7 @@ async def test_who_hangs_up_has_agreed_to_nothing():
     assert sent == []
 
 
-async def test_what_is_typed_is_an_answer_and_another_model_is_told_late_results_as_text():
+async def test_typed_text_is_an_answer_and_another_model_gets_late_results_as_text():
     sent, session = [], ToolSession()
     desk = session.get(Approvals)
     tools = tools_that_send(sent)
@@ -273,7 +273,7 @@ async def test_a_yes_to_a_question_no_longer_awaited_is_still_reported():
         )
 
 
-async def test_the_model_is_told_what_a_person_has_decided_after_a_failure():
+async def test_the_model_reads_what_a_person_has_decided_after_a_failure():
     runs = []
 
     @tool

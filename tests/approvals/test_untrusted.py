@@ -293,7 +293,7 @@ async def test_an_autonomous_call_is_recorded_with_the_reason():
     assert office.told("tool_approval_answer")[0]["rule"] == "autonomous_untrusted"
 
 
-async def test_the_mark_is_told_once_for_each_tool():
+async def test_the_mark_is_reported_once_for_each_tool():
     office = Office()
     await office.call("read_page")
     await office.call("read_page")

@@ -186,7 +186,7 @@ def test_runs_with_an_answer_are_appended_to_a_file_for_fine_tuning(agent, tmp_p
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_a_file_that_cannot_be_written_is_told_before_the_work(agent, tmp_path):
+def test_a_file_that_cannot_be_written_is_reported_before_the_work(agent, tmp_path):
     ran = agent(["Never said."], "Hello", "--export", str(tmp_path / "none" / "runs.jsonl"))
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "runs.jsonl" in ran.stderr

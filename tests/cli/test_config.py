@@ -70,7 +70,7 @@ def test_the_file_of_the_environment_variable_is_checked(invoke, tmp_path, monke
     assert (finished.exit_code, finished.stdout) == (0, f"{file}: 0 errors, 0 warnings\n")
 
 
-def test_every_mistake_is_told_with_its_place(check):
+def test_every_mistake_is_reported_with_its_place(check):
     code, output, errors = check(BROKEN)
     assert code == 1
     assert output.splitlines() == [
@@ -83,7 +83,7 @@ def test_every_mistake_is_told_with_its_place(check):
     assert errors.endswith("2 errors, 0 warnings\n")
 
 
-def test_mistakes_of_every_kind_are_told_in_one_run_and_none_that_only_follows(check):
+def test_mistakes_of_every_kind_are_reported_in_one_run_and_none_that_only_follows(check):
     code, output, _ = check(MANY, "--json")
     assert code == 1
     assert [(f["severity"], f["line"], f["key"]) for f in json.loads(output)] == [
@@ -114,7 +114,7 @@ def test_an_unknown_tool_is_an_error_beside_a_misspelt_setting(check):
     ]
 
 
-def test_what_would_do_nothing_is_told_with_its_place(check):
+def test_a_setting_without_effect_is_reported_with_its_place(check):
     code, output, _ = check(IDLE, "--json")
     assert code == 1
     assert [(f["severity"], f["line"], f["key"]) for f in json.loads(output)] == [
@@ -165,7 +165,7 @@ def test_a_toolbox_that_is_named_wrongly_is_suggested(check, tmp_path, name, adv
     assert advice in output
 
 
-def test_a_toolbox_that_is_missing_is_told(check):
+def test_a_toolbox_that_is_missing_is_reported(check):
     code, output, _ = check("version: 1\ntoolboxes: [no_such_module]\n")
     assert code == 1
     assert output.startswith("tools.yaml:2: error: toolboxes.0: ")

@@ -87,7 +87,7 @@ def test_a_scenario_of_no_known_generation_is_refused():
         ),
     ],
 )
-def test_a_profile_that_does_not_do_is_told_in_a_line_and_ends_with_2(
+def test_an_unsuitable_profile_is_reported_in_a_line_and_ends_with_2(
     leonidas, settings, options, message
 ):
     finished = leonidas("run", "--config", settings, *options)
@@ -132,7 +132,9 @@ def test_the_environment_leads_to_vertex(leonidas, settings):
     assert [call["status"] for call in told[-1]["calls"]] == ["ok"]
 
 
-def test_vertex_without_a_project_is_told_in_a_line_and_ends_with_2(leonidas, settings, tmp_path):
+def test_vertex_without_a_project_is_reported_in_a_line_and_ends_with_2(
+    leonidas, settings, tmp_path
+):
     finished = leonidas(
         *("run", "--config", settings),
         GOOGLE_GENAI_USE_VERTEXAI="true",

@@ -79,7 +79,7 @@ def test_an_answer_that_its_connection_does_not_get_is_marked(parts, late):
     assert answered.get("after_reconnect", False) is late
 
 
-def test_events_of_the_connection_are_told():
+def test_events_of_the_connection_are_reported():
     assert heard(OPENED, LOST, RENEWED, live_event("malformed_function_call")) == [
         ("connection_opened", {"connection": 1, "resumed": False, "audio_dropped": 0}),
         ("connection_lost", {"code": 1006, "reason": "gone"}),

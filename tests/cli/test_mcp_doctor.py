@@ -80,7 +80,7 @@ def test_no_tool_is_called_where_that_is_not_wanted(examine, speaking):
     assert (code, steps[-1]["step"]) == (0, "ping")
 
 
-def test_a_tool_that_cannot_be_used_is_told(examine, mark_of_listing):
+def test_a_tool_that_cannot_be_used_is_reported(examine, mark_of_listing):
     code, steps = examine(mark_of_listing)
     notes = [step["message"] for step in steps if step["outcome"] == "note"]
     assert code == 0
@@ -113,7 +113,7 @@ PINNED = """
 @pytest.mark.parametrize(
     ("more", "code", "last"), [(False, 1, ("tools", "failed")), (True, 0, ("call", "ok"))]
 )
-def test_a_tool_in_quarantine_is_told_and_not_called(
+def test_a_tool_in_quarantine_is_reported_and_not_called(
     examine, speaking, invoke, settings, tmp_path, more, code, last
 ):
     words = tmp_path / "words"
@@ -233,7 +233,7 @@ FAILING = {
 
 
 @pytest.mark.parametrize("case", FAILING)
-def test_a_command_that_is_no_server_is_told_why(examine, case):
+def test_a_command_that_is_no_server_is_reported_with_the_reason(examine, case):
     server, step, message, hint = FAILING[case]
     code, steps = examine(server)
     assert code == 1
@@ -241,7 +241,7 @@ def test_a_command_that_is_no_server_is_told_why(examine, case):
     assert steps[-1]["message"].startswith(message)
 
 
-def test_what_may_go_wrong_is_told_before(examine, tmp_path):
+def test_possible_problems_are_reported_first(examine, tmp_path):
     npx = tmp_path / "npx"
     npx.write_text("#!/bin/sh\nexit 0\n")
     npx.chmod(0o755)
@@ -288,7 +288,7 @@ def test_an_address_is_followed_from_its_name_to_the_protocol(examine, listening
     )
 
 
-def test_a_wrong_path_is_told_with_the_right_one(examine, listening):
+def test_a_wrong_path_is_reported_with_the_right_one(examine, listening):
     url = listening()
     code, steps = examine({"url": f"{url}/api"})
     assert (code, steps[-1]["step"], steps[-1]["hint"]) == (
@@ -298,7 +298,7 @@ def test_a_wrong_path_is_told_with_the_right_one(examine, listening):
     )
 
 
-def test_an_address_that_leads_nowhere_is_told(examine):
+def test_an_address_that_leads_nowhere_is_reported(examine):
     _, steps = examine({"url": "http://no-such-host.invalid/mcp"})
     assert (steps[-1]["step"], steps[-1]["message"]) == (
         "name",
@@ -310,7 +310,9 @@ def test_an_address_that_leads_nowhere_is_told(examine):
     assert steps[-1]["message"] == f"port {port}: connection refused"
 
 
-def test_a_login_is_told_and_made_from_the_command_line(examine, invoke, settings, monkeypatch):
+def test_a_login_is_announced_and_made_from_the_command_line(
+    examine, invoke, settings, monkeypatch
+):
     guarded = Guarded()
     try:
         server = guarded.settings()

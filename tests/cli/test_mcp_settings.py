@@ -113,7 +113,7 @@ def test_what_cannot_be_done_changes_nothing(run, settings, arguments, message):
 @pytest.mark.parametrize(
     "arguments", [["http://host/mcp", "more"], ["http://host/mcp", "-H", "no colon"], []]
 )
-def test_wrong_usage_is_told(run, settings, arguments):
+def test_wrong_usage_is_reported(run, settings, arguments):
     assert run("add", "new", *arguments).exit_code == 2
     assert settings.read_text() == OWN
 
@@ -133,7 +133,7 @@ def test_a_server_is_removed_with_all_that_was_kept_of_it(run, settings):
     assert sorted(kept["new"][0].parent.iterdir()) == sorted(kept["new-2"])
 
 
-def test_a_file_that_cannot_be_made_is_told(invoke, settings):
+def test_a_file_that_cannot_be_made_is_reported(invoke, settings):
     inside = settings / "tools.yaml"
     with pytest.raises(ConfigurationError, match=r"tools\.yaml: cannot be written \("):
         invoke(mcp.commands(), "add", "new", "http://host/mcp", "--config", inside)

@@ -83,7 +83,7 @@ def test_a_name_with_a_slash_is_refused_with_the_rule(refused, name):
     assert told.endswith("use letters, digits, '_', '-' and '.'")
 
 
-def test_the_command_that_is_told_can_be_typed(invoke, tmp_path):
+def test_the_suggested_command_can_be_typed(invoke, tmp_path):
     settings = tmp_path / "tools.yaml"
     added = invoke(mcp.commands(), "add", "my notes", URL, "--config", settings)
     assert added.stdout.endswith("to test it: leonidas mcp test 'my notes'\n")
@@ -135,7 +135,9 @@ def test_what_fails_leaves_no_file_behind(refused, arguments, said):
         (b'{"mcpServers": {"a\\u001b[2J": {"command": "x"}}}', r"'a\x1b[2J': left out: "),
     ],
 )
-def test_a_file_of_another_program_that_brings_nothing_is_told(refused, tmp_path, content, said):
+def test_a_file_of_another_program_that_brings_nothing_is_reported(
+    refused, tmp_path, content, said
+):
     file = tmp_path / "theirs.json"
     file.write_bytes(content)
     assert said in refused("import", file)

@@ -161,12 +161,12 @@ def test_a_fingerprint_goes_with_one_tool(run, arguments):
     assert "--fingerprint goes with one tool" in finished.stderr
 
 
-def test_a_tool_that_was_never_used_is_told(run):
+def test_a_tool_that_was_never_used_is_reported(run):
     with pytest.raises(ConfigurationError, match="no tool 'sned' of 'mail' was ever used: did you"):
         run("mail", "sned")
 
 
-def test_a_terminal_is_told_nothing_by_what_a_tool_says(run):
+def test_text_of_a_tool_sends_no_control_codes_to_a_terminal(run):
     listed(said("send", "Sends.\x1b[2J\u202e"))
     shown = run("mail", "send").stdout
     assert "Sends.<U+001B>[2J<U+202E>" in shown

@@ -74,7 +74,7 @@ def test_it_is_said_which_rule_decides(policy, options, decide, by):
     assert [each["rule"] for each in told["rules"] if each["decides"]] == [by]
 
 
-def test_the_reasons_are_told_in_order(policy):
+def test_the_reasons_are_reported_in_order(policy):
     lines = policy("explain", "send_money", "to=Ana", "amount=5").stdout.splitlines()
     assert lines[0] == "send_money asks the user first: rule 'requires_approval', mode 'ask'"
     assert [line.split()[-3:] for line in lines[2:4]] == [
@@ -110,7 +110,7 @@ def test_a_page_of_the_reference_is_markdown_where_there_is_no_terminal():
     assert reference("cache").stdout == page.read_text()
 
 
-def test_a_page_that_is_not_there_is_told_with_the_closest():
+def test_a_page_that_is_not_there_is_reported_with_the_closest():
     finished = reference("cach")
     assert isinstance(finished.exception, ConfigurationError)
     assert str(finished.exception) == "There is no page 'cach': did you mean 'cache'?"

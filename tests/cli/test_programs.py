@@ -56,7 +56,7 @@ def test_a_guarded_script_runs_its_own_cpu_bound_tools(tmp_path: Path, source: s
     assert ended.stderr == "loaded\n"  # what a worker prints is no output of the program
 
 
-def test_a_script_without_a_guard_is_told_what_to_do_and_runs_once(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_gets_advice_and_runs_once(tmp_path: Path) -> None:
     ended = run(tmp_path, ENTERED + "\nasyncio.run(main())\n")
     assert (ended.returncode, ended.stdout.splitlines()) == (1, ["loaded"])
     assert ended.stderr.splitlines()[-1] == (
@@ -74,7 +74,7 @@ def test_a_script_that_is_half_guarded_starts_no_chain_of_processes(tmp_path: Pa
     assert "inside_worker" in ended.stderr
 
 
-def test_an_interactive_session_is_told_to_use_a_module(tmp_path: Path) -> None:
+def test_an_interactive_session_is_advised_to_use_a_module(tmp_path: Path) -> None:
     ended = run(tmp_path, ENTERED, on_stdin=True)
     assert ended.returncode == 1
     assert "another process cannot import a notebook or an interactive session" in ended.stderr
@@ -242,7 +242,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_program_ends_whatever_its_tools_ignore(tmp_path: Path, ending: str) -> None:
+def test_a_program_ends_even_if_its_tools_ignore_cancellation(tmp_path: Path, ending: str) -> None:
     status = "cancelled" if ending == "left while they run" else "timeout"
     kinds = f"""
 kinds = [{", ".join(KINDS)}]

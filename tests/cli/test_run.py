@@ -220,7 +220,7 @@ def test_a_key_in_a_dotenv_file_counts(leonidas, settings, tmp_path):
     assert events(finished)[0]["mode"] == "live"
 
 
-def test_a_session_that_is_refused_is_told_in_a_line_and_ends_with_1(leonidas, settings):
+def test_a_session_that_is_refused_is_reported_in_a_line_and_ends_with_1(leonidas, settings):
     with LiveSimulator(Scenario()) as simulator:
         variables = simulator.environment()
         variables["GOOGLE_GEMINI_BASE_URL"] += "/nowhere"

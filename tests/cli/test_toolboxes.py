@@ -113,7 +113,7 @@ def test_people_see_tables(list_toolboxes):
     assert "In which currency prices are told." in " ".join(shown.split())
 
 
-def test_a_wrong_name_is_told_with_the_closest_one(list_toolboxes):
+def test_a_wrong_name_is_reported_with_the_closest_one(list_toolboxes):
     with pytest.raises(ConfigurationError, match="no toolbox 'dmo': did you mean 'demo'"):
         list_toolboxes("{}\n", "dmo")
 

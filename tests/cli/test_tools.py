@@ -112,7 +112,7 @@ def test_arguments_that_are_neither_json_nor_pairs_are_wrong_usage(run, argument
     assert "Invalid value" in finished.stderr
 
 
-def test_progress_is_told_beside_the_answer(run, tmp_path, monkeypatch, settings):
+def test_progress_is_shown_beside_the_answer(run, tmp_path, monkeypatch, settings):
     (tmp_path / "slow_tools.py").write_text(
         "from leonidas_tools import ToolContext, tool\n"
         "@tool\n"

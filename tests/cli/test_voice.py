@@ -146,7 +146,7 @@ def test_a_real_session_hears_a_recording_and_ends_after_the_answer(
         ),
     ],
 )
-def test_a_file_that_does_not_fit_is_told_in_one_line(
+def test_a_file_that_does_not_fit_is_reported_in_one_line(
     leonidas, settings, tmp_path, options, message
 ):
     write_wav(tmp_path / "stereo.wav", bytes(400), channels=2, hertz=44_100)
@@ -178,7 +178,7 @@ PORTAUDIO = {
 
 
 @pytest.mark.parametrize(("module", "message"), PORTAUDIO.values(), ids=PORTAUDIO.keys())
-def test_voice_that_cannot_be_had_is_told_in_one_line(
+def test_voice_that_cannot_be_had_is_reported_in_one_line(
     leonidas, settings, tmp_path, module, message
 ):
     (tmp_path / "sounddevice.py").write_text(module)

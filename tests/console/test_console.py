@@ -307,7 +307,7 @@ async def test_a_body_that_does_not_come_in_time_is_refused_without_a_traceback(
     assert "Exception" not in caplog.text
 
 
-async def test_more_readers_than_there_is_room_for_are_told_to_wait(console):
+async def test_readers_beyond_the_limit_have_to_wait(console):
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(64):
             await stack.enter_async_context(console.client.stream("GET", "/api/events"))
@@ -338,7 +338,7 @@ async def test_every_operation_is_described_and_needs_the_token(refusing_console
     assert len({o["operationId"] for p in description["paths"].values() for o in p.values()}) >= 19
 
 
-async def test_health_is_told_to_anyone_and_says_no_more(console):
+async def test_health_is_public_and_says_no_more(console):
     for path, said in (("/healthz", "alive"), ("/readyz", "ready")):
         answer = await console.client.get(path, headers={"Authorization": ""})
         assert (answer.status_code, answer.json()) == (200, {"status": said})

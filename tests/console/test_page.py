@@ -135,7 +135,7 @@ async def test_a_failed_call_is_tried_again_from_the_page(console, desk, screen)
     await failures.get_by_text("No failed call waits for a decision.").wait_for()
 
 
-async def test_a_question_that_nobody_answers_runs_out_and_nothing_is_paid(desk, screen):
+async def test_an_unanswered_question_times_out_and_nothing_is_paid(desk, screen):
     settings = {"policies": {"approval": {"deadline": 1}}}
     async with Served(ToolRuntime(desk.tools(), settings, builtin_tools=False)) as console:
         page = await screen.open(console.url)

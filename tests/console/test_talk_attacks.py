@@ -204,7 +204,7 @@ async def test_a_flood_of_frames_ends_the_conversation(console, agent):
     await agent.closed.wait()
 
 
-async def test_the_ninth_conversation_is_told_to_come_back_later(console):
+async def test_the_ninth_conversation_has_to_come_back_later(console):
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(8):
             await ready(await stack.enter_async_context(talking(console)))

@@ -77,7 +77,7 @@ def test_conversations_have_the_time_to_end_that_they_are_given():
     assert POD["terminationGracePeriodSeconds"] > pause + float(OPTIONS["grace"])
 
 
-def test_docker_is_told_to_wait_for_conversations_at_the_port_of_the_image():
+def test_docker_waits_for_conversations_at_the_port_of_the_image():
     guide = (ROOT / "docs/guides/serve-voice.md").read_text()
     (run,) = re.findall(r"^docker run (.+?[^\\])\n", guide, re.M | re.S)
     given = shlex.split(run)

@@ -114,7 +114,7 @@ async def test_the_answer_that_follows_interim_ones_says_that_it_is_the_last():
     assert [each["will_continue"] for (each,) in responses_in(simulator)] == [True, False]
 
 
-async def test_an_outcome_that_is_no_json_is_told_as_a_failure_after_a_drop():
+async def test_an_outcome_that_is_no_json_is_sent_as_a_failure_after_a_drop():
     async def second(session):
         await session.wait_for_input("text", containing="results")
 
@@ -358,7 +358,7 @@ async def test_a_call_that_has_its_id_in_one_of_its_two_forms_only_is_heard_once
         {"turnComplete": True, "interrupted": True},
     ],
 )
-async def test_a_call_that_cannot_be_read_is_told_however_the_turn_ends(said):
+async def test_an_unreadable_call_is_reported_however_the_turn_ends(said):
     reason = {"turnCompleteReason": "MALFORMED_FUNCTION_CALL"}
 
     async def user(talk):

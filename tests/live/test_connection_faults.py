@@ -60,7 +60,7 @@ def says(*parts):
     return user
 
 
-async def test_what_the_server_says_is_told_without_what_looks_like_a_secret(caplog):
+async def test_messages_of_the_server_are_shown_without_apparent_secrets(caplog):
     secrets = ["AIzaSyA4711zebra4711zebra4711zebra", "4712-zebra", "4713-zebra"]
     said = f"{secrets[0]}, token={secrets[1]}, wss://host/ws?key={secrets[2]}"
 
@@ -93,7 +93,7 @@ async def test_a_hang_up_is_the_end_though_no_pong_comes(no_pongs):
     assert [each.text for each in simulator.texts_received] == ["book a table"]
 
 
-async def test_an_answer_is_not_told_again_after_a_go_away_though_no_pong_comes(no_pongs):
+async def test_an_answer_is_not_sent_twice_after_a_go_away_without_a_pong(no_pongs):
     async def first(session):
         await session.session_resumption("handle")
         await session.wait_for_input("audio")

@@ -144,7 +144,7 @@ class Fickle:
         self.change()
 
 
-async def test_other_tools_are_told_of_once_the_model_has_them():
+async def test_other_tools_are_announced_once_the_model_has_them():
     def function(name, default=None):
         schema = {"type": "object", "properties": {"x": {"type": "string", "default": default}}}
         return types.FunctionDeclaration(name=name, parameters_json_schema=schema)
@@ -229,7 +229,7 @@ async def test_tools_that_cannot_be_written_into_a_setup_leave_the_earlier_ones_
     assert simulator.setups[1]["tools"] == simulator.setups[0]["tools"]
 
 
-def test_a_server_that_never_answers_is_the_reason_that_the_listener_is_told():
+def test_a_server_that_never_answers_is_the_reason_that_the_listener_gets():
     events = []
 
     async def user():

@@ -119,7 +119,7 @@ async def test_a_call_that_is_made_again_after_a_resume_runs_once():
 
 
 @on_elastic_time
-async def test_what_the_user_said_before_an_outcome_was_told_makes_no_new_call_of_a_repeat():
+async def test_words_of_the_user_before_an_outcome_make_no_new_call_of_a_repeat():
     desk = Desk()
 
     async def first(session):

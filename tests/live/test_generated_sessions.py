@@ -17,7 +17,7 @@ VIRTUAL_SESSIONS = settings().max_examples // 5
 
 
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
-def test_every_promise_holds_in_whatever_session(generation):
+def test_every_promise_holds_in_any_session(generation):
     @seed(sorted(GENERATIONS).index(generation))
     @settings(
         max_examples=SESSIONS,

@@ -384,7 +384,7 @@ async def test_pongs_that_stall_for_thirty_seconds_are_waited_for():
 
 
 @on_elastic_loop
-async def test_a_server_that_falls_silent_is_left_and_every_outcome_told():
+async def test_a_server_that_falls_silent_is_left_and_every_outcome_sent():
     gate = Gate()
 
     async def first(session):
@@ -695,7 +695,7 @@ async def test_a_burst_of_sound_on_an_open_connection_arrives_whole():
     assert talk.frames == list(range(2500))
 
 
-async def test_a_failing_microphone_is_told_to_a_listener_who_is_slow():
+async def test_a_failing_microphone_is_reported_to_a_slow_listener():
     async def only(session):
         await session.say("One", audio_seconds=0.2)
         await session.wait_for_close()

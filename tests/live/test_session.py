@@ -224,7 +224,7 @@ async def test_answers_overtake_input_that_waits():
     assert place <= 2, "only what the model had taken already comes before the answer"
 
 
-async def test_every_call_is_answered_once_whatever_becomes_of_it():
+async def test_every_call_is_answered_once_however_it_ends():
     @tool(effect="read", lane="boom")
     async def boom() -> None:
         raise ValueError

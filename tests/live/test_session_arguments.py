@@ -180,7 +180,7 @@ def test_tools_may_be_a_category_or_come_out_of_any_iterable():
         ("models/gemini-3.2-flash-live", "3.1-flash-live"),
     ],
 )
-def test_a_model_that_is_not_known_is_told_of_with_the_closest_profile(model, profile, caplog):
+def test_a_model_that_is_not_known_is_reported_with_the_closest_profile(model, profile, caplog):
     with caplog.at_level(logging.WARNING, "leonidas_tools"):
         live = GeminiLiveProcessor(model, **KEY)
     assert live.profile.name == "unknown"
@@ -191,7 +191,7 @@ def test_a_model_that_is_not_known_is_told_of_with_the_closest_profile(model, pr
 @pytest.mark.parametrize(
     ("model", "options"), [(MODEL, {}), ("gemini-3.9-live", {"profile": "3.8-live"})]
 )
-def test_a_model_that_is_known_or_has_a_profile_is_not_told_of(model, options, caplog):
+def test_a_model_that_is_known_or_has_a_profile_is_not_reported(model, options, caplog):
     with caplog.at_level(logging.WARNING, "leonidas_tools"):
         GeminiLiveProcessor(model, **KEY, **options)
     assert caplog.text == ""

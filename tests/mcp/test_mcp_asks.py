@@ -125,7 +125,7 @@ async def test_a_server_that_asks_without_end_is_declined(lab, caplog):
     assert "it asks more than 10 times a minute" in caplog.text
 
 
-async def test_what_may_not_ask_is_told_so(lab):
+async def test_a_server_that_may_not_ask_is_refused(lab):
     bench = await lab(approval=Person(), settings={"elicitation": False})
     result = await bench.call("order", what="x")
     assert result.status == "failed"

@@ -189,7 +189,7 @@ async def test_a_yes_or_no_is_confirmed_by_voice_like_an_approval(lab):
     assert said(await bench.call("confirm_action", **told)) == "decline"
 
 
-async def test_an_answer_given_elsewhere_and_the_end_of_time_are_told_late(lab):
+async def test_an_answer_given_elsewhere_and_a_timeout_are_sent_late(lab):
     bench = await lab()
     question = (await bench.call("order", what="x")).result["question_id"]
     decide = bench.desk.decide

@@ -147,7 +147,7 @@ async def test_what_is_odd_in_a_listing_is_said_once_and_again_when_it_has_chang
 
 
 @pytest.mark.parametrize(("reads", "status"), [(False, "unknown_outcome"), (True, "failed")])
-async def test_a_server_that_never_knows_enough_is_told_of(listed, tmp_path, reads, status):
+async def test_a_server_that_never_stops_asking_is_reported(listed, tmp_path, reads, status):
     curious = described("curious", annotations={"readOnlyHint": reads})
     server = await listed(curious, era=("modern",), roots=[str(tmp_path)])
     with pytest.raises(ToolError) as endless:

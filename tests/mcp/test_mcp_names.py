@@ -152,7 +152,7 @@ def test_what_names_no_tool_of_the_server_is_found(said, findings):
     assert [str(each) for each in found] == [f"warning: mcp_servers.a.{each}" for each in findings]
 
 
-async def test_a_misspelt_name_is_told_once_the_server_has_listed(bench, caplog):
+async def test_a_misspelt_name_is_reported_once_the_server_has_listed(bench, caplog):
     bench.server("a", "find", include=["find", "gte"], tools={"fnid": {"timeout": 1}})
     async with bench.processor():
         await bench.ready()
@@ -303,7 +303,7 @@ async def test_the_model_neither_sees_nor_sets_a_fixed_argument(bench):
         assert await bench.call("open", depth=1, path="/etc") == {"depth": 1, "path": "/safe"}
 
 
-async def test_a_tool_whose_fixed_argument_is_unknown_is_left_out_and_told_of(bench, caplog):
+async def test_a_tool_with_an_unknown_fixed_argument_is_left_out_and_reported(bench, caplog):
     bench.server("a", described("find", inputSchema=PLAIN), tools={"find": {"arguments": {"q": 1}}})
     async with bench.processor():
         await bench.ready()

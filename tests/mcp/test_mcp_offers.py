@@ -87,7 +87,7 @@ async def test_silence_is_no_answer_to_a_question_that_no_rule_can_answer(chain)
     assert said(await call(tools, "wipe")) == "cancel"
 
 
-async def test_without_being_allowed_to_a_server_is_not_told_that_it_could_ask(chain):
+async def test_a_server_without_permission_to_ask_is_not_offered_it(chain):
     tools = await chain(forked("asking.py"))
     result = await call(tools, "write", topic="x")
     assert result.status == "failed"
@@ -140,7 +140,7 @@ async def test_by_default_google_genai_answers():
 # --- roots -------------------------------------------------------------------------------------
 
 
-async def test_a_server_is_told_where_it_may_work(chain, tmp_path):
+async def test_a_server_gets_the_folders_where_it_may_work(chain, tmp_path):
     tools = await chain(forked("asking.py", roots=[str(tmp_path)]))
     assert (await call(tools, "directories")).result == {"result": [tmp_path.as_uri()]}
 

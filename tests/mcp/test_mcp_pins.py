@@ -209,7 +209,7 @@ async def test_what_a_person_trusts_reaches_a_session_that_runs(bench, tmp_path)
 
 
 @pytest.mark.parametrize(("pin", "key"), [("warn", "changed"), ("off", None)])
-async def test_where_changes_are_only_told_of_a_changed_tool_runs(bench, pin, key):
+async def test_where_changes_are_only_reported_a_changed_tool_runs(bench, pin, key):
     bench.server("mail", GOOD, pin=pin)
     await used_before(bench, BAD)
     async with bench.processor():

@@ -77,7 +77,7 @@ REPLIES = [
 
 @pytest.mark.parametrize(("reply", "what", "hint"), REPLIES, ids=[row[1] for row in REPLIES])
 @pytest.mark.parametrize("path", ["mcp", "sse"])
-async def test_an_answer_that_is_none_is_told_in_one_sentence(serve, reply, what, hint, path):
+async def test_an_invalid_answer_is_reported_in_one_sentence(serve, reply, what, hint, path):
     async with answering(reply) as (port, _):
         url = f"http://127.0.0.1:{port}/{path}"
         server = serve({"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}})
@@ -143,7 +143,7 @@ CERTIFICATES = {
 
 @pytest.mark.parametrize("case", CERTIFICATES)
 @pytest.mark.parametrize("path", ["mcp", "sse"])
-async def test_a_certificate_that_is_wrong_is_told(serve, tmp_path, case, path):
+async def test_a_wrong_certificate_is_reported(serve, tmp_path, case, path):
     options, is_known, what, hint = CERTIFICATES[case]
     authority = Authority(tmp_path)
     tls = tls_of(authority.issue("server", **options))
@@ -183,7 +183,7 @@ async def test_a_signer_named_in_the_settings_is_trusted(serve, tmp_path):
         ("words.pem", "no certificate", "the ca_file '{file}' holds no PEM certificate"),
     ],
 )
-async def test_a_ca_file_that_cannot_be_used_is_told(serve, tmp_path, name, text, reason):
+async def test_an_unusable_ca_file_is_reported(serve, tmp_path, name, text, reason):
     file = tmp_path / name
     if text is not None:
         file.write_text(text)
@@ -192,7 +192,7 @@ async def test_a_ca_file_that_cannot_be_used_is_told(serve, tmp_path, name, text
     assert await server.down() == expected
 
 
-async def test_tls_where_there_is_none_and_none_where_there_is_tls_are_told(serve, tmp_path):
+async def test_tls_where_there_is_none_and_none_where_there_is_tls_are_reported(serve, tmp_path):
     async with answering(HTML) as (port, _):
         server = serve({"url": f"https://127.0.0.1:{port}/mcp"})
         assert await server.down() == (

@@ -62,7 +62,7 @@ async def test_pages_of_other_origins_may_not_use_it(serve, origin, status):
     assert (await serving.post(HELLO, origin=origin)).status_code == status
 
 
-async def test_a_page_that_may_use_it_is_told_so_before_it_shows_the_token(serve):
+async def test_an_allowed_page_passes_the_preflight_before_it_shows_the_token(serve):
     serving = await serve(add, token=TOKEN, origins=["https://app.example.com"])
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "x-any"}
     async with httpx2.AsyncClient(timeout=SECONDS) as http:

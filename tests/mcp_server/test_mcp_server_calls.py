@@ -163,7 +163,7 @@ async def test_that_a_tool_is_unknown_is_said_in_the_words_of_the_settings(serve
 
 
 @MODES
-async def test_progress_is_told_and_only_grows(serve, mode):
+async def test_progress_is_reported_and_only_grows(serve, mode):
     @tool(effect="read")
     async def build(ctx: ToolContext) -> str:
         """Builds."""
@@ -273,7 +273,7 @@ class Changes:
 
 
 @MODES
-async def test_a_client_is_told_when_other_tools_are_offered(serve, mode, tmp_path):
+async def test_a_client_is_notified_when_other_tools_are_offered(serve, mode, tmp_path):
     file = tmp_path / "tools.yaml"
     file.write_text("version: 1\n")
     serving, changes = await serve(add, set_light, config=file), Changes()
@@ -345,7 +345,7 @@ async def test_a_tool_that_asks_runs_once_the_user_of_the_client_has_said_yes(se
         ({"action": "accept"}, "refused"),
     ],
 )
-async def test_whatever_is_no_clear_yes_is_a_no(serve, mode, said, reason_code):
+async def test_anything_but_a_clear_yes_is_a_no(serve, mode, said, reason_code):
     bank = Bank(requires_approval=True)
     answer, _ = person(said)
     client = await (await serve(bank.tool)).client(mode, elicitation_callback=answer)

@@ -81,7 +81,7 @@ async def exists(path):
 
 
 @MODES
-async def test_whatever_is_printed_only_messages_go_to_the_client(config, mode):
+async def test_printed_text_does_not_go_to_the_client(config, mode):
     [program, *args] = command(config)
     strange = []
 
@@ -177,7 +177,7 @@ async def test_at_the_end_what_reads_is_stopped_and_what_happens_once_is_finishe
     assert (tmp_path / "done").exists()
 
 
-async def test_over_http_it_says_where_and_ends_when_it_is_told_to(start):
+async def test_over_http_it_prints_its_address_and_ends_on_request(start):
     process = await start("--http", "0")
     line = await line_with(process.stderr, "Serving MCP at ")
     [url] = re.findall(r"http://127\.0\.0\.1:\d+/mcp", line)

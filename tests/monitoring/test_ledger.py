@@ -132,7 +132,7 @@ def test_a_call_with_changed_arguments_is_the_same_call(told):
     assert (ledger.in_flight, ledger.ended, ledger.protocol_errors) == (0, 1, 0)
 
 
-def test_calls_without_a_number_are_told_apart(told):
+def test_calls_without_a_number_are_distinguished(told):
     ledger = Ledger()
     one, other = told.call(number=0), told.call(number=0)
     ledger(told.start(one))
@@ -144,7 +144,7 @@ def test_calls_without_a_number_are_told_apart(told):
     assert (ledger.in_flight, ledger.protocol_errors) == (1, 1)
 
 
-def test_sessions_of_the_same_name_are_told_apart(told):
+def test_sessions_of_the_same_name_are_distinguished(told):
     ledger = Ledger()
     calls = [told.call(session=ToolSession("kitchen"), number=1) for _ in range(2)]
     for call in calls:
@@ -187,7 +187,7 @@ def test_an_ended_session_is_not_kept_alive(told):
 
 
 @given(order=st.permutations(sorted([*range(8)] * 2)))
-def test_whatever_the_order_each_call_is_seen_once_and_none_stays(order):
+def test_in_any_order_each_call_is_seen_once_and_none_stays(order):
     ledger, session, begun = Ledger(), ToolSession(), set()
     calls = [ToolCall(name="search", session=session, number=n + 1) for n in range(8)]
     for n in order:

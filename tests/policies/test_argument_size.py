@@ -68,7 +68,9 @@ RULES = [
 
 @pytest.mark.parametrize("name", ["look", "send"])
 @pytest.mark.parametrize("arguments", TOO_LARGE.values(), ids=TOO_LARGE)
-async def test_a_call_with_too_large_arguments_is_refused_and_told_without_them(name, arguments):
+async def test_a_call_with_too_large_arguments_is_refused_and_reported_without_them(
+    name, arguments
+):
     kitchen = Kitchen(rules=RULES)
     result = await kitchen.tools.execute(name, arguments, session=ToolSession("ana"))
     assert (result.status, result.reason_code) == ("invalid_argument", "arguments_too_large")

@@ -70,7 +70,7 @@ async def test_a_second_call_within_the_time_is_answered_as_the_first() -> None:
     assert stats(tools) == {"entries": 1, "hits": 1, "misses": 2, "shared": 0, "stale": 0}
 
 
-async def test_a_hit_is_told_of_like_any_call_and_marked() -> None:
+async def test_a_hit_is_reported_like_any_call_and_marked() -> None:
     tools = tools_of(Counted().tool)
     told = Told(tools)
     await tools.execute("read")
@@ -289,7 +289,7 @@ async def test_identical_running_calls_share_one_run() -> None:
     assert [call.result().cached for call in calls] == [False] + [True] * 49
 
 
-async def test_what_happens_on_the_way_is_told_of_each_call() -> None:
+async def test_events_before_the_end_are_reported_for_each_call() -> None:
     shared = Shared()
     told = Told(shared.tools)
     calls = [begin(shared.tools, "read") for _ in range(3)]

@@ -95,5 +95,5 @@ async def test_a_package_that_cannot_be_imported_is_missing(
     assert result.status == "unavailable"
 
 
-async def test_bad_arguments_are_told_before_what_is_missing() -> None:
+async def test_bad_arguments_are_reported_before_missing_dependencies() -> None:
     assert (await needing("printer").run("prints", ink="red")).status == "invalid_argument"

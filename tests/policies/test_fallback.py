@@ -89,7 +89,7 @@ async def test_fallbacks_are_tried_in_turn_past_those_that_did_nothing() -> None
     ]  # fmt: skip
 
 
-async def test_the_first_failure_is_told_when_nothing_helps() -> None:
+async def test_the_first_failure_is_reported_when_nothing_helps() -> None:
     tools = chain(ValueError, tool_that("failing", OSError), tool_that("off", 1, status="disabled"))
     assert await answer(tools) == DOWN
 

@@ -164,7 +164,7 @@ async def test_an_error_that_is_meant_for_the_model_is_read_by_it(where: str) ->
     "raised", [ValueError("hunter2"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr
 )
 @pytest.mark.parametrize("hook", [Before, After])
-async def test_whatever_else_it_raises_is_one_failed_answer(
+async def test_any_other_error_it_raises_is_one_failed_answer(
     hook: Any, raised: BaseException
 ) -> None:
     def fail(*_: Any) -> None:

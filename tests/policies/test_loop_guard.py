@@ -106,7 +106,7 @@ async def test_a_stream_without_a_session_of_its_own_is_guarded() -> None:
     assert told == ["ok"] * 4 + ["loop"]
 
 
-async def test_a_refused_call_is_told_of_like_any_other() -> None:
+async def test_a_refused_call_is_reported_like_any_other() -> None:
     tools = kitchen_of(look)
     told = Told(tools.tools)
     for _ in range(5):

@@ -128,7 +128,7 @@ plain_json = st.recursive(
 
 
 @given(plain_json, st.integers(100, 2000), st.sampled_from(["head", "tail", "both"]))
-def test_whatever_is_cut_is_json_of_bounded_length(value: Any, room: int, keep: Any) -> None:
+def test_a_cut_value_is_json_of_bounded_length(value: Any, room: int, keep: Any) -> None:
     cut = fitting(value, room, keep)
     assert json.loads(json.dumps(cut, allow_nan=False)) == cut
     if length(value) <= room:

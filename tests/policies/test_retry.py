@@ -144,7 +144,7 @@ async def test_an_effect_of_the_settings_decides_too() -> None:
 
 
 @in_no_time
-async def test_the_waits_double_with_jitter_and_are_told() -> None:
+async def test_the_waits_double_with_jitter_and_are_reported() -> None:
     flaky = Flaky(PASSING["retryable"])
     settings = {"defaults": {"retry_delay": "100ms", "timeout": "1m"}}
     bench = flaky.bench("read", retry_attempts=10, settings=settings)

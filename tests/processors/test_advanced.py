@@ -236,7 +236,7 @@ def test_settings_that_are_wrong_are_refused_at_once(tmp_path):
         AdvancedToolProcessor(config=tmp_path / "missing.yaml")
 
 
-def test_settings_for_no_tool_are_told_of(caplog):
+def test_settings_for_no_tool_are_reported(caplog):
     AdvancedToolProcessor(tools=[get_weather], config={"tools": {"get_wether": {"timeout": 1}}})
     assert "tools.get_wether" in caplog.text
     assert "get_weather" in caplog.text

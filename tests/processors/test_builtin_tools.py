@@ -123,7 +123,7 @@ async def test_only_shutdown_system_ends_the_session():
     assert session.get(AgentState).shutdown_requested
 
 
-async def test_shutdown_works_whatever_states_are_allowed():
+async def test_shutdown_works_with_any_allowed_states():
     allowed = {"tools": {"change_state": {"custom_parameters": {"allowed_states": ["a", "b"]}}}}
     tools, session = AdvancedToolProcessor(config=allowed), ToolSession()
     await called(session, "change_state", tools, new_state="a", reason="r")
@@ -206,7 +206,7 @@ SPEECH_CALLS = {
 
 
 @pytest.mark.parametrize("setting", SPEECH_CALLS)
-async def test_a_change_that_cannot_be_heard_is_told_to_the_model(setting):
+async def test_a_change_that_cannot_be_heard_is_reported_to_the_model(setting):
     name, arguments = SPEECH_CALLS[setting]
     session = ToolSession()
     speech = session.get(SpeechState)

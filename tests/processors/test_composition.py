@@ -429,7 +429,7 @@ async def test_the_settings_of_the_hand_made_chain_may_be_a_file(tmp_path):
     assert envelopes(heard)["1"]["reason_code"] == "maintenance"
 
 
-async def test_each_call_is_counted_once_whatever_becomes_of_it(chain_of):
+async def test_each_call_is_counted_once_however_it_ends(chain_of):
     tries, begun = [], asyncio.Event()
 
     @tool(effect="read", retry_attempts=2)

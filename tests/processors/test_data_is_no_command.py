@@ -266,7 +266,7 @@ DICTS = st.fixed_dictionaries(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(dicts=st.lists(DICTS, min_size=1, max_size=12))
-async def test_whatever_json_a_page_sends_changes_nothing_and_passes(name, dicts, tmp_path):
+async def test_json_from_a_page_changes_nothing_and_passes(name, dicts, tmp_path):
     house = House(tmp_path)
     chain = house.chains()[name]
     try:

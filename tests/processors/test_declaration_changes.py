@@ -83,7 +83,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-async def test_a_change_of_what_is_declared_is_told_once(change):
+async def test_a_change_of_the_declarations_is_announced_once(change):
     tools = alone(add, look_up)
     told, before = Told(tools), tools.declarations()
     change(tools)
@@ -108,7 +108,7 @@ NO_CHANGES = {
 
 
 @pytest.mark.parametrize("change", NO_CHANGES.values(), ids=NO_CHANGES.keys())
-async def test_what_changes_nothing_declared_is_not_told(change):
+async def test_a_change_of_nothing_declared_is_not_announced(change):
     tools = alone(add, look_up)
     told, before = Told(tools), tools.declarations()
     generations = tools.registry.generation, tools.settings.generation
@@ -118,7 +118,7 @@ async def test_what_changes_nothing_declared_is_not_told(change):
     assert (told.times, tools.declarations()) == (0, before)
 
 
-async def test_all_changes_of_one_turn_are_told_at_once():
+async def test_all_changes_of_one_turn_are_announced_together():
     tools = alone(add)
     told = Told(tools)
     for number in range(20):
@@ -128,7 +128,7 @@ async def test_all_changes_of_one_turn_are_told_at_once():
     assert (told.times, len(declared(tools))) == (1, 20)
 
 
-async def test_a_change_of_another_thread_is_told_on_the_loop():
+async def test_a_change_from_another_thread_is_announced_on_the_loop():
     tools = alone(add)
     told = Told(tools)
     await asyncio.to_thread(tools.registry.register, look_up)
@@ -138,7 +138,7 @@ async def test_a_change_of_another_thread_is_told_on_the_loop():
     assert told.threads == {threading.get_ident()}
 
 
-async def test_a_listener_that_makes_a_change_is_told_of_it():
+async def test_a_listener_that_makes_a_change_hears_of_it():
     tools = alone(add)
     told = Told(tools)
     stop = tools.on_declarations_change(
@@ -168,7 +168,7 @@ async def test_a_listener_that_raises_affects_no_other(caplog):
     ]
 
 
-async def test_who_has_unsubscribed_is_told_nothing():
+async def test_a_listener_that_has_unsubscribed_hears_nothing():
     tools = alone(add)
     told = Told(tools)
     tools.registry.register(look_up)
@@ -180,7 +180,7 @@ async def test_who_has_unsubscribed_is_told_nothing():
     assert told.times == 0
 
 
-async def test_who_subscribes_late_is_not_told_of_what_was_before():
+async def test_a_late_listener_does_not_hear_of_earlier_changes():
     tools = alone(add)
     early = Told(tools)
     tools.registry.register(look_up)
@@ -316,7 +316,7 @@ def lab(tmp_path, forking):
     return Lab(tmp_path)
 
 
-async def test_a_server_that_comes_and_goes_is_told(lab):
+async def test_a_server_that_comes_and_goes_is_announced(lab):
     lab.lists("one")
     told = Told(lab.tools)
     async with Script(lab.tools) as stream:
@@ -337,7 +337,7 @@ async def test_a_server_that_another_thread_has_set_up_comes_too(lab):
         await told.until("add", "one")
 
 
-async def test_a_server_whose_tools_change_is_told(lab):
+async def test_a_server_whose_tools_change_is_announced(lab):
     lab.lists("announce", "one")
     lab.configure(lab=lab.server)
     told = Told(lab.tools)

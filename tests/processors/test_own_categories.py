@@ -142,7 +142,7 @@ def test_what_cannot_be_a_category_is_refused(name):
         ("customs", "custom"),
     ],
 )
-def test_a_misspelt_category_is_told_of_with_the_closest(given, meant, caplog):
+def test_a_misspelt_category_is_reported_with_the_closest(given, meant, caplog):
     with caplog.at_level(logging.WARNING, "leonidas_tools"):
         registry = ToolRegistry([ship.with_options(category=given)])
     assert f"did you mean {meant!r}?" in caplog.text
@@ -155,7 +155,7 @@ def test_a_misspelt_category_is_told_of_with_the_closest(given, meant, caplog):
         load({"policies": {"rules": [rule]}})
 
 
-def test_an_own_category_is_not_told_of_and_is_found(caplog):
+def test_an_own_category_is_not_reported_and_is_found(caplog):
     with caplog.at_level(logging.WARNING, "leonidas_tools"):
         registry = ToolRegistry([invoice, ship])
     assert caplog.text == ""

@@ -281,7 +281,7 @@ def plays(draw):
 
 @settings(max_examples=60, deadline=None, database=None)
 @given(streams=plays())
-def test_whatever_is_repeated_each_call_has_its_side_effect_once(streams):
+def test_repeated_calls_have_their_side_effect_once(streams):
     till = Till()
     made = {
         (number, amount) for parts in streams for what, number, amount in parts if what == "charge"

@@ -125,7 +125,7 @@ async def test_many_endless_calls_share_the_room_and_each_is_answered(told):
     assert answers(parts) == ["done"] * 200
 
 
-async def test_progress_that_is_read_in_time_is_told_whole():
+async def test_progress_that_is_read_in_time_is_complete():
     @tool(effect="read")
     async def steps():
         for number in range(100):

@@ -64,7 +64,7 @@ CALLS = st.lists(
 
 @settings(deadline=None)
 @given(calls=CALLS, concurrency=st.integers(1, 4))
-def test_order_and_bounds_hold_whatever_the_calls_are(
+def test_order_and_bounds_hold_for_any_calls(
     calls: list[tuple[str, float, bool]], concurrency: int
 ) -> None:
     @in_no_time

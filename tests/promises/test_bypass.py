@@ -132,7 +132,7 @@ async def test_a_call_again_after_a_no_is_asked_about_again():
 
 
 @pytest.mark.parametrize("spelling", ["money.send!", "money.send_", "MONEY.SEND!"])
-async def test_a_rule_holds_whatever_name_the_tool_is_called_by(spelling):
+async def test_a_rule_applies_under_every_name_of_the_tool(spelling):
     ran = []
     odd = Tool(lambda: ran.append("odd"), name="money.send!", requires_approval=True)
     bank = Bank(odd)
@@ -170,7 +170,7 @@ async def test_a_rule_holds_for_the_twin_of_an_mcp_tool(pattern):
 @pytest.mark.parametrize(
     "name", ["delete", "files__delete", "files__delete_2", "fs__delete", "wipe"]
 )
-async def test_a_rule_holds_whatever_an_mcp_tool_is_called_here(name, pattern, decide):
+async def test_a_rule_applies_under_every_local_name_of_an_mcp_tool(name, pattern, decide):
     ran = []
     origin = ToolOrigin(server="files", tool="delete")
     odd = Tool(lambda: ran.append(name), name=name, category="mcp", effect="once", origin=origin)
@@ -353,7 +353,7 @@ async def test_the_model_cannot_answer_for_the_user(words):
 
 
 @pytest.mark.parametrize("made_up", ["", "1", "send", "ffffffff"])
-async def test_a_question_that_nobody_has_asked_cannot_be_confirmed(made_up):
+async def test_a_question_that_was_not_asked_cannot_be_confirmed(made_up):
     bank = Bank()
     await bank.ask()
     bank.answer("Yes.")

@@ -246,12 +246,12 @@ async def test_a_repeated_id_runs_once_whenever_it_comes() -> None:
 
 @pytest.mark.parametrize("kind", ["async", "sync", "async_generator", "generator"])
 @pytest.mark.parametrize("name", faults.RAISED)
-async def test_whatever_a_tool_raises_is_one_failed_answer(name: str, kind: str) -> None:
+async def test_anything_a_tool_raises_is_one_failed_answer(name: str, kind: str) -> None:
     assert await both_ways(advanced(faults.raising(name, kind))) == FAILED
 
 
 @pytest.mark.parametrize("name", faults.RAISED)
-async def test_whatever_a_read_raises_is_one_failed_answer(name: str) -> None:
+async def test_anything_a_read_raises_is_one_failed_answer(name: str) -> None:
     assert await both_ways(advanced(faults.raising(name, "async", effect="read"))) == FAILED
 
 
@@ -313,7 +313,7 @@ async def test_a_tool_may_choose_what_the_model_reads(
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
 @pytest.mark.parametrize("name", faults.RETURNED)
-async def test_whatever_a_tool_returns_becomes_plain_json(name: str, kind: str) -> None:
+async def test_anything_a_tool_returns_becomes_plain_json(name: str, kind: str) -> None:
     make, shown = faults.RETURNED[name]
     answer = await both_ways(advanced(faults.returning(make, kind)))
     assert answer["status"] == "ok"
@@ -506,7 +506,7 @@ async def test_a_tool_that_ignores_cancellation_does_not_keep_its_place() -> Non
         pytest.param({"value": float("nan")}, id="not a number"),
     ],
 )
-async def test_progress_that_is_not_plain_harms_nobody(data: dict[str, Any]) -> None:
+async def test_progress_that_is_not_plain_breaks_nothing(data: dict[str, Any]) -> None:
     @tool(name="faulty", lane="faulty")
     async def faulty(ctx: ToolContext) -> int:
         ctx.progress("half", fraction=0.5, **data)
@@ -516,7 +516,7 @@ async def test_progress_that_is_not_plain_harms_nobody(data: dict[str, Any]) -> 
     assert answer == {"status": "ok", "result": 7, "retryable": False}
 
 
-async def test_what_a_generator_yields_that_is_not_plain_harms_nobody() -> None:
+async def test_a_yielded_value_that_is_not_plain_breaks_nothing() -> None:
     @tool(name="faulty", lane="faulty")
     async def faulty() -> AsyncIterator[Any]:
         yield _cycle()
@@ -526,7 +526,7 @@ async def test_what_a_generator_yields_that_is_not_plain_harms_nobody() -> None:
     assert answer == {"status": "ok", "result": 7, "retryable": False}
 
 
-async def test_nothing_is_told_of_a_call_that_has_ended() -> None:
+async def test_no_event_follows_the_end_of_a_call() -> None:
     told: list[ToolContext] = []
 
     @tool(name="faulty", lane="faulty")
@@ -625,7 +625,7 @@ async def test_a_call_cancelled_as_its_turn_comes_does_not_stop_the_lane() -> No
 
 
 @pytest.mark.parametrize("effect", ["read", "idempotent"])
-async def test_a_cancellation_reaches_the_tool_and_nobody_answers(effect: str) -> None:
+async def test_a_cancellation_reaches_the_tool_and_no_answer_is_sent(effect: str) -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def faulty() -> None:
@@ -647,7 +647,7 @@ async def test_a_cancellation_reaches_the_tool_and_nobody_answers(effect: str) -
     assert tools.monitor.metrics("faulty")["cancellations"] == 1
 
 
-async def test_a_side_effect_under_way_is_finished_after_a_cancellation_and_nobody_hears() -> None:
+async def test_a_started_side_effect_is_finished_after_a_cancellation_without_an_answer() -> None:
     begun, go_on, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def charge() -> str:

@@ -229,7 +229,7 @@ async def _play(*scripts: list[Step]) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(steps())
-def test_every_call_has_one_answer_whatever_the_session_brings(script: list[Step]) -> None:
+def test_every_call_has_one_answer_in_any_session(script: list[Step]) -> None:
     asyncio.run(_play(script))
 
 

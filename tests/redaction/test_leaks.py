@@ -84,7 +84,7 @@ RAISING = [raise_plain, raise_chained, raise_group, raise_odd, lambda: sys.exit(
 @pytest.mark.parametrize("effect", ["read", "once"])
 @pytest.mark.parametrize("kind", ["async", "sync", "generator", "async generator"])
 @pytest.mark.parametrize("raising", RAISING)
-async def test_what_a_tool_raises_is_not_told(caplog, raising, kind, effect):
+async def test_an_exception_of_a_tool_is_not_disclosed(caplog, raising, kind, effect):
     async def in_loop() -> None:
         raising()
 
@@ -109,7 +109,7 @@ async def test_what_a_tool_raises_is_not_told(caplog, raising, kind, effect):
     await assert_kept(caplog, tools, heard)
 
 
-async def test_what_an_undo_step_raises_is_not_told(caplog):
+async def test_an_exception_of_an_undo_step_is_not_disclosed(caplog):
     @tool(undo=raise_plain)
     async def faulty(ctx: ToolContext) -> None:
         ctx.undo(raise_chained)
@@ -121,7 +121,7 @@ async def test_what_an_undo_step_raises_is_not_told(caplog):
     await assert_kept(caplog, tools, heard)
 
 
-async def test_what_a_fallback_raises_is_not_told(caplog):
+async def test_an_exception_of_a_fallback_is_not_disclosed(caplog):
     @tool(effect="read", fallback_tools=["second"], retry_attempts=0)
     async def first() -> None:
         raise ValueError(SECRET)
@@ -136,7 +136,7 @@ async def test_what_a_fallback_raises_is_not_told(caplog):
     await assert_kept(caplog, tools, heard)
 
 
-async def test_what_a_policy_of_the_user_raises_is_not_told(caplog):
+async def test_an_exception_of_a_user_policy_is_not_disclosed(caplog):
     async def nosy(call, run):
         raise ValueError(f"{SECRET} {call.arguments}")
 
@@ -149,7 +149,7 @@ async def test_what_a_policy_of_the_user_raises_is_not_told(caplog):
     await assert_kept(caplog, tools, heard)
 
 
-async def test_a_message_chosen_for_the_model_is_told_to_the_model_only(caplog):
+async def test_a_message_chosen_for_the_model_reaches_the_model_only(caplog):
     @tool(effect="read", retry_attempts=0)
     async def choosing() -> None:
         raise RetryableError(f"Your PIN {SECRET} is wrong.")
@@ -182,7 +182,7 @@ async def log_in(user: str, pin: str, tries: int = 1) -> dict:
         {"user": "me", "pin": SECRET, "more": SECRET},
     ],
 )
-async def test_arguments_and_results_are_told_to_nobody_but_the_model(caplog, arguments):
+async def test_arguments_and_results_are_disclosed_to_the_model_only(caplog, arguments):
     tools = with_tools(log_in)
     heard = await play(tools, [call("log_in", arguments, id="1")])
     assert len(heard.answers) == 1
@@ -192,7 +192,7 @@ async def test_arguments_and_results_are_told_to_nobody_but_the_model(caplog, ar
     await assert_kept(caplog, tools, heard)
 
 
-async def test_arguments_of_calls_that_come_to_nothing_are_not_told(caplog):
+async def test_arguments_of_failed_calls_are_not_disclosed(caplog):
     begun = asyncio.Event()
 
     @tool(effect="read", timeout_seconds=0.02)
@@ -216,7 +216,7 @@ async def test_arguments_of_calls_that_come_to_nothing_are_not_told(caplog):
     await assert_kept(caplog, tools, heard)
 
 
-async def test_a_result_that_cannot_be_shown_is_not_told(caplog):
+async def test_a_result_that_cannot_be_shown_is_not_disclosed(caplog):
     class Unshowable:
         def __str__(self):
             raise RuntimeError(SECRET)
@@ -248,7 +248,7 @@ def in_environment(monkeypatch):
     monkeypatch.setenv("LEONIDAS_TEST_SECRET", SECRET)
 
 
-async def test_a_preset_argument_that_does_not_fit_is_not_told_to_the_model(caplog):
+async def test_an_invalid_preset_argument_is_not_disclosed_to_the_model(caplog):
     tools = with_tools(log_in, tools={"log_in": {"custom_parameters": {"tries": SECRET}}})
     heard = await play(tools, [call("log_in", {"user": "me", "pin": "1"}, id="1")])
     assert heard.by_id["1"][0]["status"] == "ok"
@@ -256,7 +256,7 @@ async def test_a_preset_argument_that_does_not_fit_is_not_told_to_the_model(capl
     await assert_kept(caplog, tools, heard, requests=REQUESTS[:-1])
 
 
-async def test_custom_parameters_reach_the_tool_and_nobody_else(caplog, in_environment, tmp_path):
+async def test_custom_parameters_reach_the_tool_only(caplog, in_environment, tmp_path):
     file = tmp_path / "tools.yaml"
     file.write_text("tools: {keyed: {custom_parameters: {api_key: '${LEONIDAS_TEST_SECRET}'}}}")
     seen = []
@@ -294,7 +294,7 @@ def test_what_looks_like_a_secret_is_masked_in_the_words_of_a_toolbox(tmp_path, 
     assert SECRET not in str(caught.value)
 
 
-async def test_what_an_mcp_server_is_given_is_not_told(caplog, in_environment):
+async def test_credentials_of_an_mcp_server_are_not_disclosed(caplog, in_environment):
     telling = "import os, sys; print(os.environ['TOKEN'], file=sys.stderr); sys.exit(1)"
     servers = {
         "telling": {

@@ -163,7 +163,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("how", ["ok", "raise", "retry"])
-async def test_no_secret_of_a_call_is_told_to_anybody_but_the_tool(how, config, tmp_path):
+async def test_a_secret_of_a_call_is_disclosed_to_the_tool_only(how, config, tmp_path):
     options = {"effect": "once", "undo": fail} if how == "raise" else {"effect": "read"}
     tools = AdvancedToolProcessor([planted(**options)], config, builtin_tools=False)
     file = tmp_path / "kept.db"
@@ -219,7 +219,7 @@ async def test_what_the_environment_says_does_not_reach_the_model(config):
     assert found_in(json.dumps(heard.events)) == []
 
 
-async def test_what_a_tool_declares_secret_in_its_result_is_told_to_nobody(tmp_path):
+async def test_a_declared_secret_in_a_result_is_disclosed_to_no_one(tmp_path):
     @tool(
         effect="read",
         secrets=["iban", "code"],
@@ -343,7 +343,7 @@ async def test_the_configuration_is_shown_as_it_is_written_and_without_secrets(c
     assert remote["headers"] == {"Authorization": "***"}
 
 
-async def test_servers_that_cannot_be_reached_are_told_of_without_secrets(config, logged):
+async def test_unreachable_servers_are_reported_without_secrets(config, logged):
     tools = AdvancedToolProcessor([planted()], config, builtin_tools=False)
     async with tools:
         assert not await tools.ready(timeout_seconds=60)
@@ -353,7 +353,7 @@ async def test_servers_that_cannot_be_reached_are_told_of_without_secrets(config
     assert found_in(repr(tools.settings.current)) == []
 
 
-async def test_what_a_server_says_is_told_without_secrets(tmp_path, logged):
+async def test_messages_of_a_server_are_shown_without_secrets(tmp_path, logged):
     says = (
         "import os, sys; print(os.environ['TOKEN'], sys.argv[2], "
         f"{LOOKS['key']!r}, file=sys.stderr); sys.exit(1)"

@@ -210,7 +210,7 @@ PLAIN_WORDS = st.lists(
 
 
 @given(JSON)
-def test_whatever_is_not_secret_keeps_its_shape_and_masking_twice_changes_nothing(value):
+def test_a_value_without_secrets_keeps_its_shape_and_masking_twice_changes_nothing(value):
     once = redact(value)
     assert redact(once) == once
     assert type(once) is type(value)

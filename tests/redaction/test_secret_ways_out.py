@@ -200,7 +200,7 @@ def ways(monkeypatch, tmp_path, logged):
 
 
 @pytest.mark.parametrize(("secret", "form"), CASES)
-async def test_a_secret_of_the_environment_is_told_in_no_form(secret, form, ways):
+async def test_a_secret_of_the_environment_is_disclosed_in_no_form(secret, form, ways):
     @tool(effect="read", overflow="spill")
     async def leak(ctx: ToolContext) -> object:
         value = FORMS[form](ctx.parameters["api_key"])
@@ -469,7 +469,7 @@ async def test_what_is_confirmed_by_voice_tells_no_secret():
     assert PLAIN not in repr(bank.events)
 
 
-async def test_a_client_of_our_own_server_is_told_no_secret(serve):  # noqa: F811
+async def test_a_client_of_our_own_server_gets_no_secret(serve):  # noqa: F811
     settings = {"leak": {"custom_parameters": {"api_key": PLAIN}}}
 
     async def leak(ctx: ToolContext, raising: bool = False) -> object:

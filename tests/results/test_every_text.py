@@ -150,7 +150,7 @@ async def test_a_call_that_fails_is_answered_in_the_words_of_the_settings_alone(
 
 
 @pytest.mark.parametrize("decision", [Decision.deny("no"), Decision.edit({"to": "Ben"})])
-async def test_what_comes_of_a_question_is_told_in_the_words_of_the_settings(decision):
+async def test_the_outcome_of_a_question_uses_the_texts_of_the_settings(decision):
     told = []
     heard = asyncio.Event()
 

@@ -98,7 +98,7 @@ async def test_a_default_of_the_function_is_judged_where_the_schema_has_it():
 
 @pytest.mark.parametrize("decide", ["deny", "ask"])
 @pytest.mark.parametrize("path", ["recipient", "recipient[*]", "amount.value", "to[*].address"])
-async def test_a_rule_for_an_argument_that_its_tool_does_not_have_holds_and_is_told_of(
+async def test_a_rule_for_an_argument_that_its_tool_lacks_applies_and_is_reported(
     decide, path, caplog
 ):
     rule = {"tools": "send_mail", "when": {path: {"matches": "@evil"}}, "decide": decide}

@@ -72,7 +72,7 @@ def test_what_is_no_path_is_refused(path):
         ({"above": 10, "equals": 5}, "many", False),
     ],
 )
-def test_a_condition_is_true_false_or_cannot_be_told(said, value, holds):
+def test_a_condition_is_true_false_or_unknown(said, value, holds):
     assert Condition(**said).holds(value) is holds
 
 
@@ -259,5 +259,5 @@ def test_a_path_that_no_argument_can_have_is_known(path, described):
         [{"matches": "^a|b$"}, {"matches": "(?<!a)b"}, {"equals": "a"}, {"above": 1}, {"below": 1}]
     ),
 )
-def test_a_condition_answers_whatever_the_value_is(value, said):
+def test_a_condition_answers_for_any_value(value, said):
     assert Condition(**said).holds(value) in {True, False, None}

@@ -193,7 +193,7 @@ def test_always_answers_the_question_of_one_rule_and_lifts_nothing_else():
     assert decided(*rules, about=subject("other"), amount=500) == ("ask", "large")
 
 
-def test_what_cannot_be_told_holds_only_where_it_lets_nothing_through():
+def test_an_unknown_condition_matches_only_where_the_rule_lets_nothing_through():
     odd = {"amount": "many"}
     above = {"amount": Condition(above=10)}
     assert decided(rule("no", "deny", when=above), **odd) == ("deny", "no")
@@ -222,7 +222,7 @@ def of_server(name):
 
 
 @pytest.mark.parametrize("name", ["delete", "files__delete", "files__delete_2", "wipe"])
-def test_an_mcp_tool_is_held_back_by_what_its_server_calls_it_whatever_it_is_called_here(name):
+def test_an_mcp_tool_is_denied_by_the_name_of_its_server_under_any_local_name(name):
     about = of_server(name)
     assert about.server == "files"
     for decide in ("deny", "ask"):

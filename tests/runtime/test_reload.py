@@ -93,7 +93,7 @@ async def test_an_edit_with_a_mistake_changes_nothing_and_names_its_line(
         assert await what_holds(tools) == PROTECTED
 
 
-async def test_a_running_session_is_told_of_the_mistake_in_the_log_and_stays_protected(file):
+async def test_a_running_session_logs_the_mistake_and_stays_protected(file):
     refused: asyncio.Queue[str] = asyncio.Queue()
     handler = logging.Handler()
     loop = asyncio.get_running_loop()

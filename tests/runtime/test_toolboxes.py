@@ -130,7 +130,7 @@ async def test_a_wrong_setting_of_a_toolbox_is_named_with_its_line(place, monkey
         assert "zebra" not in told
 
 
-async def test_every_wrong_setting_of_a_toolbox_is_told(place):
+async def test_every_wrong_setting_of_a_toolbox_is_reported(place):
     file = place("tools.yaml", "toolboxes:\n  - lt_shop:\n      most: 0\n      plase: x\n")
     found = json.loads(check(file, "--json").stdout)
     assert [(each["line"], each["key"]) for each in found] == [
@@ -190,7 +190,9 @@ async def test_an_installed_package_brings_a_toolbox_with_settings(place, target
 
 
 @pytest.mark.parametrize("tools", [{}, {"get_price": {"timeout": 3}}])
-async def test_a_secret_in_the_settings_of_a_toolbox_is_told_by_no_tool(place, monkeypatch, tools):
+async def test_a_secret_in_the_settings_of_a_toolbox_is_disclosed_by_no_tool(
+    place, monkeypatch, tools
+):
     monkeypatch.setenv("SHOP_PLACE", "s3cr3t-4711-zebra")
     shop = {"place": {"city": "${SHOP_PLACE}"}, "token": "4712-lion"}
     told = []

@@ -68,7 +68,7 @@ async def test_auto_takes_landlock_where_bubblewrap_does_not_work(tmp_path, why_
         assert await box.chosen_backend() == "landlock"
 
 
-async def test_the_model_is_told_that_the_tool_is_unavailable_and_why(tmp_path, no_bubblewrap):
+async def test_the_model_reads_that_the_tool_is_unavailable_and_why(tmp_path, no_bubblewrap):
     @tool(effect="read")
     async def count() -> str:
         async with Sandbox(backend="bubblewrap") as box:

@@ -78,7 +78,7 @@ def test_an_object_can_be_put_under_its_base_class():
     assert session.get(Store).read() == "read"
 
 
-async def test_the_developer_is_told_and_not_the_model(caplog):
+async def test_the_developer_reads_it_and_not_the_model(caplog):
     async def pay(ctx: ToolContext) -> str:
         return ctx.session.get(Deps).account
 

@@ -223,7 +223,7 @@ class TestUnreadable:
         assert "is larger than" in self.refused(path)
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_the_file():
+def test_all_problems_are_reported_together_in_the_order_of_the_file():
     text = tool("timeout: soon\neffect: write") + "version: 3\nmcp_servers:\n  x: {}\n"
     with pytest.raises(ConfigurationError) as caught:
         load_text(text)

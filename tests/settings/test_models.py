@@ -315,7 +315,7 @@ class TestForTool:
         assert copied.for_tool("t").timeout == 1
         assert settings.for_tool("t").timeout is None
 
-    def test_of_a_server_reach_exactly_its_tool_whatever_that_is_called_here(self):
+    def test_of_a_server_reach_exactly_its_tool_under_any_local_name(self):
         own = {"now": {"timeout": 2, "lane": "l", "name": "clock", "arguments": {"zone": "UTC"}}}
         settings = Settings(
             tools={"now": {"timeout": 1}},

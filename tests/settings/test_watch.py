@@ -118,7 +118,7 @@ WAYS: list[Callable[[Path, str], None]] = [
 
 
 @pytest.mark.parametrize("write", WAYS, ids=[way.__name__ for way in WAYS])
-async def test_an_edit_is_applied_whatever_way_it_is_written(path, write):
+async def test_an_edit_is_applied_in_every_way_of_writing_the_file(path, write):
     watched = WatchedSettings(path)
     changes = Changes(watched)
     async with watched:
@@ -196,7 +196,7 @@ async def test_a_broken_file_changes_nothing_and_is_named(path, warned, content,
     assert warned.messages.empty()
 
 
-async def test_the_same_fault_is_told_once(path, warned):
+async def test_the_same_fault_is_reported_once(path, warned):
     watched = WatchedSettings(path)
     changes = Changes(watched)
     async with watched:
@@ -336,7 +336,7 @@ def test_a_reload_that_fails_keeps_the_last_good_settings(path):
     assert watched.last_error is None
 
 
-async def test_an_update_is_written_applied_at_once_and_told_once(path):
+async def test_an_update_is_written_applied_at_once_and_reported_once(path):
     watched = WatchedSettings(path)
     changes = Changes(watched)
     async with watched:
@@ -389,7 +389,7 @@ def test_a_wrong_file_is_refused_from_the_start(path):
         WatchedSettings(path)
 
 
-async def test_a_fifo_in_the_place_of_the_file_changes_nothing_and_is_told_once(path, warned):
+async def test_a_fifo_in_the_place_of_the_file_changes_nothing_and_is_reported_once(path, warned):
     async with WatchedSettings(path) as watched:
         changes = Changes(watched)
         path.unlink()

@@ -209,7 +209,7 @@ def test_time_passes_though_a_peer_waits_for_that_and_does_nothing_else(waits, m
         thread.join()
 
 
-def test_time_does_not_run_backwards_and_a_closed_loop_owes_nobody_any():
+def test_time_does_not_run_backwards_and_a_closed_loop_completes_what_waits():
     loop = ElasticEventLoop()
     for seconds in (-1, float("nan")):
         with pytest.raises(ValueError, match="backwards"):
@@ -229,7 +229,7 @@ def test_time_that_is_not_advanced_is_real():
     assert before <= run(main()) <= time.monotonic()
 
 
-async def test_waiting_for_the_client_takes_real_time_whatever_the_servers_time_is(connect, reply):
+async def test_waiting_for_the_client_takes_real_time_at_any_server_time(connect, reply):
     async def scenario(session):
         await session.send_calls(call)
         await session.wait_for_answers(within_seconds=30)

@@ -146,7 +146,7 @@ def test_before_anybody_came_there_is_nothing_to_see():
 
 
 @pytest.mark.parametrize("control", ["advance", "pause_listening"])
-def test_only_a_running_simulator_can_be_told_anything(control):
+def test_only_a_running_simulator_takes_commands(control):
     from leonidas_tools.errors import SimulatorError
 
     arguments = [1] if control == "advance" else []

@@ -98,5 +98,5 @@ async def test_what_was_said_into_the_microphone_can_be_said_again(connect):
     assert b"".join(each for each in data if each) == simulator.heard_pcm()
 
 
-def test_a_step_with_sound_is_told_without_it():
+def test_a_step_with_sound_is_shown_without_it():
     assert str(Say("hello", audio=bytes(100_000))) == "say: hello"

@@ -143,7 +143,7 @@ async def test_while_all_connections_of_a_process_are_ended_its_calls_are_not_in
 
 
 @where_is_server
-async def test_two_openings_whose_locks_collide_are_told_apart(where, monkeypatch, tell):
+async def test_two_openings_whose_locks_collide_are_distinguished(where, monkeypatch, tell):
     with holding(where) as child:
         (((run,),),) = await administer(where, "SELECT id FROM runs")
         key = store_runs._key(run)

@@ -37,9 +37,7 @@ def rewrite_runs(file, host, process):
 
 @pytest.mark.parametrize("host", [None, "another-container"])
 @pytest.mark.parametrize("process", [None, 1, os.getppid(), "own"])
-async def test_after_a_crash_calls_are_interrupted_whatever_host_and_process_are_now(
-    file, host, process
-):
+async def test_after_a_crash_calls_are_interrupted_on_any_host_and_process(file, host, process):
     killed(file)
     own = os.getpid() if process == "own" else process
     rewrite_runs(file, host or os.uname().nodename, own or 2**22 + 1)
@@ -49,7 +47,7 @@ async def test_after_a_crash_calls_are_interrupted_whatever_host_and_process_are
     assert all(call.may_have_happened for call in interrupted)
 
 
-async def test_after_a_kill_at_whatever_moment_each_effect_is_told_and_none_happens_twice(file):
+async def test_after_a_kill_at_any_moment_each_effect_is_recorded_and_none_happens_twice(file):
     chosen = random.Random(7)
     for round_ in range(4):
         begun = killed(file, after=chosen.randrange(1, 60))

@@ -149,7 +149,7 @@ async def test_events_say_which_approval_a_call_needed_and_whether_it_was_cached
     assert (other.approval_id, other.cached) == (None, False)
 
 
-async def test_calls_without_a_number_are_told_apart(store, told):
+async def test_calls_without_a_number_are_distinguished(store, told):
     calls = [told.call().with_arguments({"n": n}) for n in range(3)]
     for call in calls:
         call.number = 0

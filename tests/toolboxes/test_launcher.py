@@ -137,7 +137,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_program_that_cannot_be_opened_is_told(fault):
+async def test_a_program_that_cannot_be_opened_is_reported(fault):
     settings, status = FAULTS[fault]
     answer = await open_app({"pad": settings}, "pad", watch="30s")
     assert answer["status"] == status, answer
@@ -225,7 +225,7 @@ async def shows(display, name):
     return await looking.wait() == 0
 
 
-async def test_without_a_display_a_desktop_program_is_told_to_have_failed():
+async def test_without_a_display_a_desktop_program_is_reported_as_failed():
     if shutil.which("xclock") is None:
         pytest.skip("xclock is not installed")
     clock = {"command": ["xclock"], "environment": {"DISPLAY": ":4711"}}

@@ -202,7 +202,7 @@ async def test_without_a_store_notes_are_unavailable():
     assert (answer.status, answer.reason_code) == ("unavailable", "no_store")
 
 
-async def test_a_store_that_cannot_be_reached_is_told(tmp_path):
+async def test_a_store_that_cannot_be_reached_is_reported(tmp_path):
     (tmp_path / "folder.db").mkdir()
     store = {"enabled": True, "url": str(tmp_path / "folder.db")}
     async with ToolRuntime(config={"toolboxes": ["notes"], "store": store}) as tools:

@@ -168,7 +168,7 @@ def test_wrong_settings_are_refused(settings, says):
 # --- firing ------------------------------------------------------------------------------------
 
 
-async def test_a_reminder_fires_once_and_is_told_to_its_user_alone(store):  # noqa: F811
+async def test_a_reminder_fires_once_and_reaches_its_user_alone(store):  # noqa: F811
     host = Host(store.reminders)
     ana, ben = Conversation(host.notices, "ana"), Conversation(host.notices, "ben")
     clock = ReminderClock(QUIET, host, store.reminders, lambda: START + 1)
@@ -187,7 +187,7 @@ async def test_it_does_not_fire_before_its_time(store):  # noqa: F811
     assert ana.told == []
 
 
-async def test_the_latest_conversation_of_a_user_is_told(store):  # noqa: F811
+async def test_the_latest_conversation_of_a_user_gets_the_reminder(store):  # noqa: F811
     host = Host(store.reminders)
     first, second = Conversation(host.notices, "ana"), Conversation(host.notices, "ana")
     await put(store)
@@ -206,7 +206,7 @@ async def test_of_several_processes_one_fires_and_one_tells(store):  # noqa: F81
     assert told == [f"A reminder for you: tea {number}." for number in range(5)]
 
 
-async def test_what_was_missed_is_told_when_the_user_is_back_also_after_a_restart(where):  # noqa: F811
+async def test_missed_reminders_arrive_when_the_user_is_back_also_after_a_restart(where):  # noqa: F811
     async with Store(where) as opened:
         await put(opened)
         host = Host(opened.reminders)
@@ -272,7 +272,7 @@ async def test_a_snoozed_reminder_keeps_its_rhythm(store):  # noqa: F811
     assert [each.due for each in await store.reminders.coming("ana")] == [START + DAY]
 
 
-async def test_a_reminder_that_was_told_can_be_snoozed_for_a_week(store):  # noqa: F811
+async def test_a_delivered_reminder_can_be_snoozed_for_a_week(store):  # noqa: F811
     host = Host(store.reminders)
     Conversation(host.notices, "ana")
     reminder = await put(store)
@@ -413,7 +413,7 @@ def with_reminders(path):
     )
 
 
-async def test_a_reminder_is_told_in_the_running_voice_session(tmp_path):
+async def test_a_reminder_reaches_the_running_voice_session(tmp_path):
     async def play(session):
         await session.wait_for_input("audio")
         arguments = {"title": "tea", "datetime": "in 1 second"}
@@ -433,7 +433,7 @@ async def test_a_reminder_is_told_in_the_running_voice_session(tmp_path):
     assert "Your tea is ready." in talk.said
 
 
-async def test_a_voice_session_that_begins_is_told_what_was_missed(tmp_path):
+async def test_a_new_voice_session_gets_missed_reminders(tmp_path):
     async with Store(tmp_path / "kept.db") as opened:
         await put(opened, user=None)
 

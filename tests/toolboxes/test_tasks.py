@@ -55,7 +55,7 @@ async def test_a_new_list_keeps_what_is_known_of_its_tasks() -> None:
     assert written.result == [line("3", "pack"), line("1", "fly", "completed")]
 
 
-async def test_every_change_is_told_as_json() -> None:
+async def test_every_change_is_reported_as_json() -> None:
     tools = planning()
     told = Told(tools)
     await tools.execute("write_tasks", {"tasks": ["fly"]})

@@ -79,7 +79,7 @@ def test_a_change_of_the_clock_moves_no_hour(zone, now, phrase, want):
     assert read(phrase, present, zone) == want
 
 
-def test_the_hour_that_occurs_twice_is_told_apart():
+def test_the_hour_that_occurs_twice_is_distinguished():
     present = datetime(2026, 10, 24, 23, 30, tzinfo=LISBON)
     first, second = (read_time(f"in {n} hours", present, LISBON).at for n in (2, 3))
     assert (second.astimezone(UTC) - first.astimezone(UTC)).total_seconds() == 3600

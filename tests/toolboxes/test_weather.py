@@ -123,7 +123,7 @@ async def ask(tools, **arguments):
     return (await tools.execute("weather_query", arguments)).to_response()
 
 
-async def test_the_weather_of_today_is_told_and_said(service):
+async def test_the_weather_of_today_is_returned_and_spoken(service):
     async with service.tools() as tools:
         answer = await ask(tools, city="Lisboa")
     assert answer["result"] == {

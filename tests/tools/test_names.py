@@ -34,7 +34,7 @@ def test_only_an_illegal_name_is_changed(name, legal):
     assert legal_names([name]) == {name: legal}
 
 
-def test_long_names_are_cut_and_told_apart():
+def test_long_names_are_cut_and_stay_distinct():
     first, second = (legal_names(["x" * 80 + end])["x" * 80 + end] for end in "ab")
     assert (len(first), len(second), first[:50]) == (64, 64, "x" * 50)
     assert first != second
@@ -132,5 +132,5 @@ def test_all_parameters_are_legal_and_lead_back(names):
         ("", []),
     ],
 )
-def test_the_closest_names_are_told_and_no_others(name, wanted):
+def test_only_the_closest_names_are_suggested(name, wanted):
     assert closest(name, ["get_weather", "send_mail", "open_door"])[:1] == wanted

@@ -357,7 +357,7 @@ def test_a_model_that_contains_itself_is_defined_once():
         (Annotated[int, AfterValidator(lambda n: n * 2)], 3, {}),
     ],
 )
-def test_a_default_is_told_where_it_reads_back_as_itself(annotation, default, wanted):
+def test_a_default_is_declared_where_it_reads_back_as_itself(annotation, default, wanted):
     parameters = signature_of(annotation, default).parameters
     schema = parameters["properties"]["p"]
     assert "required" not in parameters
@@ -530,7 +530,7 @@ def in_module(source):
     ],
 )
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
-def test_a_context_is_injected_and_not_told(source, future):
+def test_a_context_is_injected_and_not_declared(source, future):
     imports = (
         "from typing import Annotated, Optional\n"
         "from leonidas_tools.calls.context import ToolContext\n"
@@ -715,7 +715,7 @@ def test_any_docstring_can_be_read(text):
     assert isinstance(read_docstring(f"A.\n\nArgs:\n    {text}"), Docstring)
 
 
-def test_what_a_parameter_is_for_is_told_by_annotation_docstring_or_type():
+def test_a_parameter_is_described_by_annotation_docstring_or_type():
     def function(a: Annotated[int, "By annotation."], b: int, c: Point, d: Point):
         """Does.
 

@@ -52,9 +52,7 @@ async def test_a_real_server_streams_its_answer_and_counts_tokens(llama):
         "Tell me a story about a sum.",
     ],
 )
-async def test_whatever_a_small_model_writes_the_run_ends_and_no_call_has_wrong_arguments(
-    llama, task
-):
+async def test_the_run_of_a_small_model_ends_and_no_call_has_wrong_arguments(llama, task):
     ran = []
 
     @tool(effect="read")

@@ -620,7 +620,7 @@ def waits(part):
 
 @given(st.lists(STEPS, max_size=40))
 @settings(deadline=None)
-def test_whatever_comes_in_between_other_parts_pass_once_and_in_their_order(steps):
+def test_other_parts_pass_once_and_in_order_between_any_input(steps):
     heard, sent = asyncio.run(played(steps))
     assert [p for p in heard if not waits(p)] == [p for p in sent if not waits(p)]
     # The end of a turn comes once, between the sound before it and the sound after it.

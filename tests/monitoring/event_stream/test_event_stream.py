@@ -86,7 +86,7 @@ def started(name="search", session=None, **more):
 # --- the state, and what comes after -----------------------------------------------------------
 
 
-async def test_a_reader_is_told_how_things_are_and_then_all_that_happens(read):
+async def test_a_reader_gets_the_state_and_then_every_event(read):
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(effect="read")
@@ -132,7 +132,7 @@ async def test_a_reader_is_told_how_things_are_and_then_all_that_happens(read):
     }
 
 
-async def test_all_that_can_happen_to_a_call_is_told_in_order(read):
+async def test_everything_that_can_happen_to_a_call_is_reported_in_order(read):
     attempts = []
 
     @tool(effect="read", retry_attempts=1, fallback_tools=["backup"])
@@ -184,7 +184,7 @@ async def test_all_that_can_happen_to_a_call_is_told_in_order(read):
     assert (progress["message"], progress["fraction"], progress["place"]) == ("Trying", 0.5, "here")
 
 
-async def test_a_breaker_and_a_cached_answer_are_told(read):
+async def test_a_breaker_and_a_cached_answer_are_reported(read):
     @tool(effect="read", retry_attempts=0)
     async def broken() -> None:
         raise ValueError
@@ -208,7 +208,7 @@ async def test_a_breaker_and_a_cached_answer_are_told(read):
         assert (await late.next())["breakers"] == {"broken": "open", "known": "closed"}
 
 
-async def test_a_question_is_told_so_that_it_can_be_answered(read):
+async def test_the_event_of_a_question_has_all_that_an_answer_needs(read):
     @tool(requires_approval=True)
     async def send(amount: int, password: str) -> str:
         return "sent"
@@ -230,7 +230,7 @@ async def test_a_question_is_told_so_that_it_can_be_answered(read):
         await reader.until("tool_complete", tool="send")
 
 
-async def test_settings_and_alerts_are_told(read):
+async def test_settings_and_alerts_are_reported(read):
     @tool(effect="read")
     async def fine() -> None:
         return None
@@ -278,7 +278,7 @@ async def test_a_reader_can_choose_kinds_and_names_only_those_there_are(read):
     assert {kind.value for kind in EventKind} <= kinds()
 
 
-async def test_a_slow_reader_is_told_how_much_it_missed_and_how_things_are(read):
+async def test_a_slow_reader_gets_the_number_of_missed_events_and_the_state(read):
     under_way = []
     stream = EventStream(calls=lambda: under_way)
     reader, quick = await read(stream, size=10), await read(stream, size=1000)
@@ -296,7 +296,7 @@ async def test_a_slow_reader_is_told_how_much_it_missed_and_how_things_are(read)
         assert (await quick.next())["tool"] == f"tool{number}"
 
 
-async def test_what_happens_between_the_two_words_to_a_slow_reader_is_told_after_them(read):
+async def test_an_event_between_the_two_messages_to_a_slow_reader_follows_them(read):
     stream = EventStream()
     reader = await read(stream, size=1)
     await reader.next()
@@ -323,7 +323,7 @@ async def test_a_reader_that_comes_back_hears_what_it_has_missed(read):
 
 
 @pytest.mark.parametrize("after", [0, 1, "x", "", "-3", "²", 10**18])
-async def test_a_reader_that_was_away_too_long_is_told_how_things_are(read, after):
+async def test_a_reader_that_was_away_too_long_gets_the_state(read, after):
     stream = EventStream(remembered=3)
     first = await read(stream)
     await first.next()

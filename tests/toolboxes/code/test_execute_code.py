@@ -59,7 +59,7 @@ async def test_the_value_of_the_last_expression_and_the_output_are_returned(tool
     assert "value" not in (await ran(tools, "x = 1")).result
 
 
-async def test_an_exception_is_told_with_its_place(tools):
+async def test_an_exception_is_reported_with_its_place(tools):
     result = await ran(tools, "print('before')\nx = 1\n1 / 0")
     assert (result.status, result.reason_code) == ("failed", "code_raised")
     assert "ZeroDivisionError" in result.to_response()["message"]
@@ -238,7 +238,7 @@ os._exit(0)
     assert result.media == ()
 
 
-async def test_exit_is_told_like_an_exception(make):
+async def test_exit_is_reported_like_an_exception(make):
     result = await ran(make(), "import sys; print('x'); sys.exit(3)")
     assert result.reason_code == "code_raised"
     assert "SystemExit" in result.to_response()["message"]

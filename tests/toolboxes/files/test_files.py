@@ -215,7 +215,7 @@ async def test_a_file_without_permission_is_named_as_such(tools, root):
     assert (await said(tools, "read_file", path="a.txt"))["reason_code"] == "no_permission"
 
 
-async def test_a_file_that_changes_while_it_is_read_is_told_to_be_changing(
+async def test_a_file_that_changes_while_it_is_read_is_reported_as_changing(
     tools, root, monkeypatch
 ):
     file = root / "a.txt"
@@ -469,14 +469,14 @@ async def test_lines_are_found_by_expression_and_glob(make, root, searching, arg
     assert found["status"] == ("ok" if places else "no_results")
 
 
-async def test_a_line_is_told_with_its_place(tools, root):
+async def test_a_line_is_shown_with_its_place(tools, root):
     tree(root)
     one = await said(tools, "search_in_files", pattern="import")
     assert one["result"]["matches"] == [{"path": "a.py", "line": 1, "text": "import os"}]
     assert one["speech"] == "I have found it in a.py, line 1."
 
 
-async def test_lines_of_one_file_are_told_of_that_file(tools, root):
+async def test_found_lines_of_one_file_are_spoken_with_its_name(tools, root):
     (root / "a.txt").write_text("x\nx\n")
     found = await said(tools, "search_in_files", pattern="x")
     assert found["speech"] == "I have found 2 lines in a.txt, the first is line 1."

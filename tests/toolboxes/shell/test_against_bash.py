@@ -82,7 +82,7 @@ done < commands
 
 
 @pytest.mark.slow
-async def test_whatever_bash_runs_is_seen_before(tmp_path):
+async def test_every_command_that_bash_runs_is_seen_before(tmp_path):
     random_ = random.Random(20261123)
     commands = [disguised(random_) for _ in range(250)]
     (tmp_path / "commands").write_text("".join(f"{each}\0" for each in commands))

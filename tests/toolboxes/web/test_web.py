@@ -319,7 +319,7 @@ async def test_searxng_is_searched(service, ask):
     assert (path, asked) == ("/search", {"q": ["bread"], "format": ["json"], "language": ["en"]})
 
 
-async def test_brave_is_searched_with_a_key_that_nobody_else_sees(service, ask):
+async def test_brave_is_searched_with_a_key_that_only_it_sees(service, ask):
     service.gives("/res/v1/web/search", json.dumps(BRAVE), content_type="application/json")
     answer = await ask(
         "web_search",

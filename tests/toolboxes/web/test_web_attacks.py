@@ -141,7 +141,7 @@ async def test_what_a_name_server_says_is_checked_whole(addresses, code):
     assert refused.value.reason_code == code
 
 
-async def test_a_name_that_is_not_known_is_told_from_a_server_that_is_down(service, ask):
+async def test_an_unknown_name_is_distinguished_from_a_server_that_is_down(service, ask):
     async def resolve(*_):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -449,7 +449,7 @@ async def test_no_page_keeps_its_reader_busy_for_long(service, ask, body):
 # Bookmarks.
 
 
-async def test_the_closest_names_are_told_for_an_unknown_bookmark(tmp_path):
+async def test_the_closest_names_are_suggested_for_an_unknown_bookmark(tmp_path):
     async with runtime(tmp_path) as tools:
         for name in ("Weather in Lisbon", "Bread recipe", "Train times", *"abcdef"):
             await tools.execute("bookmark", {"name": name, "url": "https://x.example/"})
