@@ -34,8 +34,7 @@ from temporalio.service import RPCError
 from leonidas_tools.engines import temporal_worker as there
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import say
-from leonidas_tools.workers.processes import _error as error_of
-from leonidas_tools.workers.processes import _result as result_of
+from leonidas_tools.workers.processes import error_of, result_of
 
 if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult

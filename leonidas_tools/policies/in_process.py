@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolError
+from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.workers.processes import Target, target_of
 
 if TYPE_CHECKING:
@@ -44,5 +45,5 @@ class InProcess:
 
 def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[InProcess]:
     """Yield the wait for a process, outside the timeout: it is not the tool's time."""
-    if options.tool.metadata.cpu_bound:
+    if options.tool.metadata.cpu_bound and options.runs_on is RunsOn.HERE:
         yield InProcess(processes=shared.workers.processes, function=options.tool.function)

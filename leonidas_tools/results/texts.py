@@ -430,6 +430,26 @@ TEXTS: Mapping[str, Text] = {
         "runs under `if __name__ == '__main__':`.",
         "A worker process runs the script that started it.",
     ),
+    "ray_away": Text(
+        "The Ray cluster that the tool runs on cannot be used: {problem}.",
+        "A Ray cluster is away.",
+    ),
+    "ray_no_address": Text(
+        "no address is set; set ray.address in the settings, or RAY_ADDRESS",
+        "A problem in ray_away.",
+    ),
+    "ray_driver_ended": Text(
+        "its driver has ended; is the extra `ray` installed?", "A problem in ray_away."
+    ),
+    "ray_lost": Text(
+        "The machine or process of the Ray cluster in which the tool {tool!r} ran has ended.",
+        "A task of a Ray cluster is lost.",
+    ),
+    "ray_lost_unknown": Text(
+        "The machine or process of the Ray cluster in which the tool {tool!r} ran has ended. "
+        f"{_UNKNOWN_EFFECT}",
+        "A task of a Ray cluster with a side effect is lost.",
+    ),
     # Limits.
     "circuit_open": Text(
         "The tool {tool!r} keeps failing and is not called for a while.", "The breaker is open."

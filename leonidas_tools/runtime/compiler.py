@@ -15,6 +15,7 @@ from leonidas_tools.policies.shared import Shared
 from leonidas_tools.runtime.attempt import Attempt
 from leonidas_tools.runtime.functions import caller, runs_in_thread, takes_context, undoing
 from leonidas_tools.settings.effective import effective_options, quarantined, refused
+from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.tools.tool import OnCancel
 
 if TYPE_CHECKING:
@@ -145,10 +146,18 @@ class Compiler:
         max_bytes = _LONGEST_WHOLE if options.has_result_budget else options.max_result_bytes
         in_thread = runs_in_thread(tool)
         # A thread goes on when it is stopped: what it does must not be undone before it is done.
-        finishes = on_cancel is OnCancel.UNDO and in_thread and not tool.metadata.cpu_bound
+        can_end = not in_thread or tool.metadata.cpu_bound or options.runs_on is not RunsOn.HERE
+        finishes = on_cancel is OnCancel.UNDO and not can_end
         has_secrets = bool(settings.secrets) or tool.redaction.declares
         return Attempt(
-            function=caller(tool, self.workers, max_bytes=max_bytes, collect=options.collect),
+            function=caller(
+                tool,
+                self.workers,
+                max_bytes=max_bytes,
+                collect=options.collect,
+                runs_on=options.runs_on,
+                resources=options.resources,
+            ),
             takes_context=takes_context(tool),
             max_bytes=max_bytes,
             once=options.is_once,
@@ -156,7 +165,7 @@ class Compiler:
             undoes=on_cancel is OnCancel.UNDO,
             undo=undoing(tool),
             undo_seconds=options.timeout_seconds or self.settings.policies.default_timeout,
-            stops=not in_thread or tool.metadata.cpu_bound,
+            stops=can_end,
             in_thread=self.workers.in_thread,
             undoes_in_thread=in_thread,
             secrets=settings.known_secrets if has_secrets else None,

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import ToolCall, ToolResult
@@ -17,11 +18,14 @@ from leonidas_tools.calls.sendable import is_long
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.plain import NotPlainError, length, plain
 from leonidas_tools.results.texts import say
+from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.tools.tool import kind_of
-from leonidas_tools.workers.processes import ProcessDiedError, leased
+from leonidas_tools.workers.processes import ProcessDiedError, Target, leased, target_of
+from leonidas_tools.workers.ray_cluster import TaskLostError
 
 if TYPE_CHECKING:
     from leonidas_tools.tools.tool import Tool
+    from leonidas_tools.workers.ray_cluster import Cluster
     from leonidas_tools.workers.threads import Workers
 
 Call: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any]]
@@ -33,9 +37,17 @@ _MOST_ITEMS = 100_000
 
 
 def caller(
-    tool: Tool[..., Any], workers: Workers, *, max_bytes: int, collect: bool = False
+    tool: Tool[..., Any],
+    workers: Workers,
+    *,
+    max_bytes: int,
+    collect: bool = False,
+    runs_on: RunsOn = RunsOn.HERE,
+    resources: Mapping[str, float] = MappingProxyType({}),
 ) -> Call:
     """Return how to run the function of a tool, decided once."""
+    if runs_on is RunsOn.RAY:
+        return _calling_on_ray(tool, workers.cluster, max_bytes, collect, resources)
     collected = partial(Collected, max_bytes) if collect else LastValue
     function, bind = tool.function, _binder(tool)
     match kind_of(function):
@@ -118,6 +130,51 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> Call:
             raise _died(call.name, begun=current().begun) from None
 
     return run
+
+
+def _calling_on_ray(
+    tool: Tool[..., Any],
+    cluster: Cluster,
+    max_bytes: int,
+    collect: bool,
+    needs: Mapping[str, float],
+) -> Call:
+    bind = _binder(tool, inject=False)
+    context_parameter = tool.signature.context_parameter
+    tells = takes_context(tool)
+    target: Target | None = None
+
+    async def run(call: ToolCall, context: ToolContext | None) -> Any:
+        nonlocal target
+        if target is None:  # its module may not have been complete when it was compiled
+            target = target_of(tool.function)
+        args, kwargs = bind(call, None)
+        try:
+            return await cluster.call(
+                target,
+                args,
+                kwargs,
+                tool=call.name,
+                room=max_bytes * 2,
+                needs=needs,
+                context=context_parameter,
+                parameters=None if context is None else context.parameters,
+                collect=collect,
+                tell=None if context is None or not tells else partial(_report, context),
+            )
+        except TaskLostError:
+            code = "ray_lost"
+            if current().begun:
+                said = say("ray_lost_unknown", tool=call.name)
+                raise ToolError(said, status="unknown_outcome", reason_code=code) from None
+            said = say("ray_lost", tool=call.name)
+            raise ToolError(said, status="unavailable", retryable=True, reason_code=code) from None
+
+    return run
+
+
+def _report(context: ToolContext, data: Mapping[str, Any]) -> None:
+    context.progress(**data)
 
 
 def _died(tool: str, *, begun: bool) -> ToolError:

@@ -21,6 +21,7 @@ from leonidas_tools.tools.tool import (
     AfterUntrusted,
     OnCancel,
     Overflow,
+    RunsOn,
     Scheduling,
     ToolCategory,
     ToolEffect,
@@ -29,7 +30,7 @@ from leonidas_tools.tools.tool import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from leonidas_tools.settings.models import PolicySettings, ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool
@@ -68,6 +69,8 @@ class EffectiveOptions:
         overflow: What is kept of a longer result.
         on_cancel: What becomes of a call whose answer is not wanted any more.
         collect: Whether the result of a generator is the list of all that it yields.
+        runs_on: Where its code runs.
+        resources: What a task of a cluster needs of a machine.
     """
 
     tool: AnyTool
@@ -96,6 +99,8 @@ class EffectiveOptions:
     overflow: Overflow
     on_cancel: OnCancel
     collect: bool
+    runs_on: RunsOn
+    resources: Mapping[str, float]
 
     @property
     def is_read(self) -> bool:
@@ -162,7 +167,15 @@ def effective_options(
         overflow=either(settings.overflow, own.overflow),
         on_cancel=on_cancel_of(tool, settings),
         collect=bool(either(settings.collect, own.collect)),
+        runs_on=runs_on_of(tool, settings),
+        resources=either(settings.resources, own.resources),
     )
+
+
+def runs_on_of(tool: AnyTool, settings: ToolConfiguration) -> RunsOn:
+    """Return where the code of a tool runs; that of an MCP server is not here."""
+    own = tool.metadata
+    return RunsOn.HERE if own.origin is not None else either(settings.runs_on, own.runs_on)
 
 
 def _breaker_limits(settings: ToolConfiguration, policies: PolicySettings) -> BreakerLimits | None:

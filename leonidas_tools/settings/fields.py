@@ -24,6 +24,7 @@ from leonidas_tools.tools.tool import (
     AfterUntrusted,
     OnCancel,
     Overflow,
+    RunsOn,
     ToolBehavior,
     ToolCategory,
     ToolEffect,
@@ -371,6 +372,11 @@ ReadsUntrusted = Annotated[
     AfterUntrusted | None,
     BeforeValidator(choice(AfterUntrusted)),
     WithJsonSchema(choice_schema(AfterUntrusted)),
+]
+RunsIn = Annotated[
+    RunsOn | None,
+    BeforeValidator(choice(RunsOn)),
+    WithJsonSchema(choice_schema(RunsOn)),
 ]
 OverflowsTo = Annotated[
     Overflow | None,

@@ -19,6 +19,7 @@ from leonidas_tools.settings.fields import (
     Count,
     CountFromZero,
     CountOrOff,
+    Duration,
     Metric,
     Name,
     Number,
@@ -175,6 +176,19 @@ class PolicySettings(GuardSettings):
 _RESOLVED = ("resolved", "resolved_defaults", "resolved_of_servers", "toolbox_secrets", "wording")
 
 
+class RaySettings(Model):
+    """The Ray cluster of the tools with `runs_on: ray`.
+
+    Args:
+        address: Its address, such as `auto` or `10.0.0.1:6379`; by default that of the environment
+            variable `RAY_ADDRESS`.
+        connect: How long a call waits for the connection.
+    """
+
+    address: Name | None = None
+    connect: Duration = 15.0
+
+
 class Settings(Model):
     """All settings.
 
@@ -191,6 +205,7 @@ class Settings(Model):
         monitoring: What is kept and told of the calls.
         policies: Limits that hold for all tools together.
         store: What is kept of what happened, and where.
+        ray: The Ray cluster of the tools that run on one.
         texts: What the library says to a model or a user, in other words.
 
     Example:
@@ -222,6 +237,7 @@ class Settings(Model):
         default_factory=dict, validate_default=True
     )
     store: Annotated[StoreSettings, BeforeValidator(mapping)] = StoreSettings.model_construct()
+    ray: Annotated[RaySettings, BeforeValidator(mapping)] = RaySettings.model_construct()
     texts: Annotated[TextSettings, BeforeValidator(mapping)] = Field(
         default_factory=TextSettings.model_construct
     )

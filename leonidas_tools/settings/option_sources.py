@@ -23,7 +23,7 @@ from leonidas_tools.settings.effective import (
     scheduling_of,
 )
 from leonidas_tools.settings.shown import shown_parameters
-from leonidas_tools.tools.metadata import ToolMetadata
+from leonidas_tools.tools.metadata import RunsOn, ToolMetadata
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority, kind_of
 
 if TYPE_CHECKING:
@@ -179,6 +179,9 @@ class _Resolution:
         name, metadata = "runs", self._tool.metadata
         if metadata.origin is not None:
             return Effective(name=name, value=f"on the MCP server {metadata.origin.server!r}")
+        where, source, key = self._said("runs_on")
+        if where not in (None, RunsOn.HERE):
+            return Effective(name=name, value=f"on {where.value}", source=source, key=key)
         if metadata.cpu_bound:
             value = "in a process of its own"
             return Effective(name=name, value=value, source="decorator")

@@ -28,6 +28,7 @@ from leonidas_tools.settings.fields import (
     Priority,
     ReadsUntrusted,
     Retries,
+    RunsIn,
     Status,
     Switch,
     choice,
@@ -166,6 +167,9 @@ class ToolOverrides(Model):
             which the model sees a part and can ask for more (`spill`).
         collect: Whether the result of a generator is the list of all that it yields, and not its
             last value.
+        runs_on: Where it runs: `here`, or as a task of a cluster (`ray`).
+        resources: What such a task needs of a machine: `num_cpus`, `num_gpus`, `memory` in bytes,
+            and the resources that the cluster has by other names.
         tags: Words to find it by.
     """
 
@@ -206,6 +210,8 @@ class ToolOverrides(Model):
     max_result_tokens: CountOrOff = None
     overflow: OverflowsTo = None
     collect: OptionalSwitch = None
+    runs_on: RunsIn = None
+    resources: dict[str, Annotated[float, Field(ge=0)]] | None = None
     tags: Names | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -96,6 +97,13 @@ class AfterUntrusted(StrEnum):
     ASK = "ask"
     DENY = "deny"
     ALLOW = "allow"
+
+
+class RunsOn(StrEnum):
+    """The place where the code of a tool runs."""
+
+    HERE = "here"
+    RAY = "ray"
 
 
 class Overflow(StrEnum):
@@ -271,6 +279,9 @@ class ToolMetadata:
         after_untrusted: What happens to its calls in a session so marked: `ask`, `deny` or
             `allow`; `None` leaves it to the settings.
         cpu_bound: Whether it runs in a process of its own.
+        runs_on: Where it runs: `here`, or as a task of a cluster (`ray`).
+        resources: What such a task needs of a machine: `num_cpus`, `num_gpus`, `memory` in bytes,
+            and the resources that the cluster has by other names.
         collect: Whether the result of a generator is the list of all that it yields, and not its
             last value.
         status: Whether it can be called.
@@ -315,6 +326,8 @@ class ToolMetadata:
     untrusted: bool = False
     after_untrusted: AfterUntrusted | None = None
     cpu_bound: bool = False
+    runs_on: RunsOn = RunsOn.HERE
+    resources: Mapping[str, float] = field(default_factory=dict)
     collect: bool = False
     status: ToolStatus = ToolStatus.ACTIVE
     version: str | None = None
@@ -427,6 +440,23 @@ def _secrets(value: Sequence[str]) -> tuple[str, ...]:
     return tuple(_names("secrets", value))
 
 
+def checked_resources(value: Any) -> dict[str, float]:
+    """Return what a task needs of a machine.
+
+    Raises:
+        SchemaError: It is no mapping of names to amounts.
+    """
+    if isinstance(value, Mapping) and all(
+        isinstance(name, str)
+        and isinstance(amount, int | float)
+        and not isinstance(amount, bool)
+        and 0 <= amount < math.inf
+        for name, amount in value.items()
+    ):
+        return dict(value)
+    raise SchemaError(f"resources takes amounts by name, such as {{'num_cpus': 2}}, not {value!r}")
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "category": as_category,
     "priority": partial(as_enum, ToolPriority),
@@ -436,6 +466,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_cancel": partial(as_enum, OnCancel),
     "after_untrusted": partial(as_enum, AfterUntrusted),
     "overflow": partial(as_enum, Overflow),
+    "runs_on": partial(as_enum, RunsOn),
+    "resources": checked_resources,
     "timeout_seconds": _timeout,
     "deadline_seconds": partial(_limit_or_off, "deadline_seconds", "a time in seconds"),
     "retry_attempts": _retry_attempts,

@@ -13,6 +13,7 @@ from leonidas_tools.tools.metadata import (
     AfterUntrusted,
     OnCancel,
     Overflow,
+    RunsOn,
     Scheduling,
     ToolBehavior,
     ToolCategory,
@@ -36,6 +37,7 @@ __all__ = [
     "AfterUntrusted",
     "OnCancel",
     "Overflow",
+    "RunsOn",
     "Scheduling",
     "Tool",
     "ToolBehavior",
@@ -174,6 +176,11 @@ class Tool(Generic[P, R]):
             "description": signature.description,
             **{key: value for key, value in self._options.items() if value is not None},
         }
+        if options.get("cpu_bound") and options.get("runs_on", RunsOn.HERE) is not RunsOn.HERE:
+            raise SchemaError(
+                f"{options['name']!r} is cpu_bound, which means a process of this machine, and "
+                f"runs_on={options['runs_on'].value!r}: leave one of them out"
+            )
         if options.get("cpu_bound"):
             _check_cpu_bound(options["name"], self.function, signature)
         if options.get("collect") and "generator" not in kind_of(self.function):
@@ -338,6 +345,8 @@ def tool(
     untrusted: bool | None = None,
     after_untrusted: AfterUntrusted | str | None = None,
     cpu_bound: bool | None = None,
+    runs_on: RunsOn | str | None = None,
+    resources: Mapping[str, float] | None = None,
     collect: bool | None = None,
     status: ToolStatus | str | None = None,
     version: str | None = None,

@@ -40,15 +40,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
 # The path is set before any import, because `-c` puts the working directory first.
-_ENTRY = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from leonidas_tools.workers.worker_process import serve; serve()"
-)
+def entry(module: str, function: str) -> str:
+    """Return the source of a program that calls a function, with its arguments as its path."""
+    return f"import sys; sys.path[:] = sys.argv[1:]; from {module} import {function}; {function}()"
+
+
+_ENTRY = entry("leonidas_tools.workers.worker_process", "serve")
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.25
 _SPARE_BYTES = 4 * 1024 * 1024
-_HEADER = struct.Struct(">I")
+HEADER = struct.Struct(">I")
 
 leased: ContextVar[Lease] = ContextVar("leonidas_tools_lease")
 """The process that is reserved for the attempt in this task."""
@@ -87,7 +90,7 @@ def why_not_portable(function: Callable[..., Any]) -> str | None:
 
 def _why_no_main() -> str | None:
     """Return why another process cannot import the main script; `None` if it can."""
-    main = _main()
+    main = main_script()
     if main is None:
         return say("not_portable_notebook")
     kind, name, _ = main
@@ -96,7 +99,7 @@ def _why_no_main() -> str | None:
     return say("not_portable_script", script=Path(name).name)
 
 
-def _main() -> tuple[str, str, list[str]] | None:
+def main_script() -> tuple[str, str, list[str]] | None:
     """Return how another process imports the main script; `None` if it cannot."""
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
@@ -196,7 +199,7 @@ class WorkerProcess:
             self.is_spent = True
             process = self._process
         if process is not None:
-            _signal_end(process)
+            signal_end(process)
 
     def dispose(self) -> None:
         """Kill the process, wait for its end, and close the pipes."""
@@ -229,7 +232,7 @@ class WorkerProcess:
             if target in self._loaded:
                 return
             in_main = target.module == "__main__" or b"__main__" in (target.pickled or b"")
-            main = _main() if in_main else None
+            main = main_script() if in_main else None
             answer = self._request("load", tuple(target), main)
             if answer != ["loaded"]:
                 why = " at ".join(str(said) for said in answer[1:] if said)
@@ -252,14 +255,14 @@ class WorkerProcess:
             self._process = process
             is_spent = self.is_spent
         if is_spent:
-            _signal_end(process)
+            signal_end(process)
         self._receive(_SPARE_BYTES)
 
     def _call(self, target: Target, args: Any, kwargs: Any, tool: str, room: int) -> ToolResult:
         try:
             pickled = pickle.dumps((args, kwargs))
         except Exception as error:  # noqa: BLE001 - types of the tool may do anything
-            raise _unsendable(type(error).__name__) from None
+            raise unsendable(type(error).__name__) from None
         with self._step_lock:
             try:
                 begun = self._request("call", tuple(target), pickled, tool, room)
@@ -270,15 +273,15 @@ class WorkerProcess:
                     reason_code="worker_died",
                 ) from None
             if begun[:1] == ["refused"]:
-                raise _unsendable(str(begun[1:]))
+                raise unsendable(str(begun[1:]))
             ended = self._receive(room * 2 + _SPARE_BYTES)
         try:
             kind, what, is_unchanged = ended
             if is_unchanged is not True:
                 self.kill()
             if kind == "returned":
-                return _result(what)
-            raised = _error(what)
+                return result_of(what)
+            raised = error_of(what)
         except (AttributeError, KeyError, TypeError, ValueError) as odd:
             raise ProcessDiedError from odd
         raise raised
@@ -289,7 +292,7 @@ class WorkerProcess:
         body = pickle.dumps((kind, self._number, *what))
         assert self._process is not None
         assert self._process.stdin is not None
-        unsent = memoryview(_HEADER.pack(len(body)) + body)
+        unsent = memoryview(HEADER.pack(len(body)) + body)
         try:
             while unsent:
                 unsent = unsent[self._process.stdin.write(unsent) or 0 :]
@@ -303,7 +306,7 @@ class WorkerProcess:
         Raises:
             ProcessDiedError: There is none, or it violates the protocol.
         """
-        (length,) = _HEADER.unpack(self._read(_HEADER.size))
+        (length,) = HEADER.unpack(self._read(HEADER.size))
         if length > most_bytes:
             raise ProcessDiedError
         try:
@@ -351,7 +354,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
         return True
 
 
-def _signal_end(process: subprocess.Popen[bytes]) -> None:
+def signal_end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and its group, which holds the processes that it has started."""
     if process.returncode is not None:
         return
@@ -362,7 +365,7 @@ def _signal_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    _signal_end(process)
+    signal_end(process)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=5)
     for stream in (process.stdin, process.stdout):
@@ -371,7 +374,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 stream.close()
 
 
-def _unsendable(kind: str) -> ToolError:
+def unsendable(kind: str) -> ToolError:
+    """Return the error for arguments that cannot be pickled."""
     return ToolError(
         say("unsendable_arguments", type=kind),
         status="invalid_argument",
@@ -379,7 +383,7 @@ def _unsendable(kind: str) -> ToolError:
     )
 
 
-def _result(fields: dict[str, Any]) -> ToolResult:
+def result_of(fields: dict[str, Any]) -> ToolResult:
     """Build a result from its JSON fields; the attempt checks their types."""
     media = [
         Media(mime_type=str(kind), data=base64.b64decode(data)) for kind, data in fields["media"]
@@ -388,7 +392,7 @@ def _result(fields: dict[str, Any]) -> ToolResult:
     return ToolResult(**{**fields, **said, "media": tuple(media)})
 
 
-def _error(failure: dict[str, Any]) -> BaseException:
+def error_of(failure: dict[str, Any], *, place: str = "in a worker process") -> BaseException:
     """Rebuild what a tool raised from the exception's name and its builtin base classes."""
     says = failure.get("says")
     if says is not None:
@@ -403,7 +407,7 @@ def _error(failure: dict[str, Any]) -> BaseException:
         )
     name = failure["kind"]
     name = name if isinstance(name, str) and name.isidentifier() else "Exception"
-    shown = {"raised_at": f"{failure.get('place', '')}, in a worker process"}
+    shown = {"raised_at": f"{failure.get('place', '')}, {place}"}
     base = _base([getattr(builtins, known, None) for known in failure["bases"]])
     kind_there: type[BaseException] = type(name, (base,), shown)
     return kind_there()

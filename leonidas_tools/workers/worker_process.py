@@ -43,7 +43,7 @@ _HEADER = struct.Struct(">I")
 
 def serve() -> None:
     """Serve requests until the parent closes its pipe; the death of the parent ends a call too."""
-    channel = _Channel()
+    channel = Channel()
     process_id = os.getpid()
     functions: dict[Any, Callable[..., Any]] = {}
     channel.send([0])
@@ -62,7 +62,7 @@ def serve() -> None:
         channel.send([*answer, number])
 
 
-class _Channel:
+class Channel:
     """The two pipes to the parent, moved away from the standard streams, which tools use."""
 
     def __init__(self) -> None:
@@ -78,9 +78,11 @@ class _Channel:
         threading.Thread(target=self._read, daemon=True).start()
 
     def receive(self) -> Any:
+        """Return the next request."""
         return self._requests.get()
 
     def send(self, message: Any) -> None:
+        """Send an answer."""
         body = dumps(message, separators=(",", ":")).encode()
         unsent = memoryview(_HEADER.pack(len(body)) + body)
         while unsent:
@@ -102,14 +104,14 @@ class _Channel:
 def _loaded(functions: dict[Any, Any], target: Any, main: Any) -> list[Any]:
     try:
         if main is not None:
-            _load_main(*main)
-        functions[target] = _found(*target)
+            load_main(*main)
+        functions[target] = found(*target)
     except BaseException as error:  # noqa: BLE001 - the edge: importing runs the tool's own module
         return ["unloadable", type(error).__name__, raised_at(error)]
     return ["loaded"]
 
 
-def _load_main(kind: str, name: str, arguments: list[str]) -> None:
+def load_main(kind: str, name: str, arguments: list[str]) -> None:
     """Import the script of the parent under another name, as `multiprocessing` does."""
     if "__mp_main__" in sys.modules:
         return
@@ -120,7 +122,8 @@ def _load_main(kind: str, name: str, arguments: list[str]) -> None:
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
 
 
-def _found(pickled: bytes | None, module: str, name: str, is_tool: bool) -> Any:
+def found(pickled: bytes | None, module: str, name: str, is_tool: bool) -> Any:
+    """Return the function of a target."""
     if pickled is not None:
         return pickle.loads(pickled)  # noqa: S301 - from the parent
     found: Any = importlib.import_module(module)
@@ -143,17 +146,17 @@ def _called(
     before = _state()
     begin()
     try:
-        fields = _fields(function(*args, **kwargs), room, tool)
+        fields = fields_of(function(*args, **kwargs), room, tool)
     except BaseException as error:  # noqa: BLE001 - the edge: a tool may raise anything
         try:
-            answer = ["raised", _failure(error, tool), _is_unchanged(before)]
+            answer = ["raised", failure_of(error, tool), _is_unchanged(before)]
         except BaseException:  # noqa: BLE001 - reading an exception of a tool may raise too
             answer = ["raised", {"kind": "Exception", "bases": []}, _is_unchanged(before)]
         return answer
     return ["returned", fields, _is_unchanged(before)]
 
 
-def _fields(value: Any, room: int, tool: str) -> dict[str, Any]:
+def fields_of(value: Any, room: int, tool: str) -> dict[str, Any]:
     """Return a tool's result as plain JSON; the parent truncates it."""
     own = value if isinstance(value, ToolResult) else ToolResult(result=value)
     try:
@@ -175,7 +178,7 @@ def _fields(value: Any, room: int, tool: str) -> dict[str, Any]:
     }
 
 
-def _failure(error: BaseException, tool: str) -> dict[str, Any]:
+def failure_of(error: BaseException, tool: str) -> dict[str, Any]:
     """Return the type and origin of an error; its text only if it is meant for the model."""
     known = vars(builtins)
     failure: dict[str, Any] = {
@@ -184,7 +187,7 @@ def _failure(error: BaseException, tool: str) -> dict[str, Any]:
         "place": raised_at(error),
     }
     if isinstance(error, ToolError):
-        failure["says"] = _fields(ToolResult.from_error(error), 0, tool)
+        failure["says"] = fields_of(ToolResult.from_error(error), 0, tool)
         failure["safe"] = isinstance(error, RetryableError)
     return failure
 

@@ -1,0 +1,307 @@
+"""Run tools as tasks of a Ray cluster, by a driver process that is connected to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.results.texts import say
+from leonidas_tools.workers.jobs import in_own_thread
+from leonidas_tools.workers.processes import (
+    HEADER,
+    entry,
+    error_of,
+    main_script,
+    result_of,
+    signal_end,
+    unsendable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from leonidas_tools.calls.call import ToolResult
+    from leonidas_tools.workers.processes import Target
+
+_ENTRY = entry("leonidas_tools.workers.ray_driver", "main")
+_AGAIN_SECONDS = 5.0
+"""Time after which a cluster that was away is looked for again."""
+_MOST_WRITTEN = 32_768
+"""Most bytes that are written on the event loop: a pipe takes them at once."""
+
+
+_MOST_READ = 256 * 1024 * 1024
+
+
+class TaskLostError(Exception):
+    """Raised when a task ended without an outcome: its process or its machine has died."""
+
+
+class Cluster:
+    """A Ray cluster, which is connected to when a tool first needs it.
+
+    Args:
+        address: The address of the cluster, such as `auto` or `10.0.0.1:6379`; by default that of
+            the environment (`RAY_ADDRESS`).
+        connect_seconds: How long a call waits for the connection.
+    """
+
+    def __init__(self, address: str | None = None, connect_seconds: float = 15.0) -> None:
+        self.address = address
+        self.connect_seconds = connect_seconds
+        self._driver: _Driver | None = None
+        self._away_until = 0.0
+        self._why = ""
+
+    def apply(self, address: str | None, connect_seconds: float) -> None:
+        """Use another cluster for the calls that begin from now on."""
+        self.connect_seconds = connect_seconds
+        if address != self.address:
+            self.address = address
+            self._driver = None  # it ends with its last call
+            self._away_until = 0.0
+
+    def prepare(self) -> None:
+        """Connect in the background."""
+        with contextlib.suppress(ToolError):  # the first call tells
+            self._started()
+
+    async def call(  # noqa: PLR0913 - what a task takes
+        self,
+        target: Target,
+        args: Any,
+        kwargs: Any,
+        *,
+        tool: str,
+        room: int,
+        needs: Mapping[str, float],
+        context: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        collect: bool = False,
+        tell: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> ToolResult:
+        """Run a function in the cluster; cancelling ends its process there.
+
+        Args:
+            target: How the function is found.
+            args: Its positional arguments.
+            kwargs: Its other arguments.
+            tool: The name of the tool.
+            room: How long the JSON of the result may be.
+            needs: What the task needs of a machine.
+            context: The parameter that takes a context, if there is one.
+            parameters: What the context has of the settings.
+            collect: Whether the result of a generator is the list of all that it yields.
+            tell: Takes the progress; without it there is none.
+
+        Raises:
+            TaskLostError: The task ended without an outcome.
+            ToolError: The cluster is away, or the function cannot run there.
+        """
+        try:
+            pickled = pickle.dumps((args, kwargs))
+        except Exception as error:  # noqa: BLE001 - types of the tool may do anything
+            raise unsendable(type(error).__name__) from None
+        in_main = target.module == "__main__" or b"__main__" in (target.pickled or b"")
+        main = main_script() if in_main else None
+        work = (
+            *(tuple(target), pickled, tool, room, context),
+            *(dict(parameters or {}), collect, main),
+        )
+        driver = await self._connected()
+        async with driver.call(work, tell is not None, tuple(sorted(needs.items()))) as answers:
+            while True:
+                kind, *what = await answers.get()
+                if kind == "progress" and tell is not None:
+                    tell(what[0])
+                elif kind == "returned":
+                    return result_of(what[0])
+                elif kind == "raised":
+                    raise error_of(what[0], place="on Ray")
+                elif kind == "unloadable":
+                    problem = say("not_portable_import", error=what[0])
+                    said = say("not_portable", problem=problem)
+                    raise ToolError(said, reason_code="not_portable")
+                elif kind in ("lost", "over", "ended"):
+                    raise TaskLostError(str(what[0]) if what else "the driver has ended")
+
+    async def close(self) -> None:
+        """End the driver, and its tasks with it; a later call starts another."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await in_own_thread(driver.end)
+
+    async def _connected(self) -> _Driver:
+        driver = self._started()
+        why = await driver.connected(self.connect_seconds)
+        if why is None:
+            return driver
+        if why != _SLOW:  # else it may yet come
+            self._away_until = time.monotonic() + _AGAIN_SECONDS
+            self._why = why
+            if self._driver is driver:
+                self._driver = None
+        raise _away(why)
+
+    def _started(self) -> _Driver:
+        if self._driver is None or self._driver.has_ended:
+            address = self.address or os.environ.get("RAY_ADDRESS")
+            if not address:
+                raise _away(say("ray_no_address"))
+            if time.monotonic() < self._away_until:
+                raise _away(self._why)
+            self._driver = _Driver(address)
+        return self._driver
+
+
+_SLOW = "it takes long to connect"
+
+
+def _away(why: str) -> ToolError:
+    said = say("ray_away", problem=why)
+    return ToolError(said, status="unavailable", retryable=True, reason_code="ray_away")
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call whose answers a loop waits for."""
+
+    loop: asyncio.AbstractEventLoop
+    answers: asyncio.Queue[list[Any]] = field(default_factory=asyncio.Queue)
+
+    def put(self, answer: list[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self.answers.put_nowait, answer)
+
+
+class _Driver:
+    """The driver process; its pipes are read by a thread."""
+
+    def __init__(self, address: str) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with an entry of ours
+            [sys.executable, "-c", _ENTRY, *map(str, sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        )
+        weakref.finalize(self, signal_end, self._process)
+        self._numbers = itertools.count(1)
+        self._calls = dict[int, _Call]()
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._known = threading.Event()
+        self._why: str | None = None
+        self.has_ended = False
+        """True once it can take no more calls."""
+        threading.Thread(
+            target=_read, args=(weakref.ref(self), self._process), name="leonidas-ray", daemon=True
+        ).start()
+        self._write(pickle.dumps(("connect", 0, address)))
+
+    async def connected(self, seconds: float) -> str | None:
+        """Return why there is no connection after some time; `None` if there is one."""
+        if not self._known.is_set() and not await in_own_thread(self._known.wait, seconds):
+            return _SLOW
+        return self._why
+
+    @contextlib.asynccontextmanager
+    async def call(self, *what: Any) -> Any:
+        """Send a call, and yield its answers; leaving before the last one ends it."""
+        number, call = next(self._numbers), _Call(asyncio.get_running_loop())
+        with self._lock:
+            if self.has_ended:
+                raise TaskLostError("the driver has ended")
+            self._calls[number] = call
+        try:
+            await self._send(("call", number, *what))
+            yield call.answers
+        except asyncio.CancelledError:
+            await self._send(("cancel", number))
+            raise
+        finally:
+            with self._lock:
+                self._calls.pop(number, None)
+
+    async def _send(self, request: Any) -> None:
+        body = pickle.dumps(request)
+        if len(body) < _MOST_WRITTEN:
+            self._write(body)
+        else:
+            await in_own_thread(self._write, body)
+
+    def _write(self, body: bytes) -> None:
+        assert self._process.stdin is not None
+        unsent = memoryview(HEADER.pack(len(body)) + body)
+        with self._writing, contextlib.suppress(OSError, ValueError):  # the reader tells of its end
+            while unsent:
+                unsent = unsent[self._process.stdin.write(unsent) or 0 :]
+
+    def end(self) -> None:
+        """Kill the process, and wait for its end."""
+        signal_end(self._process)
+        self._process.wait()
+
+    def take(self, answer: list[Any]) -> None:
+        """Take an answer of the process."""
+        *what, number = answer
+        if number == 0:
+            self._why = None if what[0] == "connected" else str(what[1])
+            self._known.set()
+            return
+        with self._lock:
+            call = self._calls.get(number)
+        if call is not None:
+            call.put(what)
+
+    def ended(self) -> None:
+        """Tell all calls that the process has ended."""
+        with self._lock:
+            self.has_ended = True
+            calls = list(self._calls.values())
+        if not self._known.is_set():
+            self._why = say("ray_driver_ended")
+            self._known.set()
+        for call in calls:
+            call.put(["ended"])
+
+
+def _read(driver: weakref.ref[_Driver], process: subprocess.Popen[bytes]) -> None:
+    """Read the answers of a driver to their end."""
+    assert process.stdout is not None
+    with open(process.stdout.fileno(), "rb", closefd=False) as answers:
+        while header := answers.read(HEADER.size):
+            (length,) = HEADER.unpack(header)
+            if length > _MOST_READ:
+                break
+            try:
+                answer = json.loads(answers.read(length))
+            except ValueError:
+                break
+            taking = driver()
+            if taking is None:
+                break
+            taking.take(answer)
+            del taking
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            if stream is not None:
+                stream.close()
+    taking = driver()
+    if taking is not None:
+        taking.ended()

@@ -1,0 +1,87 @@
+"""`runs_on: ray`: what needs no cluster here, and all the rest in a network of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leonidas_tools import Tool, ToolRuntime
+from leonidas_tools.errors import ConfigurationError, SchemaError
+from tests.workers import ray_tools
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_tools_run_on_a_real_cluster(tmp_path):
+    """Ray listens on every address, so it gets a network without any other machine."""
+    alone = (
+        "unshare",
+        "--map-root-user",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    )
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no network of its own is to be had here, and Ray listens on every address")
+    inside = f"ip link set lo up && exec {sys.executable} -m pytest -q -p no:xdist -rA --tb=short"
+    ended = subprocess.run(
+        [*alone, "sh", "-c", f"{inside} tests/workers/on_ray.py --basetemp={tmp_path / 'inside'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=450,
+    )
+    assert ended.returncode == 0, ended.stdout[-8000:]
+    assert " passed" in ended.stdout
+
+
+async def test_without_an_address_the_tool_is_unavailable_and_says_what_to_set(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    settings = {"tools": {"add": {"runs_on": "ray", "retry_attempts": 0}}}
+    async with ToolRuntime([Tool(ray_tools.add, effect="read")], settings) as runtime:
+        said = (await runtime.execute("add", {"a": 1, "b": 2})).to_response()
+    assert (said["status"], said["reason_code"], said["retryable"]) == (
+        "unavailable", "ray_away", True,
+    )  # fmt: skip
+    assert "ray.address" in said["message"]
+
+
+async def test_a_cluster_that_is_away_holds_no_session():
+    settings = {
+        "ray": {"address": "127.0.0.1:1", "connect": "200ms"},
+        "tools": {"add": {"runs_on": "ray", "retry_attempts": 0}},
+    }
+    made = [Tool(ray_tools.add, effect="read"), Tool(ray_tools.greet, effect="read")]
+    async with ToolRuntime(made, settings) as runtime:
+        away = (await runtime.execute("add", {"a": 1, "b": 2})).to_response()
+        assert (await runtime.execute("greet", {"name": "Ana"})).ok
+    assert (away["status"], away["reason_code"]) == ("unavailable", "ray_away")
+
+
+def test_what_cannot_run_on_ray_is_refused_with_what_to_do():
+    with pytest.raises(SchemaError, match="leave one of them out"):
+        Tool(ray_tools.add, cpu_bound=True, runs_on="ray").metadata  # noqa: B018
+    with pytest.raises(SchemaError, match="mars"):
+        Tool(ray_tools.add, runs_on="mars").metadata  # noqa: B018
+    with pytest.raises(SchemaError, match="resources takes amounts"):
+        Tool(ray_tools.add, runs_on="ray", resources={"num_cpus": "two"}).metadata  # noqa: B018
+    with pytest.raises(ConfigurationError, match="runs_on"):
+        ToolRuntime([], {"tools": {"add": {"runs_on": "mars"}}})
+
+
+async def test_a_function_that_no_other_process_finds_is_named_with_the_reason():
+    settings = {"ray": {"address": "127.0.0.1:1"}, "defaults": {"runs_on": "ray"}}
+
+    def nested(a: int) -> int:
+        """Be nested."""
+        return a
+
+    async with ToolRuntime([Tool(nested, effect="read")], settings) as runtime:
+        said = (await runtime.execute("nested", {"a": 1})).to_response()
+    assert said["reason_code"] == "not_portable"
