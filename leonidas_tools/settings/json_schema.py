@@ -22,6 +22,7 @@ from leonidas_tools.settings.models import (
     AlertRule,
     MonitoringSettings,
     PolicySettings,
+    RaySettings,
     Settings,
 )
 from leonidas_tools.settings.policy_settings import (
@@ -82,6 +83,7 @@ def settings_schema() -> dict[str, Any]:
         MonitoringSettings,
         OAuthSettings,
         PolicySettings,
+        RaySettings,
         RuleSettings,
         SamplingSettings,
         ShowSettings,

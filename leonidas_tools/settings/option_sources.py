@@ -106,6 +106,8 @@ class _Resolution:
         yield self._of("effect")
         yield self._of("priority")
         yield self._runs()
+        yield self._of("runs_on")
+        yield self._of("resources")
         yield from self._times()
         yield from self._repeats()
         yield from self._lane()
