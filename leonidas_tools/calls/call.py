@@ -321,6 +321,7 @@ class ToolCall:
         autonomous: Whether it runs as in a session of that mode. Only a program says so: no part,
             no file and no JSON makes a call.
         stands_in: Whether its tool runs in place of one that does not exist, `called_as`.
+        by_program: Whether a tool makes it without naming a session: it may repeat it.
     """
 
     name: str
@@ -334,6 +335,7 @@ class ToolCall:
     inherited: tuple[KnownSecrets, ...] = field(default=(), repr=False)
     autonomous: bool = False
     stands_in: bool = False
+    by_program: bool = False
 
     @property
     def trace_id(self) -> str:
@@ -397,6 +399,7 @@ class ToolCall:
             inherited=self.inherited,
             autonomous=self.autonomous,
             stands_in=self.stands_in,
+            by_program=self.by_program,
         )
 
 

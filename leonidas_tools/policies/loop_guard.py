@@ -182,7 +182,7 @@ class LoopGuard:
         """Run the call, unless it has been run often enough."""
         history = call.session.get(LoopHistory)
         limits = history.limits or self.limits
-        if limits.are_off:
+        if limits.are_off or call.by_program:
             return await run(call)
         step = history.begin(call, limits, current().started)
         if step.repeats >= limits.refuse_at > 0 and not self.exempt:
@@ -200,7 +200,7 @@ class LoopGuard:
         """Return the result of a call that did not begin, or its refusal as a loop."""
         history = call.session.get(LoopHistory)
         limits = history.limits or self.limits
-        if limits.are_off:
+        if limits.are_off or call.by_program:
             return result
         step = history.begin(call, limits, perf_counter())
         if step.repeats >= limits.refuse_at > 0:

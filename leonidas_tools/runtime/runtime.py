@@ -156,9 +156,8 @@ class ToolRuntime:
         Args:
             name: The tool's own name, or one it is declared with.
             arguments: By parameter name, or a JSON text of that.
-            session: The session it belongs to. Without one, it is that of the call in which the
-                program runs; outside of all calls, the program makes the call, and the loop guard
-                does not count it.
+            session: The session it belongs to. Without one, a program makes the call, and the
+                loop guard does not count it; inside a call, it belongs to the session of that.
             call_id: An id for the call, for logs and events.
             autonomous: Whether this one call runs as in a session of that mode: what
                 `requires_approval` does not ask. Rules of yours and `read_only` still apply.
@@ -463,6 +462,7 @@ class ToolRuntime:
         self, name: str, arguments: Any, session: ToolSession | None, call_id: str | None
     ) -> tuple[ToolCall, ToolResult | None]:
         """Return the call of a program, with its result where it cannot run."""
+        is_by_program = session is None
         session = session or self.session_around() or self.session
         if not isinstance(session, ToolSession):
             raise TypeError(
@@ -486,6 +486,7 @@ class ToolRuntime:
             if tool is None
             else self.executor.settings.for_tool(tool.name, tool.origin),
             number=next(session.numbers),
+            by_program=is_by_program,
         )
         return call, refusal
 

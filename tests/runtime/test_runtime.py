@@ -134,3 +134,14 @@ async def test_a_tool_calls_others_in_the_session_of_its_own_call():
     session.get(SessionPolicy).mode = "read_only"
     assert (await tools.execute("help_out", session=session)).result == "denied"
     assert (await tools.execute("help_out")).result == "ok"
+
+
+async def test_a_tool_may_poll_another_where_it_names_no_session():
+    @tool(effect="read")
+    async def poll() -> list[str]:
+        """Poll."""
+        return [(await tools.execute("look", {"where": "up"})).status.value for _ in range(8)]
+
+    tools = ToolRuntime([look, poll])
+    result = await tools.execute("poll", session=ToolSession())
+    assert result.result == ["ok"] * 8
