@@ -16,7 +16,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.errors import ToolError
+from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import say
 from leonidas_tools.workers.jobs import in_own_thread
 from leonidas_tools.workers.processes import (
@@ -169,9 +169,11 @@ class Cluster:
 _SLOW = "it takes long to connect"
 
 
-def _away(why: str) -> ToolError:
-    said = say("ray_away", problem=why)
-    return ToolError(said, status="unavailable", retryable=True, reason_code="ray_away")
+def _away(why: str) -> RetryableError:
+    """Return the error of a call that has not begun, and so may be made again."""
+    return RetryableError(
+        say("ray_away", problem=why), status="unavailable", reason_code="ray_away"
+    )
 
 
 @dataclass(slots=True)

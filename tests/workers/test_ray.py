@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leonidas_tools import Tool, ToolRuntime
-from leonidas_tools.errors import ConfigurationError, SchemaError
+from leonidas_tools.errors import ConfigurationError, RetryableError, SchemaError
 from tests.workers import ray_tools
 
 ROOT = Path(__file__).parents[2]
@@ -44,8 +44,10 @@ def test_tools_run_on_a_real_cluster(tmp_path):
 async def test_without_an_address_the_tool_is_unavailable_and_says_what_to_set(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     settings = {"tools": {"add": {"runs_on": "ray", "retry_attempts": 0}}}
-    async with ToolRuntime([Tool(ray_tools.add, effect="read")], settings) as runtime:
-        said = (await runtime.execute("add", {"a": 1, "b": 2})).to_response()
+    async with ToolRuntime([Tool(ray_tools.add, effect="once")], settings) as runtime:
+        result = await runtime.execute("add", {"a": 1, "b": 2})
+    said = result.to_response()
+    assert isinstance(result.error, RetryableError)  # its effect has not happened
     assert (said["status"], said["reason_code"], said["retryable"]) == (
         "unavailable", "ray_away", True,
     )  # fmt: skip
