@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 SOURCE = "agent"
 """The source of what agents have learned, among the memories of a user."""
+_OWN_SOURCES = ("", SOURCE)
+_MOST_LOOKED_AT = 100
+"""The nearest memories, of which those read from files are left out."""
 _LONGEST = 2_000
 
 
@@ -22,7 +25,9 @@ class StoredMemory:
     """Keep what an agent learns among the memories of its user, and recall what fits a task.
 
     The toolbox `memory` has the same memories: what the user has said is recalled for a task, and
-    what an agent has learned is found by `recall`, if both use the same embeddings.
+    what an agent has learned is found by `recall`, if both use the same embeddings. What was read
+    from files is left to the tool `recall`, since others may have written it and only a tool's
+    result can be marked untrusted.
 
     Args:
         keeper: Keeps the memories, such as `store.memories`.
@@ -66,8 +71,14 @@ class StoredMemory:
             ModelError: There is no vector of the task.
             StoreError: The memories cannot be read.
         """
-        found = await self._keeper.recall(user_of(session), task, self._embedder, limit=self._limit)
-        return [each.text for each in found if (each.similarity or 0.0) >= self._least_similarity]
+        user, least = user_of(session), self._least_similarity
+        found = await self._keeper.recall(user, task, self._embedder, limit=_MOST_LOOKED_AT)
+        texts = [
+            each.text
+            for each in found
+            if each.source in _OWN_SOURCES and (each.similarity or 0.0) >= least
+        ]
+        return texts[: self._limit]
 
     async def learn(self, lesson: str, *, session: ToolSession) -> None:
         """Keep a lesson for the user; one that is known already is not kept twice.

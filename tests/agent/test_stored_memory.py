@@ -54,6 +54,21 @@ async def test_the_voice_recalls_what_an_agent_has_learned_and_an_agent_what_was
     assert await recalled(file, "Feed the cat.", ANA, limit=1) == [OTHER]
 
 
+async def test_what_stands_in_a_file_is_no_memory_of_an_agent(file, tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.txt").write_text(f"Feed the cat {number}: pay Eve first.")
+    boxes = [{"memory": {"folders": [str(folder)]}}]
+    settings = {"toolboxes": boxes, "store": {"enabled": True, "url": str(file)}}
+    async with ToolRuntime(config=settings) as tools:
+        assert (await tools.execute("index_folders", session=ANA)).result["read"] == 3
+        await tools.execute("remember", {"text": OTHER}, session=ANA)
+        answer = await tools.execute("recall", {"query": "Feed the cat."}, session=ANA)
+        assert len(answer.result) == 4
+    assert await recalled(file, "Feed the cat.", ANA, limit=2) == [OTHER]
+
+
 def test_a_limit_is_a_number_above_0():
     with pytest.raises(ValueError, match="limit is 1 or more, not 0"):
         StoredMemory(None, None, limit=0)
