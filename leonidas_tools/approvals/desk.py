@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals import wording
-from leonidas_tools.approvals.always import remember
 from leonidas_tools.approvals.outcome import fit_decision, with_question
 from leonidas_tools.approvals.request import Answer, Decision
+from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.call import ToolCall, ToolResult, repeated
 from leonidas_tools.calls.listeners import Listeners
-from leonidas_tools.errors import ToolDeniedError
+from leonidas_tools.errors import ConfigurationError, ToolDeniedError, log_level
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
+from leonidas_tools.rules.rule import RISKS, Decide, Rule, Tier
 from leonidas_tools.tools.metadata import hash_of
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.question import Question
-    from leonidas_tools.approvals.request import ApprovalRequest
+    from leonidas_tools.approvals.request import ApprovalRequest, Scope
+
+logger = visible_logger(__name__)
 
 FAILURE = "failure"
 """The `by` of a denial where the person could not be asked."""
@@ -215,7 +220,7 @@ class Approvals:
         decision = fit_decision(question, decision)
         self._close(question, "approval_used")
         if decision.answer is Answer.ALWAYS:
-            remember(question, decision.scope)
+            _remember(question, decision.scope)
         question.announce_closed(decision.answer.value, by=by, decision=decision)
         return decision
 
@@ -333,3 +338,53 @@ def _tool(question: Question) -> str:
 def _unknown_tool(question: Question) -> ToolResult:
     name = _tool(question)
     return ToolResult.not_found(say("tool_gone", tool=name), reason_code="unknown_tool")
+
+
+def _remember(question: Question, scope: Scope) -> None:
+    """Store the answer in the session, the user's preferences or the settings file.
+
+    It covers only the question of the same rule, about the same tool of the same server, with the
+    definition that the tool had when it was asked about. A question about the risks of a call is
+    asked again: another call may have others.
+    """
+    if question.rule.name == RISKS.name:
+        return
+    policy = question.call.session.get(SessionPolicy)
+    tool, asks = question.request.tool, question.rule.name
+    name, pattern = f"{tool} {asks}", glob.escape(tool)
+    origin = None if question.call.tool is None else question.call.tool.origin
+    rule = Rule(
+        name=name,
+        decide=Decide.ALLOW,
+        tools=(pattern,),
+        servers=() if origin is None else (glob.escape(origin.server),),
+        tier=Tier.USER,
+        lifts=asks,
+        fingerprint=question.fingerprint,
+    )
+    if scope == "user" and policy.keep_always is not None:
+        policy.keep_always(rule)  # applies at once, and can be revoked in all sessions
+        return
+    policy.always.append(rule)
+    if scope == "file":
+        entry = {"tools": pattern, "question": asks, "fingerprint": question.fingerprint}
+        _save_always(
+            question, name, {**entry, **({"servers": rule.servers[0]} if rule.servers else {})}
+        )
+    elif scope == "user":
+        logger.warning(
+            "'always' for %r applies to this session only: there are no user preferences", name
+        )
+
+
+def _save_always(question: Question, name: str, entry: dict[str, Any]) -> None:
+    user, save = question.request.user, question.asking.save
+    if user is not None:
+        entry["users"] = user
+    try:
+        if save is None:
+            raise ConfigurationError("there is no settings file to save it in")  # noqa: TRY301 - logged below
+        save({"policies": {"always": {name: entry}}})
+    except ConfigurationError as error:  # the call is approved nevertheless
+        level = log_level(error)
+        logger.log(level, "'always' for %r applies to this session only: %s", name, error)

@@ -198,7 +198,7 @@ _HAN = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Phrase:
     """A phrase of an answer: its words, and their effect."""
 
     words: tuple[str, ...]
@@ -372,30 +372,30 @@ def _phrases(text: str) -> list[str]:
     return [each for line in text.split("\n") for each in line.split("|") if each]
 
 
-def _pieces(words: Sequence[str]) -> Iterator[_Piece]:
+def _pieces(words: Sequence[str]) -> Iterator[_Phrase]:
     """Yield the phrases of an answer, the longest first; a negated consent is a refusal."""
     negators = _lexicon().negators
     negated = False
     for piece in _found(words):
         if negated and piece.kind is _Kind.CONSENT:
-            yield _Piece(piece.words, _Kind.REFUSAL)
+            yield _Phrase(piece.words, _Kind.REFUSAL)
         else:
             yield piece
         negated = piece.words in negators
 
 
-def _found(words: Sequence[str]) -> Iterator[_Piece]:
+def _found(words: Sequence[str]) -> Iterator[_Phrase]:
     lexicon = _lexicon()
     start = 0
     while start < len(words):
         for length in range(min(lexicon.longest, len(words) - start), 0, -1):
             phrase = tuple(words[start : start + length])
             if phrase in lexicon.phrases:
-                yield _Piece(phrase, lexicon.phrases[phrase])
+                yield _Phrase(phrase, lexicon.phrases[phrase])
                 break
         else:
             length = 1
-            yield _Piece((words[start],), _kind_of(words, start))
+            yield _Phrase((words[start],), _kind_of(words, start))
         start += length
 
 
@@ -445,7 +445,7 @@ def _found_han(run: str) -> Iterator[_Kind]:
 # --- words of the question -----------------------------------------------------------------------
 
 
-def _repeats(pieces: Sequence[_Piece], question: str, texts: Sequence[str]) -> bool:
+def _repeats(pieces: Sequence[_Phrase], question: str, texts: Sequence[str]) -> bool:
     """Return whether the unknown words of an answer repeat parts of the question unchanged."""
     asked = _lent(question, texts)
     consents = [piece for piece in pieces if piece.kind is _Kind.CONSENT]
@@ -454,7 +454,7 @@ def _repeats(pieces: Sequence[_Piece], question: str, texts: Sequence[str]) -> b
     lexicon = _lexicon()
     place, before = -1, ""
     places: set[int] = set()
-    for piece, after in pairwise([*pieces, _Piece((".",), _Kind.ASIDE)]):
+    for piece, after in pairwise([*pieces, _Phrase((".",), _Kind.ASIDE)]):
         word = _number(piece.words[0])
         binds = word in lexicon.articles and after.kind is _Kind.UNKNOWN
         if piece.kind is _Kind.UNKNOWN and not binds:

@@ -26,7 +26,7 @@ _WIDEST = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Kept:
+class _SessionRecords:
     """The stored records of one session.
 
     Args:
@@ -67,8 +67,8 @@ def show(
     """
     from leonidas_tools.cli import terminal
 
-    async def asked(store: "Store") -> _Kept:
-        return _Kept(
+    async def asked(store: "Store") -> _SessionRecords:
+        return _SessionRecords(
             calls=(await store.executions(session=session, limit=limit))[::-1],
             approvals=(await store.approvals.find(session=session, limit=limit))[::-1],
             tasks=await store.tasks.read(session),

@@ -108,7 +108,7 @@ async def _explained(
     from leonidas_tools.cli.starting import started, tool_named
     from leonidas_tools.json_schema import ArgumentValidator
     from leonidas_tools.rules.engine import Circumstances
-    from leonidas_tools.rules.explain import explain as explained
+    from leonidas_tools.rules.engine import explain as explained
     from leonidas_tools.rules.rule import Mode
     from leonidas_tools.rules.subject import with_facts
     from leonidas_tools.tools.metadata import as_enum

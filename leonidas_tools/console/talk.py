@@ -199,7 +199,7 @@ class TalkEndpoint:
         return talk
 
 
-class _Place:
+class _Seat:
     """The place of a client in a conversation, which a later one takes from it."""
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ class _Talk:
         self._closing = closing
         self._is_open = asyncio.Event()
         self._over: asyncio.Future[_ClosedError] = asyncio.get_running_loop().create_future()
-        self._place: _Place | None = None
+        self._place: _Seat | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._heard = _Waiting(_MOST_UNHEARD_BYTES)
         self._unsent = _Waiting(_MOST_UNSENT_BYTES)
@@ -255,7 +255,7 @@ class _Talk:
 
         A client that was there before loses its place: its connection may hang unnoticed.
         """
-        before, mine = self._place, _Place()
+        before, mine = self._place, _Seat()
         self._place = mine
         self._wait_no_more()
         try:
@@ -288,7 +288,7 @@ class _Talk:
             self._patience = None
 
     async def _joined(
-        self, websocket: WebSocket, place: _Place, *, is_resumed: bool
+        self, websocket: WebSocket, place: _Seat, *, is_resumed: bool
     ) -> _ClosedError | None:
         listening = asyncio.create_task(self._listen(websocket), name="console:talk-listen")
         sending = asyncio.create_task(self._send(websocket, is_resumed), name="console:talk-send")

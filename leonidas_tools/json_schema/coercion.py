@@ -32,10 +32,10 @@ def coerce(document: Document, value: Any) -> Any:
     Returns:
         The value, or a copy of it with the coerced parts; not checked yet.
     """
-    return _Walk(document).coerced("#", document.schema, value, 0)
+    return _Coercion(document).coerced("#", document.schema, value, 0)
 
 
-class _Walk:
+class _Coercion:
     """One way down a value and a schema; a walk that takes too many steps stops coercing."""
 
     def __init__(self, document: Document) -> None:

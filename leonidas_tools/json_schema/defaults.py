@@ -22,10 +22,10 @@ def fill_of(document: Document) -> Fill | None:
     """Return what fills in a schema's defaults; `None` where it has none."""
     if not document.has_defaults:
         return None
-    return _Compiler(document).fill(document.schema)
+    return _FillCompiler(document).fill(document.schema)
 
 
-class _Compiler:
+class _FillCompiler:
     """Compiles a schema into one `Fill`; a schema that contains itself into one that does too."""
 
     def __init__(self, document: Document) -> None:

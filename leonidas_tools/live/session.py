@@ -19,7 +19,7 @@ from leonidas_tools.live.live_events import LiveEvents
 from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.silence import SilenceFiller
-from leonidas_tools.live.words import Words
+from leonidas_tools.live.transcript_recorder import TranscriptRecorder
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     EventPart,
@@ -133,7 +133,7 @@ class _Loop:
         # The yielding generator must not be where answers are routed: a slow player would hold
         # them back. So everything ready to be heard waits in a queue of its own.
         self.out = ListenerQueue()
-        self._words = Words(session)
+        self._recorder = TranscriptRecorder(session)
         self._events = LiveEvents(runtime, session)
         self._notices = None if runtime is None else runtime.notices
         self._silence = SilenceFiller(runtime, show=self.out.put, say=self._interim)
@@ -182,7 +182,7 @@ class _Loop:
             else:
                 if part.part.text:
                     self._session.get(Turns).next()
-                self._words.typed(part)
+                self._recorder.typed(part)
                 self._events.typed(part)
                 self._inbox.put(part)
         self._inbox.end_input()
@@ -254,7 +254,7 @@ class _Loop:
                 if part.substream_name == "input_transcription" or part.metadata.get("interrupted"):
                     self._session.get(Turns).next()
                 self._silence.heard(part)
-                self._words.heard(part)
+                self._recorder.heard(part)
                 self._events.heard(part)
                 if part.get_metadata("turn_complete"):
                     self._inbox.turn_ended()

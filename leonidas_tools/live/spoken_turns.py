@@ -21,7 +21,7 @@ Speaker: TypeAlias = Literal["user", "agent"]
 
 
 @dataclass(kw_only=True, slots=True)
-class _Turn:
+class _SpokenTurn:
     words: str = ""
     sound_seconds: float = 0.0
 
@@ -35,7 +35,7 @@ class SpokenTurns:
 
     def __init__(self, tell: Callable[..., None]) -> None:
         self._tell = tell
-        self._turns: dict[Speaker, _Turn] = {}
+        self._turns: dict[Speaker, _SpokenTurn] = {}
 
     def typed(self, part: ProcessorPart) -> None:
         """Handle a part of the user's side."""
@@ -67,9 +67,9 @@ class SpokenTurns:
         self._end("user")
         self._end("agent")
 
-    def _turn(self, who: Speaker) -> _Turn:
+    def _turn(self, who: Speaker) -> _SpokenTurn:
         if who not in self._turns:
-            self._turns[who] = _Turn()
+            self._turns[who] = _SpokenTurn()
             self._tell(who=who, state="began")
         return self._turns[who]
 

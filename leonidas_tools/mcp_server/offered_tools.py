@@ -62,7 +62,7 @@ class OfferedTools:
         Returns:
             A function that ends it.
         """
-        return _Subscription(self, self._tools, listener).end
+        return _OfferSubscription(self, self._tools, listener).end
 
     def _fits(self, tool: AnyTool) -> bool:
         if tool.metadata.answers_questions:
@@ -91,7 +91,7 @@ def _annotations(effect: ToolEffect) -> ToolAnnotations:
     return ToolAnnotations(read_only_hint=False, idempotent_hint=effect is ToolEffect.IDEMPOTENT)
 
 
-class _Subscription:
+class _OfferSubscription:
     """Tells one listener, on its event loop, that what is offered has become different."""
 
     def __init__(

@@ -85,7 +85,7 @@ class PrometheusExporter(Collector):
             ...     address.startswith("http://127.0.0.1:"), address.endswith("/metrics")
             (True, True)
         """
-        server = _Server(host, port)
+        server = _MetricsServer(host, port)
         server.set_app(make_wsgi_app(self._registry))
         thread = threading.Thread(target=server.serve_forever, name="prometheus", daemon=True)
         thread.start()
@@ -112,7 +112,7 @@ class PrometheusExporter(Collector):
         yield state
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _MetricsServer(ThreadingMixIn, WSGIServer):
     """Serve each connection in a thread; connections are few and short."""
 
     daemon_threads = True

@@ -47,7 +47,7 @@ class LoopLimits:
 _NOTHING: Mapping[int, ToolResult | None] = {}
 
 
-class _Step:
+class _MadeCall:
     """A call of a session, and how it ended."""
 
     # Class attributes for what few steps change: one step is made for every call.
@@ -94,9 +94,9 @@ class LoopHistory:
     def __init__(self) -> None:
         self.limits: LoopLimits | None = None
         """The limits of this session, instead of those of the settings."""
-        self._recent: deque[_Step] = deque()
+        self._recent: deque[_MadeCall] = deque()
         """The newest first, as many as may make up a cycle."""
-        self._faded: deque[_Step] = deque()
+        self._faded: deque[_MadeCall] = deque()
         self._turn = 0
         self._turns: Turns | None = None
 
@@ -105,7 +105,7 @@ class LoopHistory:
         self._recent.clear()
         self._faded.clear()
 
-    def begin(self, call: ToolCall, limits: LoopLimits, made_at: float) -> _Step:
+    def begin(self, call: ToolCall, limits: LoopLimits, made_at: float) -> _MadeCall:
         """Note a call that begins, and how many alike there will be if it ends as they did."""
         turns = self._turns
         if turns is None:
@@ -113,7 +113,7 @@ class LoopHistory:
         if turns.number != self._turn:
             self._turn = turns.number
             self.forget()
-        recent, step = self._recent, _Step(call)
+        recent, step = self._recent, _MadeCall(call)
         found = self._made_before(call, made_at)
         if found:
             self._note_alike(step, found, max(limits.refuse_at, limits.warn_at))
@@ -124,10 +124,10 @@ class LoopHistory:
                 self._fade(oldest, max(limits.refuse_at, limits.warn_at) * limits.longest_cycle)
         return step
 
-    def _made_before(self, call: ToolCall, made_at: float) -> list[_Step]:
+    def _made_before(self, call: ToolCall, made_at: float) -> list[_MadeCall]:
         """Return the same calls among the last, as far as they had ended by then."""
         name, arguments = call.name, call.arguments
-        found: list[_Step] = []
+        found: list[_MadeCall] = []
         try:
             # Arguments are compared as they are: most differ at once, and a hash costs more.
             for old in self._recent:
@@ -137,7 +137,7 @@ class LoopHistory:
             return []
         return found
 
-    def _note_alike(self, step: _Step, found: list[_Step], most: int) -> None:
+    def _note_alike(self, step: _MadeCall, found: list[_MadeCall], most: int) -> None:
         """Note the earlier calls equal to this one; the longest run of repeats counts."""
         like: dict[int, ToolResult | None] = {}
         step.like = like
@@ -153,7 +153,7 @@ class LoopHistory:
         steps = itertools.islice(itertools.chain(self._recent, self._faded), most)
         return sum(1 for _ in itertools.takewhile(lambda step: back in step.like, steps))
 
-    def _fade(self, step: _Step, most: int) -> None:
+    def _fade(self, step: _MadeCall, most: int) -> None:
         """Forget a step's details; no run of repeats continues past a unique step."""
         if not step.like:
             self._faded.clear()
@@ -210,14 +210,14 @@ class LoopGuard:
         return result
 
 
-def _warned(call: ToolCall, step: _Step, result: ToolResult) -> ToolResult:
+def _warned(call: ToolCall, step: _MadeCall, result: ToolResult) -> ToolResult:
     """Return the result with a warning to the model."""
     logger.warning("%s: the same call of %r, %d times", call.trace_id, call.name, step.repeats)
     said = say("loop_warning", count=step.repeats)
     return replace(result, message=join(result.message, said))
 
 
-def _refused(call: ToolCall, step: _Step) -> ToolResult:
+def _refused(call: ToolCall, step: _MadeCall) -> ToolResult:
     step.end(step.repeated)  # a loop that is refused goes on
     logger.warning("%s: the call of %r is refused as a loop", call.trace_id, call.name)
     return ToolResult(

@@ -31,7 +31,7 @@ _FEW: Final = 64
 _PROGRESS = EventKind.PROGRESS
 
 
-class _Closing(processor.Processor):
+class _ClosesWithReader(processor.Processor):
     """A processor that ends with its reader, also outside `processor.context()`."""
 
     def _call_impl(self, content: Any, current_trace: Any) -> AsyncIterator[ProcessorPart]:  # type: ignore[misc]  # final upstream
@@ -41,7 +41,7 @@ class _Closing(processor.Processor):
         return parts if context_lib.task_group() is not None else _with_context(parts)
 
 
-class Stage(_Closing):
+class Stage(_ClosesWithReader):
     """A processor whose `+` is typed for any other; upstream's takes only one of its own class."""
 
     def __add__(self, other: processor.Processor | processor.PartProcessor) -> Chain:
@@ -50,7 +50,7 @@ class Stage(_Closing):
         return Chain([self]) + other
 
 
-class Chain(_Closing, processor._ChainProcessor):  # noqa: SLF001 - upstream has no public name
+class Chain(_ClosesWithReader, processor._ChainProcessor):  # noqa: SLF001 - upstream has no public name
     """A chain that begins with a stage."""
 
     def __add__(self, other: processor.Processor | processor.PartProcessor) -> Chain:

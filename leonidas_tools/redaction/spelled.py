@@ -61,7 +61,7 @@ class Spellings:
             data = bytes(covered)
         bare = data.translate(None, _SEPARATORS)
         spelled = sorted(self._spelled(bare))
-        place = _Places(data) if spelled else None
+        place = _LetterPlaces(data) if spelled else None
         for start, length in spelled:
             assert place is not None
             first, last = place(start), place(start + length - 1)
@@ -77,7 +77,7 @@ class Spellings:
                 at = bare.find(form, at + len(form))
 
 
-class _Places:
+class _LetterPlaces:
     """Tells the places of the letters in a text; asked in order, it looks at each block once."""
 
     def __init__(self, data: bytes) -> None:

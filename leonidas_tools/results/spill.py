@@ -39,7 +39,7 @@ class KeepsResults(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
+class _StoredPiece:
     content: bytes
     size: int
 
@@ -95,7 +95,7 @@ class ResultMemory:
         if content is None:
             raise StoreError(f"There is no result {handle!r}, or no longer: make the call again")
         end = None if limit is None else offset + limit
-        return _Piece(content=content[offset:end], size=len(content))
+        return _StoredPiece(content=content[offset:end], size=len(content))
 
 
 class Results:

@@ -134,7 +134,7 @@ class DeclaredTools:
         Raises:
             RuntimeError: No event loop is running.
         """
-        return _Subscription(self, listener, session).end
+        return _ChangeSubscription(self, listener, session).end
 
     def _made_for_all(self) -> tuple[Declaration, ...]:
         # Read first: what changes while they are made counts as changed afterwards.
@@ -213,7 +213,7 @@ class DeclaredTools:
         return any(fnmatchcase(tool.name, pattern) for pattern in patterns)
 
 
-class _Subscription:
+class _ChangeSubscription:
     """Tells one listener, on its event loop, of changes it has not been told yet."""
 
     def __init__(

@@ -471,10 +471,10 @@ def _confine(request: dict[str, Any]) -> None:
     code = base64.b64decode(request["seccomp"])
     instructions = ctypes.create_string_buffer(code, len(code))
 
-    class _Program(ctypes.Structure):
+    class _FilterProgram(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
-    program = _Program(len(code) // 8, ctypes.addressof(instructions))
+    program = _FilterProgram(len(code) // 8, ctypes.addressof(instructions))
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program))
 
 

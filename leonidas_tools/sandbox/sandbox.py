@@ -85,7 +85,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Job:
+class _Command:
     """A program to run."""
 
     argv: Sequence[str]
@@ -97,7 +97,7 @@ class _Job:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Launcher:
+class _LauncherProcess:
     """The process that starts programs, and the connection to it."""
 
     connection: socket.socket
@@ -142,7 +142,7 @@ class Sandbox:
     environment: Mapping[str, str] = field(default_factory=dict)
     _filters: dict[bool, str] = field(default_factory=dict, init=False, repr=False)
     _chosen: str | None = field(default=None, init=False, repr=False)
-    _launcher: _Launcher | None = field(default=None, init=False, repr=False)
+    _launcher: _LauncherProcess | None = field(default=None, init=False, repr=False)
     _end: weakref.finalize[Any, Any] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -178,7 +178,7 @@ class Sandbox:
         reasons = []
         for backend in ("bubblewrap", "landlock"):
             try:
-                await self._run(_Job(argv=["/bin/sh", "-c", ":"]), backend)
+                await self._run(_Command(argv=["/bin/sh", "-c", ":"]), backend)
             except NoSandboxError as error:
                 reasons.append(f"{backend}: {error.reason}")
             else:
@@ -208,7 +208,7 @@ class Sandbox:
             UnrunnableError: An argument has a null character, or is longer than Linux allows.
             FileNotFoundError: There is no such program or directory.
         """
-        job = _Job(
+        job = _Command(
             argv=argv,
             input=input,
             timeout_seconds=timeout_seconds,
@@ -217,7 +217,7 @@ class Sandbox:
         )
         return await self._run(job, await self.chosen_backend())
 
-    async def _run(self, job: _Job, backend: str) -> Finished:
+    async def _run(self, job: _Command, backend: str) -> Finished:
         async with self._started(job, backend) as running:
             return await running.finished()
 
@@ -233,7 +233,7 @@ class Sandbox:
             NoSandboxError: The isolation or a limit cannot be had.
         """
         backend = await self.chosen_backend()
-        job = _Job(
+        job = _Command(
             argv=argv,
             timeout_seconds=timeout_seconds,
             on_output=on_output,
@@ -243,7 +243,7 @@ class Sandbox:
             yield running
 
     @asynccontextmanager
-    async def _started(self, job: _Job, backend: str) -> AsyncIterator[Running]:
+    async def _started(self, job: _Command, backend: str) -> AsyncIterator[Running]:
         request = self._request(job, backend)
         running = self._launch(request, job, is_wrapped=backend == "bubblewrap")
         try:
@@ -257,7 +257,7 @@ class Sandbox:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def _request(self, job: _Job, backend: str) -> dict[str, Any]:
+    def _request(self, job: _Command, backend: str) -> dict[str, Any]:
         """Return what the launcher has to do."""
         limits = self.limits
         environment = {**_ENVIRONMENT, **self.environment}
@@ -351,7 +351,7 @@ class Sandbox:
 
     # --- the launcher ------------------------------------------------------------------------
 
-    def _launch(self, request: Mapping[str, Any], job: _Job, *, is_wrapped: bool) -> Running:
+    def _launch(self, request: Mapping[str, Any], job: _Command, *, is_wrapped: bool) -> Running:
         """Send a request; what the program gets is closed here."""
         with contextlib.ExitStack() as sent:
             control, theirs = socket.socketpair()
@@ -397,7 +397,7 @@ class Sandbox:
         socket.send_fds(self._launcher.connection, [b"."], fds)
 
 
-def _start_launcher() -> _Launcher:
+def _start_launcher() -> _LauncherProcess:
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - our own program
@@ -410,7 +410,7 @@ def _start_launcher() -> _Launcher:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # an interrupt from the keyboard is not for it
         )
-    return _Launcher(connection=ours, process=process)
+    return _LauncherProcess(connection=ours, process=process)
 
 
 def _own_process(sent: contextlib.ExitStack) -> int:

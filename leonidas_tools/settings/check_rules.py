@@ -45,10 +45,10 @@ def check_rules(
         )
         for name, tool in known_tools.items()
     ]
-    return list(_Check(settings, known, more_may_come=more_may_come).findings())
+    return list(_RuleCheck(settings, known, more_may_come=more_may_come).findings())
 
 
-class _Check:
+class _RuleCheck:
     def __init__(self, settings: Settings, known: list[_Known], *, more_may_come: bool) -> None:
         self._settings = settings
         self._known = known

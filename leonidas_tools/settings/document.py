@@ -59,7 +59,7 @@ def read_document(text: str) -> Document:
     root = compose(text)
     if root is None:
         return Document()
-    reader = _Reader()
+    reader = _NodeReader()
     data = reader.value(root, ())
     return Document(data=data, lines=reader.lines, problems=reader.problems)
 
@@ -94,7 +94,7 @@ def _line(item: yaml.Node | yaml.Event) -> int:
     return 1 if item.start_mark is None else item.start_mark.line + 1
 
 
-class _Reader:
+class _NodeReader:
     """Turns nodes into plain data, keeping count of how much there is."""
 
     def __init__(self) -> None:

@@ -127,7 +127,7 @@ class _Entry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Place:
+class _PathPosition:
     """The innermost mapping on a path, its entries, the one on the path, the keys beyond it."""
 
     mapping: yaml.MappingNode
@@ -137,7 +137,7 @@ class _Place:
     rest: KeyPath
 
 
-def _find(text: str, path: KeyPath) -> _Place:
+def _find(text: str, path: KeyPath) -> _PathPosition:
     node = compose(text)
     if not isinstance(node, yaml.MappingNode):
         raise DocumentError("should be a mapping")
@@ -150,7 +150,7 @@ def _find(text: str, path: KeyPath) -> _Place:
         if entry.is_alias:
             raise EditError("shares its value with another place by an alias: edit the file")
         node = entry.value
-    return _Place(mapping=node, entries=entries, entry=entry, key=str(key), rest=rest)
+    return _PathPosition(mapping=node, entries=entries, entry=entry, key=str(key), rest=rest)
 
 
 def _entry(text: str, key: yaml.Node, value: yaml.Node) -> _Entry:
@@ -177,7 +177,7 @@ def _end(text: str, node: yaml.Node) -> int:
     return end
 
 
-def _insert(text: str, place: _Place, value: Any) -> str:
+def _insert(text: str, place: _PathPosition, value: Any) -> str:
     """Add a key behind the last one of its mapping."""
     if place.mapping.flow_style:
         close = _mark(place.mapping.end_mark) - 1
@@ -190,7 +190,7 @@ def _insert(text: str, place: _Place, value: Any) -> str:
     return _splice(text, _line_end(text, place.entries[-1].end), lines)
 
 
-def _fill(text: str, place: _Place, value: Any) -> str:
+def _fill(text: str, place: _PathPosition, value: Any) -> str:
     """Give a key that has no value a mapping."""
     entry = place.entry
     assert entry is not None

@@ -188,7 +188,7 @@ async def _until_closed(work: Coroutine[Any, Any, None]) -> None:
         await work
 
 
-class _RefusedError(Exception):
+class _RefusedConnectionError(Exception):
     """Raised when a connection is refused, with the code to close it with."""
 
     def __init__(self, code: int, reason: str) -> None:
@@ -228,7 +228,7 @@ class ConnectionHandler:
     async def _begin(self) -> tuple[SimulatedSession, Play] | None:
         try:
             return await self._set_up()
-        except _RefusedError as refused:
+        except _RefusedConnectionError as refused:
             await self._refuse(refused)
         except ScenarioOverError as over:
             self._refused = True
@@ -262,7 +262,7 @@ class ConnectionHandler:
             return None
         if failure := self._record.failure:
             # Final, so that a client does not redial a scenario that cannot go on.
-            raise _RefusedError(protocol.POLICY, f"scenario failed: {failure}")
+            raise _RefusedConnectionError(protocol.POLICY, f"scenario failed: {failure}")
         kind, body = message
         if kind != "setup":
             await self._report(Breach(reason="the first message is the setup", data={kind: body}))
@@ -288,7 +288,9 @@ class ConnectionHandler:
         """Return the session of the connection; None if it was closed for a violation."""
         context, number = self._context, self._number
         if refusal := context.listener.refusal_at_setup():
-            raise _RefusedError(refusal.close_code, refusal.reason or "the server is unavailable")
+            raise _RefusedConnectionError(
+                refusal.close_code, refusal.reason or "the server is unavailable"
+            )
         handle = fields(setup.get("sessionResumption")).get("handle")
         if not handle:
             session = context.sessions.begin(number)
@@ -297,7 +299,7 @@ class ConnectionHandler:
         try:
             session = context.sessions.find(str(handle), now=now)
         except HandleRefusedError as error:
-            raise _RefusedError(context.quirks.unknown_handle_code, str(error)) from None
+            raise _RefusedConnectionError(context.quirks.unknown_handle_code, str(error)) from None
         before = context.sessions.open_connection_of(session)
         if before is not None:
             reason = (
@@ -324,7 +326,7 @@ class ConnectionHandler:
             quirks=self._context.quirks,
         )
 
-    async def _refuse(self, refused: _RefusedError) -> None:
+    async def _refuse(self, refused: _RefusedConnectionError) -> None:
         self._refused = True
         refusal = Refusal(
             stage="setup", code=refused.code, reason=refused.reason, connection=self._number

@@ -4,8 +4,7 @@ import pytest
 
 from leonidas_tools import SessionPolicy, Settings, Tool
 from leonidas_tools.rules.conditions import Condition
-from leonidas_tools.rules.engine import Circumstances, RuleBook
-from leonidas_tools.rules.explain import explain
+from leonidas_tools.rules.engine import Circumstances, RuleBook, explain
 from leonidas_tools.rules.rule import Decide, Mode, Rule, Tier
 from leonidas_tools.rules.subject import Subject, subject_of
 from leonidas_tools.tools.metadata import ToolCategory, ToolEffect, ToolOrigin

@@ -7,21 +7,23 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
+from genai_processors.content_api import ProcessorPart
+
 from leonidas_tools.live.speech.line import Line, Mark, Sound
-from leonidas_tools.live.speech.pcm import BYTES_PER_SAMPLE, hertz_of, sound_part
 from leonidas_tools.live.speech.stress import SpokenWords
 from leonidas_tools.session.speech import SpeechState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from genai_processors.content_api import ProcessorPart
-
     from leonidas_tools.live.speech.voice import Voice
     from leonidas_tools.session.speech import SpeechSettings
 
     MakeVoice: TypeAlias = Callable[[int, float], Voice]
 
+_BYTES_PER_SAMPLE = 2
+_HERTZ = 24_000
+_MICROPHONE = "realtime"
 _TRANSCRIPT = "output_transcription"
 _ENDS = ("generation_complete", "turn_complete")
 _SLICE_SECONDS = 0.1
@@ -112,12 +114,12 @@ class Output:
 
     def _item(self, part: ProcessorPart) -> Sound | Mark | ProcessorPart | None:
         """Return what waits in the line for a part; of half a sample the rest is waited for."""
-        hertz = hertz_of(part)
+        hertz = _hertz_of(part)
         if hertz is not None:
             data = self._half_sample + (part.bytes or b"")
-            whole = len(data) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE
+            whole = len(data) // _BYTES_PER_SAMPLE * _BYTES_PER_SAMPLE
             self._half_sample = data[whole:]
-            self._arrived_seconds += whole / BYTES_PER_SAMPLE / hertz
+            self._arrived_seconds += whole / _BYTES_PER_SAMPLE / hertz
             return Sound(part=part, hertz=hertz, data=memoryview(data)[:whole]) if whole else None
         if any(part.get_metadata(end) for end in _ENDS):
             if part.get_metadata("turn_complete"):
@@ -164,9 +166,9 @@ class Output:
         seconds = until_seconds - self._given_seconds
         if not whole:
             seconds = min(seconds, _SLICE_SECONDS)
-        samples = len(sound.data) // BYTES_PER_SAMPLE
+        samples = len(sound.data) // _BYTES_PER_SAMPLE
         samples = max(1, math.ceil(min(samples, seconds * sound.hertz)))
-        data = sound.data[: samples * BYTES_PER_SAMPLE]
+        data = sound.data[: samples * _BYTES_PER_SAMPLE]
         sound.data = sound.data[len(data) :]
         if sound.data:
             self._line.put_back(sound)
@@ -186,11 +188,11 @@ class Output:
         self._last_sound = like
         if not data:
             return []
-        seconds = len(data) / BYTES_PER_SAMPLE / (hertz_of(like) or 1)
+        seconds = len(data) / _BYTES_PER_SAMPLE / (_hertz_of(like) or 1)
         self._played_until = max(self._played_until, self._loop.time()) + seconds
         if data == like.bytes:
             return [like]
-        return [sound_part(like, bytes(data), metadata=not tail)]
+        return [_sound_part(like, bytes(data), metadata=not tail)]
 
     def _held_seconds(self) -> float:
         """Return how long no sound is to be handed on."""
@@ -205,3 +207,37 @@ class Output:
     def _wake(self, _settings: SpeechSettings) -> None:
         """Wake the stream, also from the thread of a tool."""
         self._loop.call_soon_threadsafe(self._changed.set)
+
+
+def _hertz_of(part: ProcessorPart) -> int | None:
+    """Return the samples per second of a part that the model says, `None` for every other part.
+
+    Taken is 16-bit mono PCM that is not the user's; 24 kHz, as Live sends, where nothing is said.
+
+    Example:
+        >>> _hertz_of(ProcessorPart(b"..", mimetype="audio/pcm;rate=16000", role="model"))
+        16000
+        >>> _hertz_of(ProcessorPart("Hello"))
+    """
+    blob = part.part.inline_data
+    if blob is None or not blob.data:
+        return None
+    if part.role == "user" or part.substream_name == _MICROPHONE:
+        return None
+    kind, *parameters = (blob.mime_type or "").lower().replace(" ", "").split(";")
+    values = dict(each.partition("=")[::2] for each in parameters)
+    if kind != "audio/pcm" or values.get("channels", "1") != "1":
+        return None
+    hertz = values.get("rate", str(_HERTZ))
+    return int(hertz) if hertz.isascii() and hertz.isdigit() and int(hertz) > 0 else None
+
+
+def _sound_part(like: ProcessorPart, data: bytes, *, metadata: bool = True) -> ProcessorPart:
+    """Return a part as another one is, with other sound."""
+    return ProcessorPart(
+        data,
+        mimetype=like.mimetype,
+        role=like.role,
+        substream_name=like.substream_name,
+        metadata=dict(like.metadata) if metadata else {},
+    )

@@ -1,4 +1,4 @@
-"""The sound of one voice, from bytes to bytes."""
+"""The sound of one voice, from bytes to bytes: its pace, and its volume without clicks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leonidas_tools.live.speech.gain import Gain
 from leonidas_tools.live.speech.stretch import TimeStretch
 
 if TYPE_CHECKING:
     from leonidas_tools.live.speech.stretch import Samples
 
 _SCALE = 32768.0
+_RAMP_SECONDS = 0.01
+_STEEPEST_KNEE = 0.5
 
 
 class Voice:
@@ -52,3 +53,43 @@ class Voice:
 def _written(samples: Samples) -> bytes:
     written: bytes = np.clip(np.rint(samples * _SCALE), -_SCALE, _SCALE - 1).astype("<i2").tobytes()
     return written
+
+
+class Gain:
+    """Multiplies sound by a volume, towards which it moves in a ramp (1.0 in 10 ms).
+
+    Args:
+        hertz: Samples per second.
+        volume: What it starts at.
+
+    Example:
+        >>> gain = Gain(24_000, 0.5)
+        >>> gain.feed(np.array([0.5, -0.5], np.float32), 0.5).tolist()
+        [0.25, -0.25]
+    """
+
+    def __init__(self, hertz: int, volume: float) -> None:
+        self.volume = volume
+        self._step = 1.0 / (_RAMP_SECONDS * hertz)
+
+    def feed(self, samples: Samples, volume: float) -> Samples:
+        """Give the samples at a volume; what would exceed 1 is bent below it."""
+        if volume == self.volume == 1.0 or not len(samples):
+            return samples
+        way = self._step * np.arange(1, len(samples) + 1, dtype=np.float32)
+        if volume >= self.volume:
+            volumes = np.minimum(self.volume + way, volume)
+        else:
+            volumes = np.maximum(self.volume - way, volume)
+        loud: Samples = (samples * volumes).astype(np.float32)
+        self.volume = volume if volumes[-1] == np.float32(volume) else float(volumes[-1])
+        return loud if volumes.max() <= 1.0 else _bent(loud, volumes.astype(np.float32))
+
+
+def _bent(samples: Samples, volumes: Samples) -> Samples:
+    """Compress what is louder than a knee, which is lower the more is amplified (1.0: none)."""
+    knee = 1.0 - np.clip(volumes - 1.0, 1e-6, _STEEPEST_KNEE)
+    above = np.abs(samples) - knee
+    bent = knee + (1.0 - knee) * np.tanh(np.maximum(above, 0.0) / (1.0 - knee))
+    result: Samples = np.where(above > 0.0, np.copysign(bent, samples), samples).astype(np.float32)
+    return result

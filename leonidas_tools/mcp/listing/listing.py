@@ -101,7 +101,7 @@ class KeptListing:
         """Return the tools, if they are known."""
         try:
             text = self._file.read()
-            kept = None if text is None else _Kept.model_validate_json(text)
+            kept = None if text is None else _CachedListing.model_validate_json(text)
         except (OSError, ValueError) as error:
             logger.warning("MCP server %r: the kept listing is of no use: %s", self._name, error)
             return None
@@ -111,13 +111,13 @@ class KeptListing:
 
     def keep(self, listing: Listing) -> None:
         """Keep the tools; that it cannot is no failure."""
-        kept = _Kept(server=self._server, tools=listing.tools, refused=listing.refused)
+        kept = _CachedListing(server=self._server, tools=listing.tools, refused=listing.refused)
         try:
             self._file.write(kept.model_dump_json(by_alias=True))
         except OSError as error:
             logger.warning("MCP server %r: its listing cannot be kept: %s", self._name, error)
 
 
-class _Kept(mcp_types.ListToolsResult):
+class _CachedListing(mcp_types.ListToolsResult):
     server: str
     refused: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it

@@ -25,7 +25,7 @@ class OutputSchemas:
     """
 
     def __init__(self) -> None:
-        self._outputs: dict[str, _Output] = {}
+        self._outputs: dict[str, _OutputSchema] = {}
 
     def taken_from(self, tools: Iterable[Any]) -> list[Any]:
         """Keep the output schemas of a listing; return its tools without them."""
@@ -68,11 +68,11 @@ class OutputSchemas:
         if not isinstance(schema, dict) or schema.get("type") != "object":
             self._outputs.pop(name, None)
             return tool
-        self._outputs[name] = _Output(schema)  # always replaced: Python finds 1 and true equal
+        self._outputs[name] = _OutputSchema(schema)  # also an equal one: Python finds 1 == True
         return {key: value for key, value in tool.items() if key != _KEY}
 
 
-class _Output:
+class _OutputSchema:
     """A schema, compiled when the first answer is checked: of most tools there is none."""
 
     def __init__(self, schema: dict[str, Any]) -> None:

@@ -146,7 +146,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         stdin: Any = transport.get_pipe_transport(_STDIN)
         stdout: Any = transport.get_pipe_transport(_STDOUT)
         self._stdin, self._stdout = stdin, stdout
-        stdout.set_protocol(_Output(self, stdout.get_protocol()))
+        stdout.set_protocol(_StdoutProtocol(self, stdout.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Receive output from asyncio."""
@@ -225,7 +225,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return True
 
 
-class _Output(asyncio.Protocol):
+class _StdoutProtocol(asyncio.Protocol):
     """Hands over standard output at once; asyncio's own reader takes a turn of the loop."""
 
     def __init__(self, process: ServerProcess, own: asyncio.BaseProtocol) -> None:

@@ -258,7 +258,7 @@ class MessageReader:
         return line
 
 
-class _Answer(JSONRPCResponse):
+class _ResponseOnly(JSONRPCResponse):
     """An answer that is nothing else: no error and no question that has a result beside it."""
 
     error: None = None
@@ -272,7 +272,7 @@ def _read(line: bytes) -> JSONRPCMessage:
         ValidationError: There is none.
     """
     try:  # an answer, as most are: a third of the time that it takes to look what it is
-        return _Answer.model_validate_json(line, by_name=False)
+        return _ResponseOnly.model_validate_json(line, by_name=False)
     except ValidationError:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
 

@@ -81,7 +81,7 @@ def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
         if _is_over(moment, now):
             raise PastTimeError
         return When(at=moment)
-    return _Reading(phrases.readable(text), now, zone).result()
+    return _PhraseReading(phrases.readable(text), now, zone).result()
 
 
 def localized(wall: datetime, zone: ZoneInfo) -> datetime:
@@ -109,7 +109,7 @@ def _iso(text: str, zone: ZoneInfo) -> datetime | None:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _PhraseReading:
     """State of reading a phrase, and the rest of it."""
 
     rest: str

@@ -129,13 +129,13 @@ def parse(text: str) -> Script:
     """
     script = Script()
     try:
-        _Reader(script).read(text, depth=0)
+        _ScriptReader(script).read(text, depth=0)
     except RecursionError:
         script.unclear.append("is too deep")
     return script
 
 
-class _Reader:
+class _ScriptReader:
     """Reads a script, and the scripts inside it."""
 
     def __init__(self, script: Script) -> None:

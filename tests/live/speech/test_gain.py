@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leonidas_tools.live.speech.gain import Gain
-from leonidas_tools.live.speech.voice import Voice
+from leonidas_tools.live.speech.voice import Gain, Voice
 from tests.live.speech.sounds import HERTZ, read, rms, steepest, tone, written
 
 

@@ -18,8 +18,8 @@ _TYPED_IN = ("", "realtime")
 _OTHER_CONNECTION = ("connection_lost", "connection_renewed")
 
 
-class Words:
-    """Takes down what the user says or types, and what the model says.
+class TranscriptRecorder:
+    """Record what the user says or types, and what the model says.
 
     Args:
         session: Its `Transcript` is written.
