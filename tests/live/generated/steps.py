@@ -285,5 +285,8 @@ def scripts(draw):
             steps += [draw(end), *draw(st.lists(again | repeat, max_size=2))]
             if draw(st.sampled_from([False, False, True])):  # lost once more, before anything else
                 steps += [draw(handles), draw(end), *draw(st.lists(again, max_size=1))]
-        steps += [draw(ask), *draw(st.lists(small, min_size=1, max_size=6))]
+        if draw(st.sampled_from([False, False, True])):  # its answer is on its way at the end
+            steps += [Listen(draw(st.integers(5, 30))), draw(ask), Listen(draw(st.integers(1, 4)))]
+        else:
+            steps += [draw(ask), *draw(st.lists(small, min_size=1, max_size=6))]
     return tuple(steps)
