@@ -13,6 +13,7 @@ from leonidas_tools import RetryableError, ToolError, ToolRuntime, ToolSession, 
 from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.engines.temporal import Attempts, TemporalEngine, TemporalPlace, workflow_id
 from leonidas_tools.engines.temporal_worker import temporal_worker
+from tests.engines.temporal.kills import kill
 
 ONCE = Attempts(once=True, room=10_000, seconds=600.0)
 AGAIN = dataclasses.replace(ONCE, once=False, retries=2)
@@ -334,3 +335,9 @@ async def test_an_idempotent_call_of_a_killed_worker_runs_on_another(server, roo
         async with worker(room, server):
             assert (await asking).result == "delivered"
     assert (room / "ledger").read_text().count("tea") == 2
+
+
+@pytest.mark.slow
+async def test_nothing_is_paid_twice_when_sessions_and_workers_are_killed(tmp_path):
+    seen = await kill(tmp_path, times=3, seed=None)
+    assert not list(seen.problems())
