@@ -231,6 +231,11 @@ class Invocation:
         """Return whether a `CancelledError` in the task is ours, and not the tool's own doing."""
         return self._stop is not None
 
+    @property
+    def is_left(self) -> bool:
+        """Return whether it was stopped because its runtime closes: its answer is still wanted."""
+        return self._stop == "stop"
+
     def taken(self, reason: object) -> bool:
         """Return whether the `CancelledError` just caught is that interruption, and end it."""
         if self._stop is not reason:

@@ -11,7 +11,7 @@ from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.errors import ConfigurationError, RetryableError
 
 if TYPE_CHECKING:
-    from leonidas_tools.engines.temporal import TemporalPlace
+    from leonidas_tools.engines.base import TemporalPlace
 
 _MOST_CALLS = 1000
 
@@ -46,7 +46,7 @@ def worker(
         raise ConfigurationError(
             "`leonidas worker` needs Temporal's SDK: pip install 'leonidas-tools[temporal]'"
         )
-    from leonidas_tools.engines.temporal import TemporalPlace
+    from leonidas_tools.engines.base import TemporalPlace
 
     place = TemporalPlace(address=address, namespace=namespace, task_queue=task_queue)
     file = config or default_config()
@@ -56,11 +56,12 @@ def worker(
 async def _serve(config: str, place: "TemporalPlace", calls: int, grace: float) -> None:
     from leonidas_tools import ToolRuntime
     from leonidas_tools.cli import terminal
+    from leonidas_tools.engines.temporal import connect
     from leonidas_tools.engines.temporal_worker import temporal_worker
 
     async with ToolRuntime(config=config) as runtime:
         try:
-            client = await place.connect()
+            client = await connect(place)
         except RetryableError as error:
             raise ConfigurationError(str(error.message)) from None
         serving = temporal_worker(

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -37,79 +36,37 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.workers.processes import error_of, result_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from leonidas_tools.calls.call import ToolCall, ToolResult
+    from leonidas_tools.engines.base import Limits, TemporalPlace, Work
 
 _MOST_BYTES = 1_000_000
 """Of a result's JSON: the server takes no payload of 2 MB, and pictures come on top."""
 _LONGEST_ID = 200
+_PROGRESS_SECONDS = 1.0
 _SCHEDULED_ONLY = 2
 """The events of a workflow that no worker has taken: it was started, and its task was scheduled."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TemporalPlace:
-    """Where a Temporal server is, and how long it may take.
+async def connect(place: TemporalPlace) -> Client:
+    """Connect to a server.
 
-    What is not said here comes from the variables and the file of the Temporal command line, such
-    as `TEMPORAL_ADDRESS` and `TEMPORAL_API_KEY`.
-
-    Args:
-        address: The host and port of the server.
-        namespace: The namespace of the workflows.
-        task_queue: The task queue of the workers.
-        connect_seconds: How long the server may take to answer.
-        begin_seconds: How long a call may wait for a worker.
-        heartbeat_seconds: How long a worker may be silent until it counts as dead.
+    Raises:
+        RetryableError: It cannot be reached.
     """
-
-    address: str | None = None
-    namespace: str | None = None
-    task_queue: str = "leonidas"
-    connect_seconds: float = 3.0
-    begin_seconds: float = 10.0
-    heartbeat_seconds: float = 10.0
-
-    async def connect(self) -> Client:
-        """Connect to the server.
-
-        Raises:
-            RetryableError: It cannot be reached.
-        """
-        options = ClientConfig.load_client_connect_config()
-        if self.address is not None:
-            options["target_host"] = self.address
-        if self.namespace is not None:
-            options["namespace"] = self.namespace
-        if "target_host" not in options:
-            raise _away(say("temporal_no_address"))
-        try:
-            async with asyncio.timeout(self.connect_seconds):
-                return await Client.connect(**options)
-        except (OSError, RPCError, RuntimeError, ValueError) as error:
-            raise _away(say("temporal_no_answer", address=options["target_host"])) from error
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attempts:
-    """How a call may run.
-
-    Args:
-        once: Whether the effect must not happen twice.
-        room: The length that the JSON of the result may have.
-        seconds: How long one attempt may take.
-        retries: How often a failed attempt is repeated, where that is safe.
-        delay_seconds: The wait before the first retry.
-        backoff: By how much each further wait is longer.
-        longest_delay_seconds: No wait is longer.
-    """
-
-    once: bool
-    room: int
-    seconds: float
-    retries: int = 0
-    delay_seconds: float = 0.1
-    backoff: float = 2.0
-    longest_delay_seconds: float = 10.0
+    options = ClientConfig.load_client_connect_config()
+    if place.address is not None:
+        options["target_host"] = place.address
+    if place.namespace is not None:
+        options["namespace"] = place.namespace
+    if "target_host" not in options:
+        raise _away(say("temporal_no_address"))
+    try:
+        async with asyncio.timeout(place.connect_seconds):
+            return await Client.connect(**options)
+    except (OSError, RPCError, RuntimeError, ValueError) as error:
+        raise _away(say("temporal_no_answer", address=options["target_host"])) from error
 
 
 class TemporalEngine:
@@ -123,31 +80,33 @@ class TemporalEngine:
         self.place = place
         self._client: Client | None = None
 
-    async def run(self, call: ToolCall, attempts: Attempts) -> ToolResult:
+    async def run(self, work: Work) -> ToolResult:
         """Run a call, or wait for the workflow that runs it already.
 
-        Cancelling this cancels the workflow.
+        Cancelling this cancels the workflow, unless this process ends: then the workflow goes on,
+        and answers the same call asked by another process.
 
         Raises:
             BaseException: What the tool raised.
             ToolError: The call has not begun, or its outcome is not known.
         """
         client = await self._connected()
-        asked = self._asked(call, attempts)
-        starting = asyncio.ensure_future(self._start(client, workflow_id(call), asked))
+        asked = self._asked(work.call, work.limits)
+        starting = asyncio.ensure_future(self._start(client, workflow_id(work.call), asked))
         try:
             handle = await asyncio.shield(starting)
-            return await self._outcome(handle, asked)
+            return await self._told(handle, asked, work.progress)
         except asyncio.CancelledError:
             with contextlib.suppress(RPCError, ToolError):  # it is away, or the workflow has ended
                 handle = await starting
-                await handle.cancel(rpc_timeout=timedelta(seconds=self.place.connect_seconds))
+                if not work.is_leaving():
+                    await handle.cancel(rpc_timeout=timedelta(seconds=self.place.connect_seconds))
             raise
 
     async def _connected(self) -> Client:
         """Return the client of a server that answers now."""
         if self._client is None:
-            self._client = await self.place.connect()
+            self._client = await connect(self.place)
         timeout = timedelta(seconds=self.place.connect_seconds)
         try:
             await self._client.service_client.check_health(timeout=timeout)
@@ -160,7 +119,7 @@ class TemporalEngine:
         assert self._client is not None
         return self._client.service_client.config.target_host
 
-    def _asked(self, call: ToolCall, attempts: Attempts) -> there.TemporalCall:
+    def _asked(self, call: ToolCall, limits: Limits) -> there.TemporalCall:
         try:
             text = json.dumps([call.name, dict(call.arguments)], sort_keys=True)
         except (TypeError, ValueError) as error:
@@ -176,15 +135,15 @@ class TemporalEngine:
             session=call.session.id,
             user=call.session.user,
             gist=hashlib.sha256(text.encode()).hexdigest(),
-            once=attempts.once,
-            room=min(attempts.room, _MOST_BYTES),
-            seconds=attempts.seconds,
+            once=limits.once,
+            room=min(limits.room, _MOST_BYTES),
+            seconds=limits.seconds,
             begin_seconds=self.place.begin_seconds,
             heartbeat_seconds=self.place.heartbeat_seconds,
-            retries=attempts.retries,
-            delay_seconds=attempts.delay_seconds,
-            backoff=attempts.backoff,
-            longest_delay_seconds=attempts.longest_delay_seconds,
+            retries=limits.retries,
+            delay_seconds=limits.delay_seconds,
+            backoff=limits.backoff,
+            longest_delay_seconds=limits.longest_delay_seconds,
         )
 
     async def _start(
@@ -211,6 +170,20 @@ class TemporalEngine:
             return client.get_workflow_handle(identifier)
         except RPCError as error:
             raise _lost(asked) from error
+
+    async def _told(
+        self,
+        handle: WorkflowHandle[Any, Any],
+        asked: there.TemporalCall,
+        progress: Callable[[Mapping[str, Any]], None],
+    ) -> ToolResult:
+        """Return the outcome, and tell the progress meanwhile."""
+        telling = asyncio.ensure_future(_tell(handle, progress))
+        try:
+            return await self._outcome(handle, asked)
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
 
     async def _outcome(
         self, handle: WorkflowHandle[Any, Any], asked: there.TemporalCall
@@ -282,6 +255,22 @@ def workflow_id(call: ToolCall) -> str:
     if len(name) <= _LONGEST_ID and name.isprintable():
         return name
     return f"leonidas/{hashlib.sha256(name.encode(errors='replace')).hexdigest()}"
+
+
+async def _tell(
+    handle: WorkflowHandle[Any, Any], progress: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Tell what the last heartbeat of the activity says, each time it says something else."""
+    before = None
+    while True:
+        await asyncio.sleep(_PROGRESS_SECONDS)
+        with contextlib.suppress(RPCError):  # the outcome says what is wrong
+            about = await handle.describe()
+            for activity in about.raw_description.pending_activities:
+                said = await about.data_converter.decode(activity.heartbeat_details.payloads)
+                if said and said != before:
+                    before = said
+                    progress(said[0])
 
 
 async def _has_begun(handle: WorkflowHandle[Any, Any]) -> bool:

@@ -107,7 +107,7 @@ class Retry:
 
 def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Retry]:
     """Yield the retries of a tool's attempts."""
-    if options.retry_attempts:
+    if options.retry_attempts and options.runs_on != "temporal":  # which repeats it by itself
         yield Retry(
             attempts=options.retry_attempts,
             delay_seconds=options.retry_delay_seconds,

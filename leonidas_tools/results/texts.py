@@ -361,6 +361,11 @@ TEXTS: Mapping[str, Text] = {
         f"The process in which the tool {{tool!r}} ran has ended. {_UNKNOWN_EFFECT}",
         "A worker process has ended during a call with a side effect.",
     ),
+    "engine_missing": Text(
+        "The tool cannot run now: its engine is not installed. Tell the user: pip install "
+        "'leonidas-tools[{engine}]'.",
+        "The package of an engine is missing.",
+    ),
     "temporal_away": Text(
         "The tool cannot run now: {problem}.", "A Temporal server cannot be reached."
     ),

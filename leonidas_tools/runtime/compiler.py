@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.records import record
+from leonidas_tools.engines.base import Limits
+from leonidas_tools.engines.engines import Engines
 from leonidas_tools.policies import in_process
 from leonidas_tools.policies.order import policy_functions
 from leonidas_tools.policies.shared import Shared
 from leonidas_tools.runtime.attempt import Attempt
-from leonidas_tools.runtime.functions import caller, runs_in_thread, takes_context, undoing
+from leonidas_tools.runtime.functions import (
+    caller,
+    on_engine,
+    runs_in_thread,
+    takes_context,
+    undoing,
+)
 from leonidas_tools.settings.effective import effective_options, quarantined, refused
 from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.tools.tool import OnCancel
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.fallback import Helps
+    from leonidas_tools.runtime.functions import Call
     from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.settings.models import Settings, ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
@@ -88,6 +98,7 @@ class Compiler:
         )
         # What sessions may do may only be known once a call of theirs has begun.
         self._learns_policies = any(getattr(p, "sets_session_policy", False) for p in policies)
+        self.engines = Engines(temporal=settings.temporal.place)
         self._policies = policy_functions()  # imported before the first call
         self._plans: dict[tuple[str, bool], Plan] = {}
 
@@ -104,9 +115,12 @@ class Compiler:
         if (
             settings.texts != before.texts  # a question is asked in the words of the settings
             or settings.policies != before.policies
+            or settings.temporal != before.temporal
             or settings.monitoring.tracing != before.monitoring.tracing
         ):
             self._plans.clear()
+        if settings.temporal != before.temporal:
+            self.engines = Engines(temporal=settings.temporal.place)
         self.shared.apply(settings)
 
     def plan(self, call: ToolCall) -> Plan:
@@ -139,7 +153,30 @@ class Compiler:
         assert tool is not None
         assert settings is not None
         options = effective_options(tool, settings, self.settings.policies, guarded=False)
+        options = replace(options, runs_on=RunsOn.HERE)
         return _compose([*in_process.for_tool(options, self.shared)], self._attempt(options))
+
+    def _function(self, options: EffectiveOptions, max_bytes: int) -> Call:
+        """Return what runs the tool's function: here or on an engine."""
+        if options.runs_on is not RunsOn.TEMPORAL:
+            return caller(
+                options.tool,
+                self.workers,
+                max_bytes=max_bytes,
+                collect=options.collect,
+                runs_on=options.runs_on,
+                resources=options.resources,
+            )
+        limits = Limits(
+            once=options.is_once,
+            room=max_bytes,
+            seconds=options.timeout_seconds or self.settings.policies.default_timeout,
+            retries=options.retry_attempts,
+            delay_seconds=options.retry_delay_seconds,
+            backoff=options.retry_backoff,
+            longest_delay_seconds=options.retry_longest_delay_seconds,
+        )
+        return on_engine(partial(self.engines.get, options.runs_on.value), limits)
 
     def _attempt(self, options: EffectiveOptions) -> Attempt:
         tool, settings, on_cancel = options.tool, options.settings, options.on_cancel
@@ -150,15 +187,8 @@ class Compiler:
         finishes = on_cancel is OnCancel.UNDO and not can_end
         has_secrets = bool(settings.secrets) or tool.redaction.declares
         return Attempt(
-            function=caller(
-                tool,
-                self.workers,
-                max_bytes=max_bytes,
-                collect=options.collect,
-                runs_on=options.runs_on,
-                resources=options.resources,
-            ),
-            takes_context=takes_context(tool),
+            function=self._function(options, max_bytes),
+            takes_context=takes_context(tool) or options.runs_on is RunsOn.TEMPORAL,
             max_bytes=max_bytes,
             once=options.is_once,
             stoppable=on_cancel is not OnCancel.FINISH and not finishes,

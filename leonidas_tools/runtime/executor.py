@@ -557,6 +557,7 @@ class Executor:
         if self._loop_watch is not None:
             self._loop_watch.stop()
             self._loop_watch = None
+        await self._compiler.engines.aclose()
         await self.workers.close()
 
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import ToolCall, ToolResult
 from leonidas_tools.calls.context import ToolContext, is_foreign
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.calls.sendable import is_long
+from leonidas_tools.engines.base import Work
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.plain import NotPlainError, length, plain
 from leonidas_tools.results.texts import say
@@ -24,6 +26,7 @@ from leonidas_tools.workers.processes import ProcessDiedError, Target, leased, t
 from leonidas_tools.workers.ray_cluster import TaskLostError
 
 if TYPE_CHECKING:
+    from leonidas_tools.engines.base import Engine, Limits
     from leonidas_tools.tools.tool import Tool
     from leonidas_tools.workers.ray_cluster import Cluster
     from leonidas_tools.workers.threads import Workers
@@ -169,6 +172,23 @@ def _calling_on_ray(
                 raise ToolError(said, status="unknown_outcome", reason_code=code) from None
             said = say("ray_lost", tool=call.name)
             raise ToolError(said, status="unavailable", retryable=True, reason_code=code) from None
+
+    return run
+
+
+def on_engine(engine: Callable[[], Awaitable[Engine]], limits: Limits) -> Call:
+    """Return how to run the function of a tool on an engine."""
+
+    async def run(call: ToolCall, context: ToolContext | None) -> Any:
+        assert context is not None
+        invocation = current()
+        work = Work(
+            call=call,
+            limits=limits,
+            progress=partial(context.emit, EventKind.PROGRESS),
+            is_leaving=lambda: invocation.is_left,
+        )
+        return await (await engine()).run(work)
 
     return run
 

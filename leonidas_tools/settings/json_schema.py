@@ -39,6 +39,7 @@ from leonidas_tools.settings.rules import (
     RuleSettings,
 )
 from leonidas_tools.settings.store_settings import StoreSettings
+from leonidas_tools.settings.temporal_settings import TemporalSettings
 from leonidas_tools.settings.text_settings import TextSettings
 from leonidas_tools.settings.tool_configuration import ToolConfiguration, ToolOverrides
 from leonidas_tools.settings.toolbox_settings import ToolboxSettings
@@ -88,6 +89,7 @@ def settings_schema() -> dict[str, Any]:
         SamplingSettings,
         ShowSettings,
         StoreSettings,
+        TemporalSettings,
         TextSettings,
         ToolConfiguration,
         ToolOverrides,

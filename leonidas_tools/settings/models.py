@@ -43,6 +43,7 @@ from leonidas_tools.settings.rules import (
     SessionMode,
 )
 from leonidas_tools.settings.store_settings import StoreSettings
+from leonidas_tools.settings.temporal_settings import TemporalSettings
 from leonidas_tools.settings.text_settings import TextSettings
 from leonidas_tools.settings.tool_configuration import (
     ToolConfiguration,
@@ -204,6 +205,7 @@ class Settings(Model):
         mcp_servers: MCP servers by name.
         monitoring: What is kept and told of the calls.
         policies: Limits that hold for all tools together.
+        temporal: The Temporal server of the tools that run there.
         store: What is kept of what happened, and where.
         ray: The Ray cluster of the tools that run on one.
         texts: What the library says to a model or a user, in other words.
@@ -235,6 +237,9 @@ class Settings(Model):
     )
     policies: Annotated[PolicySettings, BeforeValidator(mapping)] = Field(
         default_factory=dict, validate_default=True
+    )
+    temporal: Annotated[TemporalSettings, BeforeValidator(mapping)] = (
+        TemporalSettings.model_construct()
     )
     store: Annotated[StoreSettings, BeforeValidator(mapping)] = StoreSettings.model_construct()
     ray: Annotated[RaySettings, BeforeValidator(mapping)] = RaySettings.model_construct()

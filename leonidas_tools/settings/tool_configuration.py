@@ -167,7 +167,8 @@ class ToolOverrides(Model):
             which the model sees a part and can ask for more (`spill`).
         collect: Whether the result of a generator is the list of all that it yields, and not its
             last value.
-        runs_on: Where it runs: `here`, or as a task of a cluster (`ray`).
+        runs_on: Where it runs: `here`, as a task of a cluster (`ray`), or in a worker (`temporal`),
+            where a call has one effect although machines die.
         resources: What such a task needs of a machine: `num_cpus`, `num_gpus`, `memory` in bytes,
             and the resources that the cluster has by other names.
         tags: Words to find it by.

@@ -104,6 +104,7 @@ class RunsOn(StrEnum):
 
     HERE = "here"
     RAY = "ray"
+    TEMPORAL = "temporal"
 
 
 class Overflow(StrEnum):
@@ -279,7 +280,8 @@ class ToolMetadata:
         after_untrusted: What happens to its calls in a session so marked: `ask`, `deny` or
             `allow`; `None` leaves it to the settings.
         cpu_bound: Whether it runs in a process of its own.
-        runs_on: Where it runs: `here`, or as a task of a cluster (`ray`).
+        runs_on: Where it runs: `here`, as a task of a cluster (`ray`), or in a worker (`temporal`),
+            where a call has one effect although machines die.
         resources: What such a task needs of a machine: `num_cpus`, `num_gpus`, `memory` in bytes,
             and the resources that the cluster has by other names.
         collect: Whether the result of a generator is the list of all that it yields, and not its
@@ -326,9 +328,9 @@ class ToolMetadata:
     untrusted: bool = False
     after_untrusted: AfterUntrusted | None = None
     cpu_bound: bool = False
-    runs_on: RunsOn = RunsOn.HERE
     resources: Mapping[str, float] = field(default_factory=dict)
     collect: bool = False
+    runs_on: RunsOn = RunsOn.HERE
     status: ToolStatus = ToolStatus.ACTIVE
     version: str | None = None
     origin: ToolOrigin | None = None

@@ -5,7 +5,7 @@ import importlib.metadata
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from leonidas_tools.engines.temporal import TemporalPlace
+from leonidas_tools.engines.base import TemporalPlace
 
 
 def temporal_program():

@@ -97,9 +97,7 @@ async def kill(room, times, seed):
 
 
 async def process(words, env):
-    return await asyncio.create_subprocess_exec(
-        sys.executable, *words, env=env
-    )
+    return await asyncio.create_subprocess_exec(sys.executable, *words, env=env)
 
 
 if __name__ == "__main__":

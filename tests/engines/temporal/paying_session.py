@@ -11,7 +11,8 @@ from pathlib import Path
 
 from leonidas_tools import ToolError, ToolSession
 from leonidas_tools.calls.call import ToolCall
-from leonidas_tools.engines.temporal import Attempts, TemporalEngine, TemporalPlace
+from leonidas_tools.engines.base import Limits, TemporalPlace, Work
+from leonidas_tools.engines.temporal import TemporalEngine
 
 SIDE_BY_SIDE = 4
 PATIENCE_SECONDS = 600.0
@@ -53,9 +54,9 @@ class Session:
                 id=number,
                 session=ToolSession("ana"),
             )
-            attempts = Attempts(once=True, room=1000, seconds=PATIENCE_SECONDS)
+            limits = Limits(once=True, room=1000, seconds=PATIENCE_SECONDS)
             try:
-                answer = (await self.engine.run(call, attempts)).status
+                answer = (await self.engine.run(Work(call=call, limits=limits))).status
             except ToolError as error:
                 answer = error.status
             note(self.room / "answers", f"{number} {answer}")

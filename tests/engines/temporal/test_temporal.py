@@ -9,13 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from leonidas_tools import RetryableError, ToolError, ToolRuntime, ToolSession, tool
+from leonidas_tools import (
+    RetryableError,
+    ToolContext,
+    ToolError,
+    ToolRuntime,
+    ToolSession,
+    tool,
+)
 from leonidas_tools.calls.call import ToolCall
-from leonidas_tools.engines.temporal import Attempts, TemporalEngine, TemporalPlace, workflow_id
+from leonidas_tools.engines.base import Limits, TemporalPlace, Work
+from leonidas_tools.engines.temporal import TemporalEngine, connect, workflow_id
 from leonidas_tools.engines.temporal_worker import temporal_worker
 from tests.engines.temporal.kills import kill
 
-ONCE = Attempts(once=True, room=10_000, seconds=600.0)
+ONCE = Limits(once=True, room=10_000, seconds=600.0)
 AGAIN = dataclasses.replace(ONCE, once=False, retries=2)
 HERE = Path(__file__).parent
 
@@ -33,7 +41,7 @@ class Served:
     async def __aenter__(self):
         self.runtime = ToolRuntime(self.tools, builtin_tools=False)
         await self.runtime.__aenter__()
-        client = await self.server.connect()
+        client = await connect(self.server)
         self.worker = temporal_worker(
             self.runtime, client, task_queue=self.server.task_queue, grace_seconds=0.0
         )
@@ -54,9 +62,13 @@ async def test_a_call_that_is_asked_again_has_one_effect_and_the_same_answer(ser
         return {"paid": order}
 
     async with Served(server, pay) as engine:
-        asked = [engine.run(call("pay", "a", order="tea"), ONCE) for _ in range(5)]
+        asked = [
+            engine.run(Work(call=call("pay", "a", order="tea"), limits=ONCE)) for _ in range(5)
+        ]
         answers = [*await asyncio.gather(*asked)]
-        answers.append(await TemporalEngine(server).run(call("pay", "a", order="tea"), ONCE))
+        answers.append(
+            await TemporalEngine(server).run(Work(call=call("pay", "a", order="tea"), limits=ONCE))
+        )
     assert [answer.result for answer in answers] == [{"paid": "tea"}] * 6
     assert paid == ["tea"]
 
@@ -72,9 +84,9 @@ async def test_another_call_with_the_same_id_is_refused_instead_of_answered_by_t
 
     async with Served(server, pay) as engine:
         with pytest.raises(ToolError, match="There is no tea"):
-            await engine.run(call("pay", "a", order="tea"), ONCE)
+            await engine.run(Work(call=call("pay", "a", order="tea"), limits=ONCE))
         with pytest.raises(ToolError) as refused:
-            await engine.run(call("pay", "a", order="coffee"), ONCE)
+            await engine.run(Work(call=call("pay", "a", order="coffee"), limits=ONCE))
     assert refused.value.reason_code == "call_id_reused"
     assert paid == ["tea"]
 
@@ -88,7 +100,10 @@ async def test_calls_without_an_id_are_calls_of_their_own(server):
         return len(paid)
 
     async with Served(server, pay) as engine:
-        answers = [await engine.run(call("pay", None, order="tea"), ONCE) for _ in range(2)]
+        answers = [
+            await engine.run(Work(call=call("pay", None, order="tea"), limits=ONCE))
+            for _ in range(2)
+        ]
     assert [answer.result for answer in answers] == [1, 2]
 
 
@@ -109,9 +124,9 @@ async def test_what_a_tool_raises_arrives_with_all_its_fields(server):
 
     async with Served(server, order, broken) as engine:
         with pytest.raises(ToolError) as raised:
-            await engine.run(call("order", "a", article="tea"), ONCE)
+            await engine.run(Work(call=call("order", "a", article="tea"), limits=ONCE))
         with pytest.raises(LookupError) as unknown:
-            await engine.run(call("broken", "b"), ONCE)
+            await engine.run(Work(call=call("broken", "b"), limits=ONCE))
     assert vars(raised.value) == {
         "message": "The shop is closed.",
         "status": "unavailable",
@@ -147,11 +162,11 @@ async def test_a_failure_is_retried_where_the_effect_allows_it(server):
 
     async with Served(server, read, write, locked) as engine:
         quick = dataclasses.replace(AGAIN, delay_seconds=0.001)
-        assert (await engine.run(call("read", "a"), quick)).result == "read"
+        assert (await engine.run(Work(call=call("read", "a"), limits=quick))).result == "read"
         once = dataclasses.replace(quick, once=True)
         with pytest.raises(ToolError, match="Not now"):
-            await engine.run(call("write", "b"), once)
-        assert (await engine.run(call("locked", "c"), once)).result == "written"
+            await engine.run(Work(call=call("write", "b"), limits=once))
+        assert (await engine.run(Work(call=call("locked", "c"), limits=once))).result == "written"
     assert tries == {"read": 3, "once": 1, "safe": 3}
 
 
@@ -167,14 +182,14 @@ async def test_cancelling_a_call_stops_its_tool(server):
             stopped.set()
 
     async with Served(dataclasses.replace(server, heartbeat_seconds=1.5), wait) as engine:
-        running = asyncio.create_task(engine.run(call("wait", "a"), ONCE))
+        running = asyncio.create_task(engine.run(Work(call=call("wait", "a"), limits=ONCE)))
         await begun.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         await stopped.wait()
         with pytest.raises(ToolError) as ended:
-            await engine.run(call("wait", "a"), ONCE)
+            await engine.run(Work(call=call("wait", "a"), limits=ONCE))
     assert ended.value.status == "unknown_outcome"
 
 
@@ -186,8 +201,8 @@ async def test_a_call_that_is_cancelled_before_a_worker_takes_it_never_runs(serv
         paid.append(order)
 
     engine = TemporalEngine(server)
-    asking = asyncio.create_task(engine.run(call("pay", "a", order="tea"), ONCE))
-    handle = (await server.connect()).get_workflow_handle(workflow_id(call("pay", "a")))
+    asking = asyncio.create_task(engine.run(Work(call=call("pay", "a", order="tea"), limits=ONCE)))
+    handle = (await connect(server)).get_workflow_handle(workflow_id(call("pay", "a")))
     while not await exists(handle):
         await asyncio.sleep(0.01)
     asking.cancel()
@@ -195,8 +210,8 @@ async def test_a_call_that_is_cancelled_before_a_worker_takes_it_never_runs(serv
         await asking
     async with Served(server, pay):
         with pytest.raises(ToolError):
-            await engine.run(call("pay", "a", order="tea"), ONCE)
-        await engine.run(call("pay", "b", order="coffee"), ONCE)
+            await engine.run(Work(call=call("pay", "a", order="tea"), limits=ONCE))
+        await engine.run(Work(call=call("pay", "b", order="coffee"), limits=ONCE))
     assert paid == ["coffee"]
 
 
@@ -220,10 +235,10 @@ async def test_a_call_that_no_worker_takes_is_unavailable_and_does_not_run_later
     hasty = TemporalEngine(dataclasses.replace(server, begin_seconds=0.1))
     for _ in range(2):
         with pytest.raises(RetryableError, match="no worker") as raised:
-            await hasty.run(call("pay", "a", order="tea"), ONCE)
+            await hasty.run(Work(call=call("pay", "a", order="tea"), limits=ONCE))
         assert raised.value.status == "unavailable"
     async with Served(server, pay) as engine:
-        await engine.run(call("pay", "b", order="coffee"), ONCE)
+        await engine.run(Work(call=call("pay", "b", order="coffee"), limits=ONCE))
     assert paid == ["coffee"]
 
 
@@ -232,12 +247,106 @@ async def test_a_server_that_is_away_makes_a_call_unavailable(server, monkeypatc
         monkeypatch.delenv(variable, raising=False)
     for place, says in ((TemporalPlace(), "TEMPORAL_ADDRESS"), (nobody(), "does not answer")):
         with pytest.raises(RetryableError, match=says) as raised:
-            await TemporalEngine(place).run(call("pay", "a"), ONCE)
+            await TemporalEngine(place).run(Work(call=call("pay", "a"), limits=ONCE))
         assert raised.value.status == "unavailable"
 
 
 def nobody():
     return TemporalPlace(address="127.0.0.1:1", connect_seconds=30.0)
+
+
+# --- through a runtime -----------------------------------------------------------------------
+
+
+def settings(server, **tools):
+    """Return settings for a server, as a file has them."""
+    temporal = {
+        "address": server.address,
+        "connect": server.connect_seconds,
+        "begin": server.begin_seconds,
+        "heartbeat": server.heartbeat_seconds,
+    }
+    return {"temporal": temporal, "tools": tools}
+
+
+async def test_a_tool_of_the_settings_runs_in_a_worker_and_reports_its_progress(server):
+    seen, told = asyncio.Event(), []
+
+    @tool(effect="once", retry_attempts=1)
+    async def pay(order: str, ctx: ToolContext) -> dict:
+        ctx.progress("Asking the bank", fraction=0.5)
+        await seen.wait()
+        return {"paid": order, "session": ctx.session.id}
+
+    async with Served(server, pay):
+        config = settings(server, pay={"runs_on": "temporal", "timeout": 600})
+        runtime = ToolRuntime([pay], config, builtin_tools=False)
+
+        def hear(event):
+            if event.kind == "tool_progress":
+                told.append(event.data)
+                seen.set()
+
+        async with runtime:
+            runtime.monitor.subscribe(hear)
+            session = ToolSession("ana")
+            result = await runtime.execute("pay", {"order": "tea"}, session=session, call_id="a")
+            assert result.result == {"paid": "tea", "session": "ana"}
+            assert told == [{"message": "Asking the bank", "fraction": 0.5}]
+            again = ToolSession("ana")
+            result = await runtime.execute("pay", {"order": "tea"}, session=again, call_id="a")
+            assert result.result == {"paid": "tea", "session": "ana"}
+
+
+async def test_a_call_goes_on_when_its_runtime_closes_and_answers_the_next_one(server):
+    begun, go_on, runs = asyncio.Event(), asyncio.Event(), []
+
+    @tool(effect="once", runs_on="temporal", timeout_seconds=600)
+    async def pay(order: str) -> str:
+        runs.append(order)
+        begun.set()
+        await go_on.wait()
+        return "paid"
+
+    async with Served(server, pay):
+        async with ToolRuntime([pay], settings(server), builtin_tools=False) as first:
+            asking = asyncio.create_task(
+                first.execute("pay", {"order": "tea"}, session=ToolSession("ana"), call_id="a")
+            )
+            await begun.wait()
+        assert (await asking).status == "cancelled"
+        go_on.set()
+        async with ToolRuntime([pay], settings(server), builtin_tools=False) as second:
+            result = await second.execute(
+                "pay", {"order": "tea"}, session=ToolSession("ana"), call_id="a"
+            )
+        assert result.result == "paid"
+    assert runs == ["tea"]
+
+
+async def test_failures_of_a_worker_read_as_those_of_a_tool_here(server):
+    @tool(effect="once", runs_on="temporal")
+    async def order(article: str) -> None:
+        raise ToolError("The shop is closed.", retry_hint="Ask after nine.")
+
+    async with (
+        Served(server, order),
+        ToolRuntime([order], settings(server), builtin_tools=False) as runtime,
+    ):
+        there = await runtime.execute("order", {"article": "tea"}, call_id="a")
+    here = ToolRuntime([order], {"tools": {"order": {"runs_on": "here"}}}, builtin_tools=False)
+    assert there == await here.execute("order", {"article": "tea"})
+
+
+async def test_a_tool_is_unavailable_while_the_server_is_away():
+    @tool(effect="once", runs_on="temporal")
+    async def pay(order: str) -> None:
+        raise AssertionError
+
+    runtime = ToolRuntime([pay], settings(nobody()), builtin_tools=False)
+    result = await runtime.execute("pay", {"order": "tea"})
+    assert result.status == "unavailable"
+    assert "does not answer" in result.message
 
 
 # --- other processes -------------------------------------------------------------------------
@@ -298,7 +407,9 @@ async def line_in(ledger, text):
 async def test_the_worker_command_serves_the_tools_of_the_settings_until_sigterm(server, room):
     async with worker(room, server) as program:
         await program.until("Running calls")
-        result = await TemporalEngine(server).run(call("pay", "a", order="tea"), ONCE)
+        result = await TemporalEngine(server).run(
+            Work(call=call("pay", "a", order="tea"), limits=ONCE)
+        )
         assert result.result == {"paid": "tea"}
         program.process.send_signal(signal.SIGTERM)
         assert await program.process.wait() == 0
@@ -309,7 +420,9 @@ async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(ser
     async with worker(room, server) as first, worker(room, server) as second:
         await first.until("Running calls")
         engine = TemporalEngine(server)
-        asking = asyncio.create_task(engine.run(call("wait", "a", order="tea"), ONCE))
+        asking = asyncio.create_task(
+            engine.run(Work(call=call("wait", "a", order="tea"), limits=ONCE))
+        )
         await line_in(room / "ledger", "tea begun")
         await second.until("Running calls")
         taken_by = int((room / "ledger").read_text().split()[-1])
@@ -320,7 +433,7 @@ async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(ser
         assert raised.value.status == "unknown_outcome"
         assert raised.value.reason_code == "worker_died"
         with pytest.raises(ToolError):
-            await engine.run(call("wait", "a", order="tea"), ONCE)
+            await engine.run(Work(call=call("wait", "a", order="tea"), limits=ONCE))
     assert (room / "ledger").read_text().count("begun") == 1
 
 
@@ -329,7 +442,9 @@ async def test_an_idempotent_call_of_a_killed_worker_runs_on_another(server, roo
     async with worker(room, server) as first:
         await first.until("Running calls")
         engine = TemporalEngine(server)
-        asking = asyncio.create_task(engine.run(call("deliver", "a", order="tea"), AGAIN))
+        asking = asyncio.create_task(
+            engine.run(Work(call=call("deliver", "a", order="tea"), limits=AGAIN))
+        )
         await line_in(room / "ledger", "tea")
         await first.kill()
         async with worker(room, server):

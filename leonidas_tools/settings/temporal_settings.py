@@ -1,0 +1,44 @@
+"""Settings of the Temporal server in whose workers tools can run."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from leonidas_tools.engines.base import TemporalPlace
+from leonidas_tools.settings.fields import Duration, Name, unset
+from leonidas_tools.settings.model import Model
+
+
+class TemporalSettings(Model):
+    """The Temporal server of the tools with `runs_on: temporal`.
+
+    What is not said here comes from the variables and the file of the Temporal command line, such
+    as `TEMPORAL_ADDRESS` and `TEMPORAL_API_KEY`.
+
+    Args:
+        address: The host and port of the server.
+        namespace: The namespace of the workflows.
+        task_queue: The task queue of the workers.
+        connect: How long the server may take to answer.
+        begin: How long a call may wait for a worker.
+        heartbeat: How long a worker may be silent until it counts as dead.
+    """
+
+    address: Annotated[Name | None, BeforeValidator(unset)] = None
+    namespace: Annotated[Name | None, BeforeValidator(unset)] = None
+    task_queue: Name = "leonidas"
+    connect: Duration = 3.0
+    begin: Duration = 10.0
+    heartbeat: Duration = 10.0
+
+    @property
+    def place(self) -> TemporalPlace:
+        """Return the place of the server."""
+        return TemporalPlace(
+            address=self.address,
+            namespace=self.namespace,
+            task_queue=self.task_queue,
+            connect_seconds=self.connect,
+            begin_seconds=self.begin,
+            heartbeat_seconds=self.heartbeat,
+        )
