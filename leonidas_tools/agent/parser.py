@@ -476,7 +476,7 @@ _THINK = re.compile(
 )
 _THINK_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _MADE_UP = re.compile(
-    r"<(?:tool_response|tool_result|function_results?|observation|\|observation\|)>|\[TOOL_RESULTS\]",
+    r"</?(?:tool_response|tool_result|function_results?|observation|\|observation\|)>|\[TOOL_RESULTS\]",
     re.IGNORECASE,
 )
 _ANSWER_TAG = re.compile(
