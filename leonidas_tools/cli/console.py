@@ -12,7 +12,7 @@ import typer
 
 from leonidas_tools.cli.access import access_of_environment
 from leonidas_tools.cli.generations import model_of
-from leonidas_tools.cli.mcp.serve import Hosts, Origins, TokenEnv, place_of, until_told
+from leonidas_tools.cli.mcp.serve import Hosts, Origins, TokenEnv, listen_address, until_told
 from leonidas_tools.cli.places import Config, default_config
 from leonidas_tools.cli.talking import gemini_agent, simulated_agent
 from leonidas_tools.errors import ConfigurationError
@@ -60,7 +60,7 @@ async def _serve(
     from leonidas_tools import AdvancedToolProcessor
     from leonidas_tools.console import serve_console
 
-    place, token = place_of(http), _token(token_env)
+    place, token = listen_address(http), _token(token_env)
     tools = AdvancedToolProcessor(config=config)
     await serve_console(
         tools,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from leonidas_tools.cli import options
-from leonidas_tools.cli.mcp.serve import Hosts, Origins, Place, place_of, until_told
+from leonidas_tools.cli.mcp.serve import Hosts, ListenAddress, Origins, listen_address, until_told
 from leonidas_tools.cli.places import Config, default_config, find_scenario
 from leonidas_tools.errors import ConfigurationError
 
@@ -75,7 +75,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
     if context.invoked_subcommand is not None:
         return
     _check_packages()
-    secret, place = _secret(secret_env, secret_file), place_of(http)
+    secret, place = _secret(secret_env, secret_file), listen_address(http)
     pages = {"hosts": allow_host or [], "origins": allow_origin or []}
     if workers > 1 and worker is None:
         asyncio.run(until_told(_serve_by_workers(place, workers)))
@@ -192,7 +192,7 @@ async def _simulated(
     )
 
 
-async def _serve_by_workers(place: Place, workers: int) -> None:
+async def _serve_by_workers(place: ListenAddress, workers: int) -> None:
     """Run this command again in several processes, which serve one port."""
     from leonidas_tools.gateway.workers import run_workers
     from leonidas_tools.mcp_server.serving import reserved
@@ -214,7 +214,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - what the options say
     tools: "AdvancedToolProcessor",
     live: "GeminiLiveProcessor",
     secret: str,
-    place: Place,
+    place: ListenAddress,
     grace: float,
     pages: dict[str, list[str]],
     worker: int | None,

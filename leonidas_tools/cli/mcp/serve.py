@@ -76,12 +76,12 @@ def serve(
                 raise ConfigurationError(f"{option!r} needs HTTP: add --http PORT, or leave it out")
         _over_stdio(config, patterns)
         return
-    place = place_of(http)
+    address = listen_address(http)
     access = {"hosts": allow_host or [], "origins": allow_origin or []}
-    asyncio.run(until_told(_over_http(config, place, token_env, patterns, access)))
+    asyncio.run(until_told(_over_http(config, address, token_env, patterns, access)))
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """Address of a server."""
 
     host: str
@@ -104,7 +104,7 @@ def _over_stdio(config: Path, patterns: list[str]) -> None:
 
 async def _over_http(
     config: Path,
-    place: Place,
+    address: ListenAddress,
     token_env: str | None,
     patterns: list[str],
     access: dict[str, list[str]],
@@ -120,13 +120,13 @@ async def _over_http(
         raise ConfigurationError(
             f"The environment variable {token_env!r} is empty: put a token in it"
         )
-    if token is None and not (is_loopback(place.host) and not access["hosts"]):
+    if token is None and not (is_loopback(address.host) and not access["hosts"]):
         token = secrets.token_urlsafe(32)
         console.print(f"Clients must send: Authorization: Bearer {token}", soft_wrap=True)
     await serve_http(
         ToolRuntime(config=config),
-        host=place.host,
-        port=place.port,
+        host=address.host,
+        port=address.port,
         token=token,
         patterns=patterns,
         on_listening=lambda address: console.print(f"Serving MCP at {address}"),
@@ -134,7 +134,7 @@ async def _over_http(
     )
 
 
-def place_of(text: str) -> Place:
+def listen_address(text: str) -> ListenAddress:
     """Return the host and port that an option names.
 
     Raises:
@@ -144,7 +144,7 @@ def place_of(text: str) -> Place:
     host = host.strip("[]") or _HOST
     if not port.isdecimal() or int(port) > _MOST_PORT:
         raise ConfigurationError(f"{text!r} is not [HOST:]PORT: write --http 8000, for example")
-    return Place(host, int(port))
+    return ListenAddress(host, int(port))
 
 
 async def until_told(serving: "Coroutine[Any, Any, None]") -> None:

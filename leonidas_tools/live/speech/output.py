@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.live.speech.line import Line, Mark, Sound
+from leonidas_tools.live.speech.part_queue import Mark, PartQueue, Sound
 from leonidas_tools.live.speech.stress import SpokenWords
 from leonidas_tools.session.speech import SpeechState
 
@@ -50,7 +50,7 @@ class Output:
         self._paced = paced
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._line = Line()
+        self._queue = PartQueue()
         self._speech = SpeechState()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._words = SpokenWords()
@@ -81,12 +81,12 @@ class Output:
             self._words.hear(part.part.text or "", at=self._arrived_seconds, wanted=wanted)
         item = self._item(part)
         if item is not None:
-            self._line.put(item)
+            self._queue.put(item)
             self._changed.set()
 
     def end(self, failure: Exception | None = None) -> None:
         """End the input."""
-        self._line.put(Mark(failure=failure))
+        self._queue.put(Mark(failure=failure))
         self._changed.set()
 
     async def parts(self) -> AsyncIterator[ProcessorPart]:
@@ -94,9 +94,9 @@ class Output:
         while True:
             self._changed.clear()
             held_seconds = self._held_seconds()
-            item = self._line.next(held=held_seconds > 0)
+            item = self._queue.next(held=held_seconds > 0)
             if item is None:
-                await self._changes_within(held_seconds if self._line.has_sound else None)
+                await self._changes_within(held_seconds if self._queue.has_sound else None)
                 continue
             for part in self._handed_on(item):
                 yield part
@@ -129,7 +129,7 @@ class Output:
 
     def _drop(self) -> None:
         """Drop what is held, because the user has interrupted."""
-        self._line.drop_sound()
+        self._queue.drop_sound()
         self._voice = None
         self._half_sample = b""
         self._given_seconds = self._arrived_seconds
@@ -171,7 +171,7 @@ class Output:
         data = sound.data[: samples * _BYTES_PER_SAMPLE]
         sound.data = sound.data[len(data) :]
         if sound.data:
-            self._line.put_back(sound)
+            self._queue.put_back(sound)
         self._given_seconds += samples / sound.hertz
         return data
 

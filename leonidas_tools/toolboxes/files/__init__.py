@@ -30,7 +30,7 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.settings.fields import Count, Directory, Duration, Name, Switch
 from leonidas_tools.settings.model import Model
 from leonidas_tools.toolboxes.files.content import Content, is_same, read_content, too_big
-from leonidas_tools.toolboxes.files.roots import Place, Roots, reached
+from leonidas_tools.toolboxes.files.roots import RootedPath, Roots, reached
 from leonidas_tools.toolboxes.files.search import Search, lines_at, search
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
@@ -259,7 +259,7 @@ class FileTools:
             said = say("no_matches", pattern=pattern)
             return ToolResult.no_results(said, speech=said)
         prefix = os.path.dirname(place.path) if name else place.path  # noqa: PTH120 - not resolved
-        above = Place(place.root, prefix, place.shown)
+        above = RootedPath(place.root, prefix, place.shown)
         shown = [{**each, "path": self._roots.shown(above, each["path"])} for each in matches]
         first, files = shown[0], len({each["path"] for each in shown})
         several = "some_matches" if files > 1 else "matches_in_one_file"
@@ -269,7 +269,7 @@ class FileTools:
         )
         return ToolResult(result={"matches": shown, "more": more}, speech=speech)
 
-    def _content(self, place: Place) -> Content:
+    def _content(self, place: RootedPath) -> Content:
         with place.opened_root() as root:
             handle = open_regular(root, place.path)
             try:
@@ -278,13 +278,13 @@ class FileTools:
                 os.close(handle)
 
     @contextlib.contextmanager
-    def _writing(self, place: Place, ctx: ToolContext) -> Iterator[Writer]:
+    def _writing(self, place: RootedPath, ctx: ToolContext) -> Iterator[Writer]:
         """Open the folder of a file that is to be written; its folders are made by `write`."""
         with place.opened_root() as root:
             yield Writer(root, place, ctx, self._most_bytes)
 
 
-class Before:
+class OriginalFile:
     """A file as it was before: it stays readable while this object lives.
 
     Args:
@@ -307,7 +307,7 @@ class Writer:
         most_bytes: How big the file may be.
     """
 
-    def __init__(self, root: int, place: Place, ctx: ToolContext, most_bytes: int) -> None:
+    def __init__(self, root: int, place: RootedPath, ctx: ToolContext, most_bytes: int) -> None:
         head, _, self._name = place.path.rstrip("/").rpartition("/")
         if self._name in ("", ".", "..") or place.path.endswith("/"):
             raise NotRegularError("directory", place.path)
@@ -315,13 +315,13 @@ class Writer:
         self._most_bytes = most_bytes
         self.before = self._opened()
 
-    def _opened(self) -> Before | None:
+    def _opened(self) -> OriginalFile | None:
         try:
             with opened_folder(self._root, self._head) as folder:
                 found = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISREG(found.st_mode):
                     raise NotRegularError(kind_of(found), self._place.path)
-                return Before(open_regular(folder, self._name))
+                return OriginalFile(open_regular(folder, self._name))
         except FileNotFoundError:
             return None
 
@@ -358,11 +358,11 @@ class Writer:
 
 
 def _taken_back(
-    place: Place,
+    place: RootedPath,
     head: str,
     name: str,
     written: os.stat_result,
-    before: Before | None,
+    before: OriginalFile | None,
     made: list[str],
 ) -> None:
     """Put back what was there before, unless somebody else has changed it since.
@@ -385,7 +385,7 @@ def _taken_back(
 
 
 @contextlib.contextmanager
-def _folder_and_name(root: int, place: Place) -> Iterator[tuple[int, str]]:
+def _folder_and_name(root: int, place: RootedPath) -> Iterator[tuple[int, str]]:
     """Open the folder to search, or that of the one file to search."""
     handle = open_beneath(root, place.path, _PATH_ONLY)
     try:
@@ -416,7 +416,7 @@ def _entry(folder: int, name: str) -> Mapping[str, Any]:
     return entry
 
 
-def _has_lines(place: Place, lines: int) -> str:
+def _has_lines(place: RootedPath, lines: int) -> str:
     if lines == 0:
         return say("file_is_empty", name=place.name)
     key = "file_has_one_line" if lines == 1 else "file_has_lines"

@@ -31,7 +31,7 @@ _MEANINGS: Mapping[int, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RootedPath:
     """A path beneath a root.
 
     Args:
@@ -69,7 +69,7 @@ class Roots:
 
     folders: tuple[Path, ...]
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> RootedPath:
         """Return where a path is; the kernel judges later whether it stays beneath.
 
         Raises:
@@ -77,14 +77,14 @@ class Roots:
         """
         given = os.path.expanduser(path)  # noqa: PTH111 - `Path` would drop what it finds redundant
         if not given.startswith("/"):
-            return Place(self.folders[0], given, path)
+            return RootedPath(self.folders[0], given, path)
         for folder in self.folders:
             # The longest first is not needed: a root within a root is beneath both.
             if given == str(folder) or given.startswith(f"{str(folder).rstrip('/')}/"):
-                return Place(folder, given[len(str(folder)) :].lstrip("/"), path)
+                return RootedPath(folder, given[len(str(folder)) :].lstrip("/"), path)
         raise outside(path)
 
-    def shown(self, place: Place, inner: str) -> str:
+    def shown(self, place: RootedPath, inner: str) -> str:
         """Return how a path below a place is called: by the first root, or absolutely."""
         path = os.path.normpath(os.path.join(place.path, inner))  # noqa: PTH118 - as above
         return path if place.root == self.folders[0] else str(place.root / path)
@@ -96,7 +96,7 @@ def outside(path: str) -> ToolError:
 
 
 @contextlib.contextmanager
-def reached(place: Place) -> Iterator[None]:
+def reached(place: RootedPath) -> Iterator[None]:
     """Turn errors of the system into those that a model understands."""
     try:
         yield

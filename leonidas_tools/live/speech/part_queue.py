@@ -38,17 +38,17 @@ class Mark:
     failure: Exception | None = None
 
 
-class Line:
+class PartQueue:
     """Parts in their order; while the sound is held, the others overtake it.
 
     Example:
         >>> from genai_processors.content_api import ProcessorPart
-        >>> line = Line()
-        >>> line.put(Mark()), line.put(ProcessorPart("Hello"))
+        >>> queue = PartQueue()
+        >>> queue.put(Mark()), queue.put(ProcessorPart("Hello"))
         (None, None)
-        >>> line.next(held=True).text, line.next(held=True)
+        >>> queue.next(held=True).text, queue.next(held=True)
         ('Hello', None)
-        >>> line.next(held=False)
+        >>> queue.next(held=False)
         Mark(part=None, failure=None)
     """
 
