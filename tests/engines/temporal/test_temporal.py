@@ -453,6 +453,7 @@ async def test_an_idempotent_call_of_a_killed_worker_runs_on_another(server, roo
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_nothing_is_paid_twice_when_sessions_and_workers_are_killed(tmp_path):
     seen = await kill(tmp_path, times=3, seed=None)
     assert not list(seen.problems())
