@@ -138,6 +138,7 @@ async def test_what_a_tool_raises_arrives_with_all_its_fields(server):
     assert "secret" not in str(unknown.value)
 
 
+@pytest.mark.slow
 async def test_a_failure_is_retried_where_the_effect_allows_it(server):
     tries = {"read": 0, "once": 0, "safe": 0}
 
@@ -404,6 +405,7 @@ async def line_in(ledger, text):
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_the_worker_command_serves_the_tools_of_the_settings_until_sigterm(server, room):
     async with worker(room, server) as program:
         await program.until("Running calls")
@@ -415,6 +417,7 @@ async def test_the_worker_command_serves_the_tools_of_the_settings_until_sigterm
         assert await program.process.wait() == 0
 
 
+@pytest.mark.slow
 async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(server, room):
     server = dataclasses.replace(server, heartbeat_seconds=2.0)
     async with worker(room, server) as first, worker(room, server) as second:
@@ -437,6 +440,7 @@ async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(ser
     assert (room / "ledger").read_text().count("begun") == 1
 
 
+@pytest.mark.slow
 async def test_an_idempotent_call_of_a_killed_worker_runs_on_another(server, room):
     server = dataclasses.replace(server, heartbeat_seconds=2.0)
     async with worker(room, server) as first:
