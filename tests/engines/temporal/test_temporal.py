@@ -23,6 +23,8 @@ from leonidas_tools.engines.temporal import TemporalEngine, connect, workflow_id
 from leonidas_tools.engines.temporal_worker import temporal_worker
 from tests.engines.temporal.kills import kill
 
+pytestmark = pytest.mark.slow  # a server and workers of its own
+
 ONCE = Limits(once=True, room=10_000, seconds=600.0)
 AGAIN = dataclasses.replace(ONCE, once=False, retries=2)
 HERE = Path(__file__).parent
@@ -138,7 +140,6 @@ async def test_what_a_tool_raises_arrives_with_all_its_fields(server):
     assert "secret" not in str(unknown.value)
 
 
-@pytest.mark.slow
 async def test_a_failure_is_retried_where_the_effect_allows_it(server):
     tries = {"read": 0, "once": 0, "safe": 0}
 
@@ -405,7 +406,6 @@ async def line_in(ledger, text):
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.slow
 async def test_the_worker_command_serves_the_tools_of_the_settings_until_sigterm(server, room):
     async with worker(room, server) as program:
         await program.until("Running calls")
@@ -417,7 +417,6 @@ async def test_the_worker_command_serves_the_tools_of_the_settings_until_sigterm
         assert await program.process.wait() == 0
 
 
-@pytest.mark.slow
 async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(server, room):
     server = dataclasses.replace(server, heartbeat_seconds=2.0)
     async with worker(room, server) as first, worker(room, server) as second:
@@ -440,7 +439,6 @@ async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(ser
     assert (room / "ledger").read_text().count("begun") == 1
 
 
-@pytest.mark.slow
 async def test_an_idempotent_call_of_a_killed_worker_runs_on_another(server, room):
     server = dataclasses.replace(server, heartbeat_seconds=2.0)
     async with worker(room, server) as first:
@@ -456,7 +454,6 @@ async def test_an_idempotent_call_of_a_killed_worker_runs_on_another(server, roo
     assert (room / "ledger").read_text().count("tea") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_nothing_is_paid_twice_when_sessions_and_workers_are_killed(tmp_path):
     seen = await kill(tmp_path, times=3, seed=None)
