@@ -14,7 +14,7 @@ from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.simulator import ElasticEventLoop, LiveSimulator, Scenario
 from tests.live.talking import MODELS, frame
-from tests.promises.faults.play import other_tasks
+from tests.tasks import other_tasks
 
 _TICK_SECONDS = 0.1
 _REAL_SECONDS = 0.002

@@ -13,7 +13,7 @@ from leonidas_tools import AdvancedToolProcessor, LiveToolSession, tool
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.simulator import ElasticEventLoop, LiveSimulator, Scenario
-from tests.promises.faults.play import other_tasks
+from tests.tasks import other_tasks
 
 MODELS = {
     "2.5": "gemini-2.5-flash-native-audio-preview-12-2025",

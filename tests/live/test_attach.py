@@ -22,7 +22,7 @@ from leonidas_tools.simulator import (
     WaitForAnswers,
     WaitForInput,
 )
-from tests.promises.faults.play import other_tasks
+from tests.tasks import other_tasks
 
 MODEL = "gemini-3.8-live"
 

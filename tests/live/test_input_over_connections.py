@@ -35,7 +35,7 @@ from tests.live.talking import (
     sent_by_client,
     typed,
 )
-from tests.promises.faults.play import other_tasks
+from tests.tasks import other_tasks
 
 HANDS_FREE = {"realtime_input_config": {"automatic_activity_detection": {"disabled": True}}}
 SECOND = 50

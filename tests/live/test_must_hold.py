@@ -22,7 +22,7 @@ from leonidas_tools.live.call_tracker import CallTracker, LiveCall
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from tests.live.driven import Session, on_elastic_loop, passing
 from tests.live.talking import Talk, frame, outcomes_told, responses_in, says_when_called
-from tests.promises.faults.play import other_tasks
+from tests.tasks import other_tasks
 
 TEXT = ProcessorPart("called", substream_name="realtime")
 

@@ -18,7 +18,8 @@ from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.session.state import AgentState
 from tests.processors.test_data_is_no_command import ATTACKS
-from tests.promises.faults.play import audio, call, cancellation, other_tasks
+from tests.promises.faults.play import audio, call, cancellation
+from tests.tasks import other_tasks
 
 CALLS = "function_call"
 ADDED = {"status": "ok", "result": 3, "retryable": False}

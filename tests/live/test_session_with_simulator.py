@@ -38,7 +38,7 @@ from leonidas_tools.simulator import (
     WaitForInput,
 )
 from tests.live.talking import held
-from tests.promises.faults.play import other_tasks
+from tests.tasks import other_tasks
 
 DEMO = Path(__file__).parents[2] / "config" / "scenarios" / "demo.yaml"
 SILENCE = b"\0" * 640

@@ -4,6 +4,7 @@ import socket
 import pytest
 
 from leonidas_tools.errors import RetryableError, ToolError
+from tests.tasks import other_tasks
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["http", "sse"])
 
@@ -56,7 +57,7 @@ async def test_a_death_during_a_read_can_be_tried_again(serve, listen, transport
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_server_that_is_lost_while_it_is_stopped_leaves_no_task(serve, listen, turns):
-    before = asyncio.all_tasks()
+    before = other_tasks()
     server = await serve(listen("life.py", "http").settings).ready()
     with pytest.raises(ToolError):
         await server.call("die_reading")
@@ -64,7 +65,7 @@ async def test_a_server_that_is_lost_while_it_is_stopped_leaves_no_task(serve, l
         await asyncio.sleep(0)
     async with asyncio.timeout(10):
         await server.mcp.stop()
-    assert asyncio.all_tasks() == before
+    assert other_tasks() == before
 
 
 async def test_a_server_restarted_between_calls_loses_none(serve, listen):

@@ -9,6 +9,7 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.mcp.server import ServerState
 from tests.mcp.conftest import script
+from tests.tasks import other_tasks
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +19,7 @@ def children():
 
 
 async def test_fifty_servers_start_answer_and_leave_nothing(mark):
-    tasks, running = asyncio.all_tasks(), children()
+    tasks, running = other_tasks(), children()
     servers = {f"s{number}": script("bad.py", "none", env=mark) for number in range(50)}
     for settings in servers.values():
         settings["timeout"] = 60
@@ -30,7 +31,7 @@ async def test_fifty_servers_start_answer_and_leave_nothing(mark):
         assert len({answer.result for answer in answers}) == 50
         said = {str(server["pid"]) for server in tools.mcp_servers.status()}
         assert said == {answer.result for answer in answers}
-    assert asyncio.all_tasks() == tasks
+    assert other_tasks() == tasks
     assert children() <= running
 
 

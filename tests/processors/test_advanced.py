@@ -22,7 +22,8 @@ from leonidas_tools import (
 )
 from leonidas_tools.errors import ConfigurationError, DuplicateToolError, RegistryError
 from leonidas_tools.session.speech import SpeechState
-from tests.promises.faults.play import Script, audio, call, other_tasks, play, tool_threads
+from tests.promises.faults.play import Script, audio, call, play, tool_threads
+from tests.tasks import other_tasks
 
 
 @tool(effect="read", tags=["weather"])

@@ -10,7 +10,8 @@ from genai_processors import processor
 
 from leonidas_tools import AdvancedToolProcessor, MonitoringProcessor, tool
 from tests.processors.chains import hand_made, made_by_hand, ready_made, registry_of
-from tests.promises.faults.play import Heard, Script, audio, call, other_tasks, tool_threads
+from tests.promises.faults.play import Heard, Script, audio, call, tool_threads
+from tests.tasks import other_tasks
 
 
 class Door:

@@ -18,7 +18,8 @@ from leonidas_tools import (
     ToolRegistryProcessor,
 )
 from leonidas_tools.simulator import LiveSimulator, Say, Scenario, WaitForClose
-from tests.promises.faults.play import audio, call, other_tasks
+from tests.promises.faults.play import audio, call
+from tests.tasks import other_tasks
 
 LEAVING = ["cancel", "break", "aclose", "raise", "cancel from outside"]
 

@@ -32,10 +32,10 @@ from tests.promises.faults.play import (
     audio,
     call,
     cancellation,
-    other_tasks,
     play,
     tool_threads,
 )
+from tests.tasks import other_tasks
 
 FAILED = {"status": "failed", "message": "The tool 'faulty' failed.", "retryable": False}
 HEALTHY = {"status": "ok", "result": {"n": 1}, "retryable": False}

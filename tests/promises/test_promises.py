@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leonidas_tools import AdvancedToolProcessor, RetryableError, Tool, ToolContext, ToolSession
-from tests.promises.faults.play import Heard, audio, call, cancellation, other_tasks
+from tests.promises.faults.play import Heard, audio, call, cancellation
+from tests.tasks import other_tasks
 
 _IDS = tuple("abcdef")
 _DOORS = 3

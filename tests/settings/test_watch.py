@@ -15,6 +15,7 @@ from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.watch import WatchedSettings
+from tests.tasks import other_tasks
 
 
 def text(timeout: float) -> str:
@@ -268,15 +269,15 @@ async def test_a_change_of_comments_only_is_none(path):
 async def test_one_task_serves_all_who_enter_and_ends_with_the_last(path):
     watched = WatchedSettings(path)
     changes = Changes(watched)
-    tasks = asyncio.all_tasks()
+    tasks = other_tasks()
     async with contextlib.AsyncExitStack() as all_but_one:
         async with watched:
             for _ in range(5):
                 await all_but_one.enter_async_context(watched)
-            assert len(asyncio.all_tasks() - tasks) == 1
+            assert len(other_tasks() - tasks) == 1
         path.write_text(text(2))
         await changes.until(2)
-    assert asyncio.all_tasks() == tasks
+    assert other_tasks() == tasks
 
 
 def test_it_works_again_in_another_event_loop_and_leaves_no_thread(path):
@@ -368,9 +369,9 @@ def test_an_update_that_is_wrong_changes_nothing(path):
 async def test_what_is_no_file_can_be_updated_too(source):
     watched = WatchedSettings(source)
     servers = watched.current.mcp_servers
-    tasks = asyncio.all_tasks()
+    tasks = other_tasks()
     async with watched:
-        assert asyncio.all_tasks() == tasks
+        assert other_tasks() == tasks
         watched.update({"tools.search.timeout": 2})
         assert timeout_of(watched.current) == 2
         assert watched.current.defaults == load(source).defaults

@@ -21,6 +21,7 @@ from leonidas_tools.store.schema import executions
 from leonidas_tools.store.write_queue import CallWriteQueue
 from leonidas_tools.store.writer import Writer
 from tests.mcp.forking import fork_command
+from tests.tasks import other_tasks
 
 from .conftest import locked, until
 
@@ -411,11 +412,11 @@ async def test_nothing_is_logged_above_debug_in_ordinary_use(store, told, caplog
 
 
 async def test_closing_twice_as_many_calls_as_can_be_taken_leaves_no_task(file, tell):
-    before = asyncio.all_tasks()
+    before = other_tasks()
     async with Store(StoreSettings(url=str(file), max_waiting=100)) as store:
         for _ in range(200):
             tell(store).run()
-    assert asyncio.all_tasks() == before
+    assert other_tasks() == before
     assert store.status.dropped == 100
     assert store.status.waiting == 0
 

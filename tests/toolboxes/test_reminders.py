@@ -22,6 +22,7 @@ from leonidas_tools.toolboxes.reminders.delivery import deliver
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings, local_zone
 from tests.live.talking import Talk, outcomes_told
 from tests.store.conftest import file, postgres, store, where  # noqa: F401 - fixtures
+from tests.tasks import other_tasks
 
 QUIET = RemindersSettings(desktop=False)
 START = datetime(2026, 3, 4, 15, tzinfo=UTC).timestamp()
@@ -447,7 +448,7 @@ async def test_a_new_voice_session_gets_missed_reminders(tmp_path):
 
 
 async def test_changed_settings_restart_the_clock_and_closing_ends_it(tmp_path):
-    before = asyncio.all_tasks()
+    before = other_tasks()
     store_settings = {"enabled": True, "url": str(tmp_path / "kept.db")}
     with Hook() as hook:
         settings = {"toolboxes": [{"reminders": {"desktop": False}}], "store": store_settings}
@@ -459,4 +460,4 @@ async def test_changed_settings_restart_the_clock_and_closing_ends_it(tmp_path):
             tools.settings.update({"toolboxes": []})
             assert "system_reminder" not in tools.registry
     assert len(hook.posted) == 1
-    assert asyncio.all_tasks() == before
+    assert other_tasks() == before

@@ -21,7 +21,7 @@ from tests.live.generated.steps import name_of
 from tests.live.generated.virtual import VirtualEventLoop, VirtualSimulator
 from tests.live.generated.wiretap import Wiretap, outcomes_in
 from tests.live.talking import MODELS, frame
-from tests.promises.faults.play import other_tasks
+from tests.tasks import other_tasks
 
 VERTEX_MODEL = "gemini-live-2.5-flash-native-audio"
 FRAME_SECONDS = 0.02

@@ -8,7 +8,7 @@ import contextlib
 from genai_processors import processor
 
 from tests.live.speech.sounds import sound_of
-from tests.promises.faults.play import other_tasks
+from tests.tasks import other_tasks
 
 
 class Listening:

@@ -34,7 +34,8 @@ from tests.live.speech.sounds import (
     written,
 )
 from tests.policies.clock import in_no_time, now
-from tests.promises.faults.play import call, cancellation, other_tasks
+from tests.promises.faults.play import call, cancellation
+from tests.tasks import other_tasks
 
 PAUSE_SECONDS = 30
 

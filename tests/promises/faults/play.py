@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 from genai_processors import processor
@@ -173,19 +172,6 @@ class Script:
                 self.heard.take(part)
                 async with self._changed:
                     self._changed.notify_all()
-
-
-def other_tasks() -> set[asyncio.Task[Any]]:
-    current = asyncio.current_task()
-    return {
-        task for task in asyncio.all_tasks() if task is not current and not _closes_a_client(task)
-    }
-
-
-def _closes_a_client(task):
-    """Whether google-genai closes a client that was collected, of whatever test it was."""
-    code = getattr(task.get_coro(), "cr_code", None)
-    return code is not None and "genai" in Path(code.co_filename).parts
 
 
 def tool_threads() -> list[threading.Thread]:
