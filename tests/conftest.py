@@ -24,6 +24,7 @@ settings.load_profile("leonidas")
 
 def pytest_configure(config):
     """What fixtures of modules and sessions start gets a directory too."""
+    gc.disable()  # thousands of tests are collected, and hardly anything becomes garbage
     directory = tempfile.mkdtemp(prefix="leonidas-data-")
     os.environ[VARIABLE] = directory
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
@@ -31,8 +32,8 @@ def pytest_configure(config):
 
 def pytest_collection_finish():
     """Thousands of tests and their modules stay to the end: no search for garbage needs them."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

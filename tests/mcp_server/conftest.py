@@ -74,6 +74,7 @@ class Serving:
         async def leave():
             done.set()
             await asyncio.wait({task})
+            task.exception()  # a client that loses its server says so; nobody else is to hear it
 
         self._leaving[connected] = leave
 

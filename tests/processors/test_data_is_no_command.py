@@ -262,9 +262,7 @@ DICTS = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("name", ["ready-made", "by hand"])
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dicts=st.lists(DICTS, min_size=1, max_size=12))
 async def test_json_from_a_page_changes_nothing_and_passes(name, dicts, tmp_path):
     house = House(tmp_path)
