@@ -2,9 +2,11 @@
 
 import asyncio
 import gzip
+import inspect
 import json
 import urllib.parse
 
+import httpx2
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -54,7 +56,8 @@ class Hostile:
         sent = (await request.body()).decode()
         self.asked.append((request.headers["host"], request.url.path, sent))
         if self.body is not None and path in self.body:
-            return self.body[path](request)
+            answer = self.body[path](request)
+            return await answer if inspect.isawaitable(answer) else answer
         said = {
             "resource": self.resource,
             "oauth-authorization-server": self.metadata,
@@ -69,6 +72,11 @@ class Hostile:
             back = f"{request.query_params['redirect_uri']}?"
             return RedirectResponse(back + urllib.parse.urlencode(query, doseq=True))
         return JSONResponse(said[path]) if path in said else Response(status_code=404)
+
+
+async def opened():
+    """A client that a token is renewed by."""
+    return httpx2.AsyncClient()
 
 
 def endless(_):

@@ -1,6 +1,7 @@
 """Logins by OAuth, against an authorization server on loopback."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import socket
@@ -12,12 +13,14 @@ import urllib.request
 import httpx2
 import pytest
 from mcp.shared.auth import OAuthToken
+from starlette.responses import JSONResponse, Response
 
 from leonidas_tools.errors import ConfigurationError, RetryableError
 from leonidas_tools.mcp.auth import client_auth, token_file
 from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.mcp.login import log_in, log_out
 from leonidas_tools.settings.models import MCPServerSettings
+from tests.mcp.hostile_login import Hostile, opened
 from tests.mcp.logins import ACCOUNT, Guarded, browse
 
 pytestmark = pytest.mark.slow
@@ -122,20 +125,24 @@ async def test_what_another_process_has_renewed_is_not_renewed_again(guard, serv
 
 
 async def test_a_renewal_that_another_process_was_faster_with_costs_no_login():
-    settings = of({"url": "https://host.example/mcp", "auth": {"client_id": "ours"}})
-    file = token_file("lab", settings)
-    await file.set_tokens(OAuthToken(access_token="old", refresh_token="1", expires_in=-10))
     newer = OAuthToken(access_token="new", refresh_token="2", expires_in=3600)
 
-    async def answer(request):
-        if request.url.path == "/token":
-            await file.set_tokens(newer)
-            return httpx2.Response(400, json={"error": "invalid_grant"})
-        return httpx2.Response(200 if request.headers["authorization"] == "Bearer new" else 401)
+    async def answer(_):
+        await file.set_tokens(newer)
+        return JSONResponse({"error": "invalid_grant"}, 400)
 
-    auth, transport = client_auth("lab", settings), httpx2.MockTransport(answer)
-    async with httpx2.AsyncClient(auth=auth, transport=transport) as client:
-        assert (await client.post(settings.url)).status_code == 200
+    def guarded(request):
+        return Response(
+            status_code=200 if request.headers["authorization"] == "Bearer new" else 401
+        )
+
+    with contextlib.closing(Hostile()) as server:
+        server.body = {"token": answer, "mcp": guarded}
+        settings = of(server.settings(client_id="ours"))
+        file, auth = token_file("lab", settings), client_auth("lab", settings, opened)
+        await file.set_tokens(OAuthToken(access_token="old", refresh_token="1", expires_in=-10))
+        async with httpx2.AsyncClient(auth=auth) as client:
+            assert (await client.post(settings.url)).status_code == 200
     assert (await file.get_tokens()).refresh_token == "2"
 
 

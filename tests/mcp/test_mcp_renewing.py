@@ -5,17 +5,22 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 
 import httpx2
 import pytest
 from mcp.shared.auth import OAuthToken
+from starlette.responses import JSONResponse, Response
 
+from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.files.private import PrivateFile
 from leonidas_tools.mcp.auth import client_auth, renewing, token_file
+from leonidas_tools.mcp.auth.renewing import RenewingProvider
 from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.mcp.login import log_in
 from leonidas_tools.settings.models import MCPServerSettings
 from tests.mcp.forking import fork_command
+from tests.mcp.hostile_login import Hostile, opened
 from tests.mcp.logins import Guarded, browse
 
 pytestmark = pytest.mark.slow
@@ -117,26 +122,69 @@ async def test_processes_that_renew_at_once_ask_once_and_all_go_on(guarded, tmp_
         users.go_on()
 
 
+@pytest.mark.parametrize("end", ["timeout", "cancellation", "close"])
+async def test_a_call_that_ends_while_its_token_is_renewed_loses_no_login(end, monkeypatch):
+    renewed, may_answer = threading.Event(), threading.Event()
+    settle = RenewingProvider.settle
+
+    async def settled(auth):
+        may_answer.set()
+        await settle(auth)
+
+    monkeypatch.setattr(RenewingProvider, "settle", settled)
+    with contextlib.closing(Guarded()) as guarded:
+        settings, logins = guarded.settings(), guarded.logins
+        renew = logins.exchange_refresh_token
+
+        async def held(*args):
+            tokens = await renew(*args)
+            renewed.set()
+            await asyncio.to_thread(may_answer.wait, SECONDS)
+            return tokens
+
+        assert await log_in("lab", MCPServerSettings(**settings), browse) == "logged in"
+        tools = {"add": {"timeout": 1 if end == "timeout" else SECONDS}}
+        config = {"mcp_servers": {"lab": settings}, "tools": tools}
+        async with AdvancedToolProcessor(config=config, builtin_tools=False) as first:
+            assert await first.ready(SECONDS)
+            logins.exchange_refresh_token = held
+            logins.access.clear()
+            call = asyncio.create_task(first.execute("add", {"a": 1, "b": 2}))
+            assert await asyncio.to_thread(renewed.wait, SECONDS)
+            if end == "timeout":
+                await call  # may be tried once more, over a new connection
+            elif end == "cancellation":
+                call.cancel()
+                await asyncio.wait({call})
+        await asyncio.wait({call})
+        logins.exchange_refresh_token = renew
+        config = {"mcp_servers": {"lab": settings}}
+        async with AdvancedToolProcessor(config=config, builtin_tools=False) as second:
+            assert await second.ready(SECONDS)
+            assert (await second.execute("add", {"a": 1, "b": 2})).ok
+        assert logins.asked == ["code", "refresh"]
+
+
 @pytest.fixture
 async def expired():
-    """A client whose token has expired, and how often it was renewed."""
-    settings = MCPServerSettings(url="https://host.example/mcp", auth={"client_id": "ours"})
-    file, renewed = token_file("lab", settings), []
-    await file.set_tokens(OAuthToken(access_token="old", refresh_token="1", expires_in=-10))
+    """A client whose token has expired, its settings, and how often it was renewed."""
+    renewed = []
 
-    async def answer(request):
-        if request.url.path != "/token":
-            return httpx2.Response(200)
+    def token(request):
         renewed.append(request)
-        return httpx2.Response(200, json={"access_token": "new", "token_type": "Bearer"})
+        return JSONResponse({"access_token": "new", "token_type": "Bearer"})
 
-    auth, transport = client_auth("lab", settings), httpx2.MockTransport(answer)
-    async with httpx2.AsyncClient(auth=auth, transport=transport) as client:
-        yield lambda: client.post(settings.url), renewed
+    with contextlib.closing(Hostile()) as server:
+        server.body = {"mcp": lambda _: Response(), "token": token}
+        settings = MCPServerSettings(**server.settings(client_id="ours"))
+        file, auth = token_file("lab", settings), client_auth("lab", settings, opened)
+        await file.set_tokens(OAuthToken(access_token="old", refresh_token="1", expires_in=-10))
+        async with httpx2.AsyncClient(auth=auth) as client:
+            yield lambda: client.post(settings.url), settings, renewed
 
 
 async def test_a_process_that_hangs_while_it_renews_is_waited_for_no_more(expired, monkeypatch):
-    call, renewed = expired
+    call, _, renewed = expired
     monkeypatch.setattr(renewing, "_PATIENCE_SECONDS", 0.1)
     async with PrivateFile(data_file("lab", "tokens")).turn(SECONDS), asyncio.timeout(SECONDS):
         assert (await call()).status_code == 200
@@ -144,8 +192,7 @@ async def test_a_process_that_hangs_while_it_renews_is_waited_for_no_more(expire
 
 
 async def test_while_another_process_renews_the_loop_goes_on_and_what_it_got_is_used(expired):
-    call, renewed = expired
-    settings = MCPServerSettings(url="https://host.example/mcp", auth={"client_id": "ours"})
+    call, settings, renewed = expired
     async with asyncio.timeout(SECONDS), contextlib.AsyncExitStack() as another:
         await another.enter_async_context(PrivateFile(data_file("lab", "tokens")).turn(SECONDS))
         calls = [asyncio.create_task(call()) for _ in range(3)]

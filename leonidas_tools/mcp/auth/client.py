@@ -14,14 +14,13 @@ from pydantic import AnyUrl
 
 from leonidas_tools.mcp.auth.callback import Callback
 from leonidas_tools.mcp.auth.failures import LoginError, LoginNeededError
-from leonidas_tools.mcp.auth.renewing import RenewingProvider
+from leonidas_tools.mcp.auth.renewing import OpenClient, RenewingProvider
 from leonidas_tools.mcp.auth.tokens import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AsyncExitStack
 
-    import httpx2
     from mcp.shared.auth import AuthorizationCodeResult, OAuthMetadata
 
     from leonidas_tools.settings.mcp_settings import MCPServerSettings, OAuthSettings
@@ -37,18 +36,19 @@ _LATER = "http://127.0.0.1/callback"
 def client_auth(
     name: str,
     settings: MCPServerSettings,
+    open_client: OpenClient,
     *,
     open_page: OpenPage | None = None,
     on_secret: Callable[[str], None] | None = None,
-) -> httpx2.Auth | None:
+) -> RenewingProvider | None:
     """Return what authorizes the requests to a server; `None` where its settings name no `auth`."""
     auth = settings.auth
     if auth is None:
         return None
     file = token_file(name, settings, on_secret)
     if auth.grant == "client_credentials":
-        return ClientCredentialsAuth(str(settings.url), auth, file)
-    return LoginAuth(name, str(settings.url), auth, file, open_page)
+        return ClientCredentialsAuth(settings, auth, file, open_client)
+    return LoginAuth(name, settings, auth, file, open_client, open_page)
 
 
 def token_file(
@@ -64,26 +64,33 @@ class ClientCredentialsAuth(RenewingProvider, ClientCredentialsOAuthProvider):
     """Gets tokens by an account of our own.
 
     Args:
-        url: The server's address.
+        settings: The server's settings.
         auth: How to get a token.
         file: Keeps the tokens.
+        open_client: Opens the client that renews them.
     """
 
-    def __init__(self, url: str, auth: OAuthSettings, file: TokenFile) -> None:
+    def __init__(
+        self,
+        settings: MCPServerSettings,
+        auth: OAuthSettings,
+        file: TokenFile,
+        open_client: OpenClient,
+    ) -> None:
         assert auth.client_id is not None
         assert auth.client_secret is not None
         with warnings.catch_warnings():
             # Without an issuer the server says who gives tokens, as it does for logins.
             warnings.simplefilter("ignore", MCPDeprecationWarning)
             super().__init__(
-                server_url=url,
+                server_url=str(settings.url),
                 storage=file,
                 client_id=auth.client_id,
                 client_secret=auth.client_secret,
                 scope=" ".join(auth.scopes) or None,
                 issuer=auth.issuer,
             )
-        self.configure(file, auth.scopes, auth.issuer)
+        self.configure(file, auth, open_client)
 
 
 class LoginAuth(RenewingProvider, OAuthClientProvider):
@@ -91,18 +98,20 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
 
     Args:
         name: The server's name.
-        url: Its address.
+        settings: Its settings.
         auth: How to get a token.
         file: Keeps the tokens.
+        open_client: Opens the client that renews them.
         open_page: Shows the login page to the person; without it there is no person.
     """
 
     def __init__(
         self,
         name: str,
-        url: str,
+        settings: MCPServerSettings,
         auth: OAuthSettings,
         file: TokenFile,
+        open_client: OpenClient,
         open_page: OpenPage | None,
     ) -> None:
         metadata = OAuthClientMetadata(
@@ -110,8 +119,10 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
             redirect_uris=[AnyUrl(_LATER)],
             scope=" ".join(auth.scopes) or None,
         )
-        super().__init__(url, metadata, file, self._send_person, self._wait_for_person)
-        self.configure(file, auth.scopes, auth.issuer)
+        super().__init__(
+            str(settings.url), metadata, file, self._send_person, self._wait_for_person
+        )
+        self.configure(file, auth, open_client)
         self._name = name
         self._auth = auth
         self._open_page = open_page

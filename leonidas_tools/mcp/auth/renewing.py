@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import anyio
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.utils import extract_field_from_www_auth
 from mcp.shared.auth import OAuthClientMetadata
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 
 from leonidas_tools.mcp.auth.failures import LoginError, refusal
 from leonidas_tools.mcp.auth.request_bounds import OAuthRequestBounds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from contextlib import AsyncExitStack
 
     from mcp.shared.auth import OAuthMetadata
 
     from leonidas_tools.mcp.auth.tokens import TokenFile
+    from leonidas_tools.settings.mcp_settings import OAuthSettings
 
 _HEADER = "Authorization"
 _IN_HEADER, _IN_FORM = "client_secret_basic", "client_secret_post"
-_PATIENCE_SECONDS = 30.0
+_RENEWAL_SECONDS = 30.0
+"""Time that a renewal may take."""
+_PATIENCE_SECONDS = _RENEWAL_SECONDS + 5
 """Time another process may take to renew a token, before it is considered hung."""
+_SETTLE_SECONDS = 5.0
+"""Time that a renewal may still take when the connection is closed."""
+OpenClient: TypeAlias = "Callable[[], Awaitable[httpx2.AsyncClient]]"
+"""Opens the client that a renewal is sent by, apart from the call that needs the token."""
+
 _ROUNDS = 3
 """With the token at hand, with a renewed one, after a login."""
 
@@ -43,16 +53,28 @@ class RenewingProvider(OAuthClientProvider):
 
     The library holds its lock from a request's first byte to the head of its answer: one slow call
     would hold all others. Here the lock is held only while a token is got.
+
+    A renewal is a task of its own, and is not cancelled with the call that needs the token: where
+    a refresh token may be used only once, a renewal whose answer is not kept loses the login.
     """
 
-    def configure(self, file: TokenFile, scopes: Sequence[str], issuer: str | None) -> None:
+    def configure(self, file: TokenFile, auth: OAuthSettings, open_client: OpenClient) -> None:
         """Set what the library's own initialisation has no place for."""
         self._file = file
-        self._bounds = OAuthRequestBounds(self.context.server_url, issuer)
-        self._renewal = asyncio.Lock()
-        if scopes:
-            asked = self.context.client_metadata.model_dump() | {"scope": " ".join(scopes)}
+        self._bounds = OAuthRequestBounds(self.context.server_url, auth.issuer)
+        self._open_client = open_client
+        self._renewal: asyncio.Task[None] | None = None
+        if auth.scopes:
+            asked = self.context.client_metadata.model_dump() | {"scope": " ".join(auth.scopes)}
             self.context.client_metadata = _FixedScopes.model_validate(asked)
+
+    async def settle(self) -> None:
+        """Let a renewal that has begun end, and cancel it if it does not end soon."""
+        if self._renewal is not None:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({self._renewal}, timeout=_SETTLE_SECONDS)
+                self._renewal.cancel()
+                await asyncio.wait({self._renewal})
 
     async def prepare(self, stack: AsyncExitStack) -> None:
         """Get ready for a login; what it opens is closed when the login has ended."""
@@ -72,13 +94,14 @@ class RenewingProvider(OAuthClientProvider):
             before = request.headers.pop(_HEADER, None)
             if own is not None:
                 request.headers[_HEADER] = own
+            self.context.protocol_version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
+            await self._be_current()
             flow = super()._auth_flow(request)
             logs_in = False
             try:
-                async with self._turn():
-                    step = await anext(flow)
-                    while step is not request:
-                        step = await flow.asend((yield step))
+                step = await anext(flow)
+                while step is not request:
+                    step = await flow.asend((yield step))
                 if refused is not None and request.headers.get(_HEADER) in {before, own}:
                     logs_in = True
                     self._initialized = False  # a failed login leaves what it has found behind
@@ -96,24 +119,39 @@ class RenewingProvider(OAuthClientProvider):
             if number == 0 and refused.status_code == httpx2.codes.UNAUTHORIZED:
                 await self._expire(request.headers.get(_HEADER))
 
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Renew the token alone: most tokens may be renewed only once.
-
-        The one before may have renewed it, in this process or in another, and what it got
-        is used here as well.
-        """
+    async def _be_current(self) -> None:
+        """Have the token renewed if it has expired, once for all requests that wait for it."""
         async with self.context.lock:
             if not self._initialized:
                 await self._initialize()
         await self._catch_up()
-        async with contextlib.AsyncExitStack() as stack:
-            if self._is_due():
-                await stack.enter_async_context(self._renewal)
-            if self._is_due():
-                await stack.enter_async_context(self._file.turn(_PATIENCE_SECONDS))
-                await self._catch_up()
-            yield
+        while self._is_due():
+            if self._renewal is None or self._renewal.done():
+                self._renewal = asyncio.create_task(self._renew())
+                self._renewal.add_done_callback(_retrieve)
+            await asyncio.shield(self._renewal)
+
+    async def _renew(self) -> None:
+        """Renew the token, or take what another process has renewed meanwhile.
+
+        Raises:
+            LoginError: The login server does not answer in time, or with what says nothing.
+        """
+        async with self._file.turn(_PATIENCE_SECONDS):
+            await self._catch_up()
+            if not self._is_due():
+                return
+            async with self.context.lock, await self._open_client() as client:
+                request = await self._refresh_token()
+                try:
+                    async with asyncio.timeout(_RENEWAL_SECONDS):
+                        response = await self._bounds.send(client, request)
+                except TimeoutError:
+                    raise LoginError(
+                        f"its login server renewed no token within {_RENEWAL_SECONDS:g} s"
+                    ) from None
+                if not await self._handle_refresh_response(response):
+                    self._initialized = False  # as the library does, before a login
 
     async def _catch_up(self) -> None:
         """See whether another process has renewed what has expired."""
@@ -162,6 +200,8 @@ class RenewingProvider(OAuthClientProvider):
             raise LoginError(f"its login server renews no token ({refusal(response)})")
         before = self.context.current_tokens
         if await super()._handle_refresh_response(response):
+            if not self.context.is_token_valid():
+                self.context.token_expiry_time = None  # a lifetime of nothing says nothing
             return True
         self.context.current_tokens = before
         if await self._take_up():
@@ -195,6 +235,12 @@ class RenewingProvider(OAuthClientProvider):
         if response.status_code not in {httpx2.codes.OK, httpx2.codes.CREATED}:
             raise LoginError(f"its login server gives no token ({refusal(response)})")
         await super()._handle_token_response(response)
+
+
+def _retrieve(renewal: asyncio.Task[None]) -> None:
+    """Retrieve the exception of a renewal that no request waits for any more."""
+    if not renewal.cancelled():
+        renewal.exception()
 
 
 def _issuer_of(metadata: OAuthMetadata | None) -> str | None:

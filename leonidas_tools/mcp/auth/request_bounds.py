@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER_BYTES = 1024 * 1024
+_MOST_REDIRECTS = 5
 
 
 class _Reach(enum.IntEnum):
@@ -93,6 +94,35 @@ class OAuthRequestBounds:
             raise LoginError("its login leads to what is no address") from None
         finally:
             await flow.aclose()
+
+    async def send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """Send a request for a token, checked, and return its answer, read.
+
+        A redirect is followed within its origin only, since the request has a token in it.
+
+        Raises:
+            LoginError: The request may not be sent, or its answer is too long or too slow.
+        """
+        for _ in range(_MOST_REDIRECTS):
+            await self.check(str(request.url))
+            response = await client.send(request, stream=True)
+            await _read(response)
+            following = response.next_request
+            if following is None or following.method != request.method or leads_away(response):
+                break
+            request = following
+        return response
+
+
+def leads_away(response: httpx2.Response) -> bool:
+    """Return whether it redirects to another origin, which must not get this request."""
+    following = response.next_request
+    if following is None:
+        return False
+    here, there = response.request.url, following.url
+    if here.scheme == "http" and there.scheme == "https" and here.port is there.port is None:
+        return here.host != there.host
+    return (here.scheme, here.host, here.port) != (there.scheme, there.host, there.port)
 
 
 _WANTING = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}

@@ -57,7 +57,9 @@ class HTTPServer:
         if settings.transport == "sse":
             longest = min(longest, _LONGEST_SSE)
         self._bounds = ResponseBounds(longest, on_bytes=on_bytes, on_stray=on_failure)
-        self._auth = client_auth(name, settings, open_page=open_page, on_secret=on_secret)
+        self._auth = client_auth(
+            name, settings, self._open_login_client, open_page=open_page, on_secret=on_secret
+        )
 
     @asynccontextmanager
     async def streams(
@@ -74,8 +76,15 @@ class HTTPServer:
             "verify": await tls_context(self._settings),
         }
         opened = self._sse if self._settings.transport == "sse" else self._streamable
-        async with opened(options) as streams:
-            yield streams
+        try:
+            async with opened(options) as streams:
+                yield streams
+        finally:
+            if self._auth is not None:
+                await self._auth.settle()
+
+    async def _open_login_client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(verify=await tls_context(self._settings))
 
     @asynccontextmanager
     async def _streamable(

@@ -12,6 +12,7 @@ from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
 from leonidas_tools.mcp.auth.failures import NotAuthorizedError, reason
+from leonidas_tools.mcp.auth.request_bounds import leads_away
 from leonidas_tools.mcp.transport.reasons import PATH_HINT, StrangeAnswerError, status_text, why
 from leonidas_tools.redaction.addresses import shown_place
 
@@ -127,7 +128,7 @@ def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
 
 def _strange(response: httpx2.Response) -> str | None:
     """Return what is wrong with an answer that reports no error, if anything is."""
-    if _leads_away(response):
+    if leads_away(response):
         return status_text(response)
     return _PAGE if _is_page(response) else None
 
@@ -135,17 +136,6 @@ def _strange(response: httpx2.Response) -> str | None:
 def _is_page(response: httpx2.Response) -> bool:
     kind = response.headers.get("content-type", "").lower()
     return response.is_success and kind.startswith("text/html")
-
-
-def _leads_away(response: httpx2.Response) -> bool:
-    """Return whether it redirects to another origin, which must not get this request."""
-    following = response.next_request
-    if following is None:
-        return False
-    here, there = response.request.url, following.url
-    if here.scheme == "http" and there.scheme == "https" and here.port is there.port is None:
-        return here.host != there.host
-    return (here.scheme, here.host, here.port) != (there.scheme, there.host, there.port)
 
 
 def _json_rpc_error(body: bytes) -> dict[str, Any]:
