@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from leonidas_tools.agent.react import OnQuestion, Step
     from leonidas_tools.agent.record import AgentResult, Turn
     from leonidas_tools.agent.reflector import Reflector
+    from leonidas_tools.agent.short_term import ShortTermMemory
     from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.store.store import Store
     from leonidas_tools.tools.registry import AnyTool
@@ -162,6 +163,7 @@ class Fragments:
         reflector: Decides after each turn of a fragment how to go on.
         max_depth: How often a task may be handed on.
         parameters: How the models are to answer.
+        short_term: Bounds what the models see of long work; by default they see all of it.
 
     Raises:
         ConfigurationError: A fragment names another one or a model that is not there, or two have
@@ -177,7 +179,7 @@ class Fragments:
         'Rye.'
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is left out as a rule
         self,
         model: Model | OpensModel,
         fragments: Iterable[Fragment],
@@ -186,6 +188,7 @@ class Fragments:
         reflector: Reflector | None = None,
         max_depth: int = 3,
         parameters: ModelParameters = DEFAULT_PARAMETERS,
+        short_term: ShortTermMemory | None = None,
     ) -> None:
         if max_depth < 1:
             raise ValueError(f"max_depth is 1 or more, not {max_depth!r}")
@@ -195,6 +198,7 @@ class Fragments:
         self._models = dict(models or {})
         self._reflector = reflector
         self._parameters = parameters
+        self._short_term = short_term
         self._measured: dict[str, FragmentMeasures] = {}
         self._made: dict[str, list[AnyTool]] = {}
         for fragment in self.by_name.values():
@@ -309,6 +313,7 @@ class Fragments:
                 parameters=self._parameters,
                 reflector=self._reflector,
                 may_use=may_use,
+                short_term=self._short_term,
             )
             token = surroundings.set(below)
             try:

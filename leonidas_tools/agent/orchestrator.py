@@ -24,6 +24,7 @@ from leonidas_tools.agent.react import (
     STATUS_SUBSTREAM,
     AgentLimits,
     ReActAgent,
+    TurnEnded,
     as_runtime,
     parts_of,
 )
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from leonidas_tools.agent.react import OnQuestion, Step
     from leonidas_tools.agent.record import Turn
     from leonidas_tools.agent.reflector import Reflector
+    from leonidas_tools.agent.short_term import ShortTermMemory
+    from leonidas_tools.agent.tool_choice import ToolChoice
     from leonidas_tools.results.texts import Wording
     from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.tools.registry import AnyTool
@@ -125,11 +128,15 @@ class Orchestrator(Stage):
         max_calls: How many calls are made in all, with those of the fragments.
         max_tokens: How many tokens all take together; `None` for any number.
         max_attempts: How often the task is tried, while the model judges that it is not done.
+        max_seconds: How long a task may take, with the time in which a person is asked; `None` for
+            any time.
         evaluates: Whether the model judges the outcome, at the cost of an answer of it.
         instructions: What the model is told beforehand, after how it is to lead.
         parameters: How the model is to answer.
         planner: Plans which fragments do what, as the task list.
         reflector: Decides after each turn how to go on, of the fragments too.
+        tool_choice: Chooses of very many fragments those that fit the task.
+        short_term: Bounds what the models see of long work, those of the fragments too.
 
     Raises:
         ValueError: A bound is below 1, there are no fragments, or `models` is given twice.
@@ -158,20 +165,30 @@ class Orchestrator(Stage):
         max_calls: int = 60,
         max_tokens: int | None = None,
         max_attempts: int = 2,
+        max_seconds: float | None = None,
         evaluates: bool = True,
         instructions: str = "",
         parameters: ModelParameters = DEFAULT_PARAMETERS,
         planner: Planner | None = None,
         reflector: Reflector | None = None,
+        tool_choice: ToolChoice | None = None,
+        short_term: ShortTermMemory | None = None,
     ) -> None:
         self.limits = AgentLimits(
             max_iterations=max_iterations, max_calls=max_calls, max_tokens=max_tokens
         )
         if max_attempts < 1:
             raise ValueError(f"max_attempts is 1 or more, not {max_attempts!r}")
+        if max_seconds is not None and max_seconds <= 0:
+            raise ValueError(f"max_seconds is above 0, not {max_seconds!r}")
         if not isinstance(fragments, Fragments):
             fragments = Fragments(
-                model, fragments, models=models, reflector=reflector, parameters=parameters
+                model,
+                fragments,
+                models=models,
+                reflector=reflector,
+                parameters=parameters,
+                short_term=short_term,
             )
         elif models is not None:
             raise ValueError("models is given beside Fragments, which have theirs: give it to them")
@@ -182,11 +199,14 @@ class Orchestrator(Stage):
         self.fragments = fragments
         self.memory = memory
         self.max_attempts = max_attempts
+        self.max_seconds = max_seconds
         self.evaluates = evaluates
         self.instructions = "\n\n".join(each for each in (_INSTRUCTIONS, instructions) if each)
         self.parameters = parameters
         self.planner = planner
         self.reflector = reflector
+        self.tool_choice = tool_choice
+        self.short_term = short_term
         register(self.runtime, fragments.tools)
 
     async def run(
@@ -210,14 +230,21 @@ class Orchestrator(Stage):
 
         Returns:
             The result, with the turns of this model, and the tokens of all. An answer that the
-            model judges to be incomplete at the last attempt has the status `limit`.
+            model judges to be incomplete at the last attempt has the status `limit`, as has a
+            task whose time is up.
         """
         session = session or self.runtime.session_around() or ToolSession()
         work = _Work(self, task, session, on_step or _ignore, on_question)
         around = innermost()
         is_inside = around is not None and around.host is self.runtime
         async with nullcontext() if is_inside else self.runtime:
-            result = await work.run(history)
+            try:
+                async with asyncio.timeout(self.max_seconds) as limit:
+                    result = await work.run(history)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                result = work.late(history)
         work.tell(result)
         return result
 
@@ -323,12 +350,24 @@ class _Work:
             asked = self._wording.text("agent_not_done", missing=missing)
         if evaluated is not None and evaluated.lesson:
             await self._learn(evaluated.lesson)
-        return replace(
-            result,
-            turns=tuple(self._turns),
-            usage=self._budget.used,
-            seconds=time.perf_counter() - self._begun,
+        return replace(result, **self._record())
+
+    def late(self, history: Sequence[Message]) -> AgentResult:
+        """Return the result of a task whose time is up, with what was done of it."""
+        return AgentResult(
+            status=AgentStatus.LIMIT,
+            reason="max_seconds",
+            message=self._wording.text("fragment_late", seconds=f"{self._lead.max_seconds:g}"),
+            messages=(*history, Message.user(self._task)),
+            **self._record(),
         )
+
+    def _record(self) -> dict[str, Any]:
+        return {
+            "turns": tuple(self._turns),
+            "usage": self._budget.used,
+            "seconds": time.perf_counter() - self._begun,
+        }
 
     @property
     def _iterations_left(self) -> int:
@@ -351,6 +390,8 @@ class _Work:
             parameters=lead.parameters,
             planner=lead.planner,
             reflector=lead.reflector,
+            tool_choice=lead.tool_choice,
+            short_term=lead.short_term,
             may_use=lambda tool: tool.name in lead.fragments.by_name,
         )
         token = surroundings.set(Surroundings(self._budget, self.tell, self._on_question))
@@ -365,13 +406,11 @@ class _Work:
             )
         finally:
             surroundings.reset(token)
-        self._turns += [
-            replace(turn, number=number)
-            for number, turn in enumerate(result.turns, start=len(self._turns) + 1)
-        ]
         return result
 
     def _follow(self, step: Step) -> None:
+        if isinstance(step, TurnEnded):
+            self._turns.append(replace(step.turn, number=len(self._turns) + 1))
         if not isinstance(step, AgentResult):  # the work ends later
             self.tell(step)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from leonidas_tools import ToolRuntime, ToolSession
-    from leonidas_tools.agent import Fragment, OrchestratorStep
+    from leonidas_tools.agent import Fragment, OrchestratorStep, StoredMemory
     from leonidas_tools.agent.models import Message, Model
     from leonidas_tools.agent.record import AgentResult
     from leonidas_tools.approvals.request import Channel
@@ -72,6 +72,13 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
             help="Lead the fragments of a folder of YAML files, and of installed packages.",
         ),
     ] = None,
+    memory: Annotated[
+        bool,
+        typer.Option(
+            "--memory",
+            help="With --fragments: recall what helps with a task, and learn, in the store.",
+        ),
+    ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     export: Annotated[
         Path | None,
@@ -95,7 +102,12 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
     if plan:
         options |= _planning(chosen)
     if fragments is not None:
-        options["fragments"] = _found(fragments)
+        options |= {"fragments": _found(fragments), "memory": memory or None}
+    elif memory:
+        raise ConfigurationError(
+            "--memory is for an agent that leads fragments: give --fragments FOLDER too, or have "
+            "the settings load the toolbox 'memory'"
+        )
     shown: _Display = _JsonLines() if json_lines else _Lines()
     with nullcontext() if export is None else _appended(export) as exported:
         all_ok = asyncio.run(
@@ -177,6 +189,25 @@ def _found(folder: Path) -> "Sequence[Fragment]":
     return found
 
 
+def _memory(tools: "ToolRuntime", config: Path) -> "StoredMemory":
+    """Return the memory in the store, with the embeddings of the toolbox `memory`.
+
+    Raises:
+        ConfigurationError: There is no store, or a package or a key of the embeddings is missing.
+    """
+    from leonidas_tools.agent import StoredMemory
+    from leonidas_tools.embeddings import EmbedderSettings, make_embedder
+
+    if tools.store is None:
+        raise ConfigurationError(
+            "has no store for --memory: write `store: {enabled: true}`", file=config
+        )
+    toolboxes = tools.settings.current.toolboxes
+    settings = {each.name: each.settings for each in toolboxes}.get("memory", {})
+    embeddings = EmbedderSettings.model_validate(settings.get("embeddings", {}))
+    return StoredMemory(tools.store.memories, make_embedder(embeddings))
+
+
 def _scripted(file: Path, kind: Any) -> "Model":
     from leonidas_tools.files.reading import read_file, why_unreadable
 
@@ -217,6 +248,8 @@ async def _work(
         _follow(tools, session, shown)
         shown.registry = tools.registry
         kind = Orchestrator if "fragments" in options else ReActAgent
+        if options.get("memory"):
+            options = {**options, "memory": _memory(tools, config)}
         agent = kind(model, tools, **options)
         history: list[Message] = []
         async for each in _tasks(task, typed):

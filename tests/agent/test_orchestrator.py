@@ -19,7 +19,9 @@ from leonidas_tools.agent import (
     Planner,
     Recalled,
     ScriptedModel,
+    ShortTermMemory,
     StoredMemory,
+    ToolChoice,
 )
 from leonidas_tools.agent.react import CallsMade, TurnEnded
 from leonidas_tools.approvals.request import Decision
@@ -27,6 +29,7 @@ from leonidas_tools.embeddings import LocalEmbedder
 from leonidas_tools.errors import DuplicateToolError, ModelError
 from leonidas_tools.session.memories import TooManyMemoriesError
 from leonidas_tools.session.tasks import TaskList
+from leonidas_tools.simulator import ElasticEventLoop
 from leonidas_tools.store import Store
 
 DONE = '{"done": true, "missing": "", "lesson": ""}'
@@ -221,12 +224,20 @@ class Oven:
         return ""
 
 
-def slow():
+def slow(**options):
     oven = Oven()
-    given = [Fragment(name="bake", description="Bakes.", tools=["bake_slowly"], model="bake")]
+    given = [
+        Fragment(name="bake", description="Bakes.", tools=["bake_slowly"], model="bake"),
+        SEW,
+    ]
     bakes = [{"calls": [("bake_slowly", {})]}]
     _, lead = orchestrator(
-        [hands(("bake", "1"))], bake=bakes, tools=[oven.bake_slowly], given=given
+        [hands(("sew", "A bag.")), hands(("bake", "A loaf."))],
+        bake=bakes,
+        sew=["Sewn."],
+        tools=[oven.bake_slowly],
+        given=given,
+        **options,
     )
     return oven, lead
 
@@ -239,6 +250,53 @@ async def test_cancelling_a_run_stops_the_fragment_and_its_calls():
     with pytest.raises(asyncio.CancelledError):
         await work
     await oven.stopped.wait()
+
+
+def test_a_task_whose_time_is_up_is_stopped_with_its_fragments_and_keeps_what_was_done():
+    async def play():
+        oven, lead = slow(max_seconds=60)
+        steps = []
+        work = asyncio.create_task(lead.run("A loaf.", on_step=steps.append))
+        await oven.began.wait()
+        asyncio.get_running_loop().advance(61)
+        result = await work
+        await oven.stopped.wait()
+        return result, steps
+
+    with asyncio.Runner(loop_factory=ElasticEventLoop) as runner:
+        result, steps = runner.run(play())
+    assert (result.status, result.reason, result.ok) == ("limit", "max_seconds", False)
+    assert "60 seconds" in result.message
+    assert [turn.calls[0].name for turn in result.turns] == ["sew"]
+    assert result.usage.total > 0
+    assert steps[-1] == result
+
+
+async def test_long_work_is_seen_as_a_summary_by_its_model_and_those_of_its_fragments():
+    reads = [{"calls": [("weigh", {"what": "rye " * 400})]}] * 4
+    bake = ScriptedModel([*reads, "Rye.", "Rye.", "Rye."])
+    loaves = [hands(("bake", "rye " * 400))] * 3
+    model = ScriptedModel([*loaves, "Rye.", DONE])
+    short_term = ShortTermMemory(max_tokens=1_000, model=ScriptedModel(["In short."] * 9))
+    lead = Orchestrator(
+        model, [weigh], fragments=[BAKE], models={"bake": bake}, short_term=short_term
+    )
+    assert (await lead.run("A loaf.")).ok
+    for asked in (bake.asked, model.asked):
+        assert any("In short." in message.text for each in asked for message in each.messages)
+
+
+async def test_of_many_fragments_the_model_sees_those_that_fit():
+    given = [
+        *(Fragment(name=f"clerk_{n}", description=f"Files form {n}.") for n in range(9)),
+        Fragment(name="baker", description="Bakes bread and cakes.", tools=["weigh"]),
+    ]
+    model = ScriptedModel(["Rye.", DONE])
+    choice = ToolChoice(LocalEmbedder(), most=2)
+    lead = Orchestrator(model, [weigh], fragments=given, tool_choice=choice)
+    assert (await lead.run("Bake a loaf of rye bread.")).ok
+    assert len(model.asked[0].tools) == 2
+    assert "baker" in model.asked[0].tools
 
 
 async def test_leaving_its_steps_early_stops_the_fragment_and_its_calls():
@@ -361,6 +419,8 @@ def test_bounds_names_and_fragments_are_checked_when_it_is_made():
         orchestrator([], models={"bake": ScriptedModel([])})
     with pytest.raises(ValueError, match="max_attempts"):
         orchestrator([], max_attempts=0)
+    with pytest.raises(ValueError, match="max_seconds is above 0"):
+        orchestrator([], max_seconds=0)
     with pytest.raises(ValueError, match="1 or more"):
         orchestrator([], max_calls=0)
     with pytest.raises(DuplicateToolError, match="'weigh'"):

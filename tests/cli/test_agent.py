@@ -247,6 +247,25 @@ def test_the_turns_of_fragments_are_named_in_json(agent, adder):
     ]
 
 
+def test_what_is_learned_leading_fragments_is_recalled_for_the_next_task(agent, adder, tmp_path):
+    with (tmp_path / "tools.yaml").open("a") as config:
+        config.write(f"store: {{enabled: true, url: {str(tmp_path / 'kept.db')!r}}}\n")
+    judged = '{"done": true, "lesson": "One and two are three."}'
+    options = ("What is 1 + 2?", "--fragments", adder, "--memory")
+    for recalled in ([], ["recalls One and two are three."]):
+        ran = agent(["3", judged], *options)
+        assert (ran.returncode, ran.stdout) == (0, "3\n")
+        said = [" ".join(line.split()) for line in ran.stderr.splitlines()]
+        assert said == [*recalled, "judges done", "learns One and two are three."]
+
+
+def test_a_memory_needs_fragments_and_a_store(agent, adder):
+    for more, said in [((), "give --fragments"), (("--fragments", adder), "no store")]:
+        ran = agent([], "Hello?", "--memory", *more)
+        assert ran.returncode == 2
+        assert said in ran.stderr
+
+
 def test_a_folder_without_fragments_is_wrong_usage(agent, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()

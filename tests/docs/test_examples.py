@@ -14,6 +14,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SAID = {
     "agent": "Twelve pears cost 7.20 euros.",
     "approval_by_voice": "sent:     [('Ana', 20)]",
+    "delegate_by_voice": "voice:    is booked at noon.",
     "first_tool": '"valid_options"',
     "history": "timeout",
     "live_session": "degrees in Lisbon.",
