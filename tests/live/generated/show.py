@@ -115,6 +115,9 @@ class Show:
             online = self.simulator.open_connections
             self._loop.advance(PASSED_SECONDS if online else PASSED_OFFLINE_SECONDS)
             await asyncio.sleep(self._frame_seconds)
+        # Else the last words are lost if the server closes the connection while they travel, for
+        # the client leaves before it knows.
+        await asyncio.sleep(4 * self._delay_seconds)
 
     def _tool(self, number, planned):
         async def works(ctx: ToolContext, n: int = 0) -> dict:
