@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, quote_plus
 
+from leonidas_tools.redaction.escaped import Unescaped
 from leonidas_tools.redaction.spelled import SHORTEST_SPELLING, Spellings
 from leonidas_tools.redaction.text import MASK, distinct
 
@@ -35,6 +36,10 @@ _PUBLIC_IN_PART = re.compile(
 )
 _TOKEN = re.compile(r"[^\s\"'<>()\[\]{},;…\\=&:?|]{8,}")
 _SEPARATOR = re.compile(r"[\s\"'<>()\[\]{},;…\\=&:?|.]")
+_ESCAPED_SOMEWHERE = re.compile(r"[^A-Za-z0-9_.~-]")
+_PLAIN_WORD = re.compile(r"[a-z0-9]{4,}")
+_LEVELS = 3
+"""Levels of escapes that are undone, as of an address in JSON in HTML."""
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 Span: TypeAlias = tuple[int, int]
@@ -44,10 +49,10 @@ class KnownSecrets:
     """Masks known texts wherever they occur in plain JSON, also encoded, split or cut.
 
     The search ignores case. It covers keys, values and JSON in texts; JSON, `repr`, URL, HTML,
-    Base64 and hexadecimal encoding, and what `Spellings` finds; the items of a list taken together;
-    and numbers. A piece of at least eight characters is masked at the beginning or end of a word or
-    a text, where it may have been cut. Three characters, or up to five digits, are masked only as a
-    whole word.
+    Base64 and hexadecimal encoding, what `Unescaped` undoes and `Spellings` finds; the items of a
+    list taken together; and numbers. A piece of at least eight characters is masked at the
+    beginning or end of a word or a text, where it may have been cut. Three characters, or up to
+    five digits, are masked only as a whole word.
 
     Args:
         texts: The secrets. Those shorter than three characters are ignored.
@@ -194,6 +199,42 @@ class KnownSecrets:
     def _spans(self, joined: str, starts: list[int]) -> list[Span]:
         """Return the sorted, disjoint spans of secrets in concatenated texts."""
         lowered = _lowered(joined)
+        spans = self._found(lowered, starts)
+        if any(word in lowered for word in self._plain_words):
+            spans += self._escapable._escaped(lowered, starts, _LEVELS)  # noqa: SLF001 - our class
+        return _merged(spans)
+
+    @functools.cached_property
+    def _escapable(self) -> KnownSecrets:
+        """The secrets with characters that are escaped somewhere, in more ways than forms exist.
+
+        One with `%41` in it is also looked for as it reads once that is undone, one with a space as
+        forms send it.
+        """
+        odd = [text for text in self.texts if _ESCAPED_SOMEWHERE.search(text)]
+        undone = (Unescaped(_lowered(text)).text for text in odd)
+        return KnownSecrets([*odd, *undone, *(text.replace(" ", "+") for text in odd)])
+
+    @functools.cached_property
+    def _plain_words(self) -> frozenset[str]:
+        """The words of these secrets that no escape changes: where none is, none is looked for."""
+        words = (_PLAIN_WORD.findall(_lowered(text)) or [""] for text in self._escapable.texts)
+        return frozenset(itertools.chain.from_iterable(words))
+
+    def _escaped(self, lowered: str, starts: list[int], levels: int) -> Iterator[Span]:
+        """Yield the spans of secrets that are found once escapes are undone."""
+        view = Unescaped(lowered) if levels else None
+        if not view:
+            return
+        places = view.now(starts)
+        for start, end in (
+            *self._found(view.text, places),
+            *self._escaped(view.text, places, levels - 1),
+        ):
+            yield view.before(start, end)
+
+    def _found(self, lowered: str, starts: list[int]) -> list[Span]:
+        """Return the spans of secrets in a text in lower case."""
         spans: list[Span] = []
         for form in self._forms:
             at = lowered.find(form)
@@ -206,7 +247,7 @@ class KnownSecrets:
             spans += self._spellings.spans(lowered, spans)
         if self._grams:
             spans += self._pieces(lowered, starts, [end for _, end in spans])
-        return _merged(spans)
+        return spans
 
     def _tells(self, text: str, start: int, end: int, starts: list[int]) -> bool:
         """Return whether a match counts; a short one must be a whole word within one text."""

@@ -5,6 +5,7 @@ import base64
 import html
 import json
 import logging
+import quopri
 import re
 import sys
 import urllib.parse
@@ -278,6 +279,75 @@ async def test_a_secret_that_is_spelled_out_is_masked(secret, form):
     shown = re.sub("[^0-9a-z]", "", json.dumps(told["result"], ensure_ascii=False).lower())
     core = bare[len(bare) // 4 : len(bare) * 3 // 4]
     assert core not in shown, text
+
+
+def each(pattern, escape):
+    """An escaper of each character that matches."""
+    return lambda text: re.sub(pattern, lambda found: escape(found[0]), text)
+
+
+def quoted(text, safe):
+    return urllib.parse.quote(text, safe=safe)
+
+
+def html_of(text):
+    return html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+
+
+ESCAPERS = {
+    "encodeURIComponent": lambda s: quoted(s, "!*'()~"),
+    "encodeURI": lambda s: quoted(s, ";,/?:@&=+$!~*'()#"),
+    "URLSearchParams": lambda s: urllib.parse.quote_plus(s, safe="*").replace("~", "%7E"),
+    "an URL in lower case": lambda s: each("%..", str.lower)(quoted(s, "")),
+    "an URL in an URL": lambda s: quoted(quoted(s, "!*'()"), ""),
+    "an URL in HTML": lambda s: html_of(quoted(s, ";/?:@&=+$,!'()")),
+    "JSON of Go": lambda s: each("[<>&]", lambda c: f"\\u{ord(c):04x}")(
+        json.dumps(s, ensure_ascii=False)[1:-1]
+    ),
+    "JSON of PHP": lambda s: json.dumps(s)[1:-1].replace("/", "\\/"),
+    "JSON in HTML": lambda s: html_of(json.dumps(s)[1:-1]),
+    "HTML of templates": html_of,
+    "HTML of PHP": lambda s: html_of(s).replace("&#39;", "&#039;"),
+    "HTML of Go": lambda s: html_of(s).replace("+", "&#43;"),
+    "XML": lambda s: (
+        html_of(s).replace("&#39;", "&apos;").encode("ascii", "xmlcharrefreplace").decode()
+    ),
+    "signs as HTML numbers": each(r"[^A-Za-z0-9 ]", lambda c: f"&#x{ord(c):X};"),
+    "a shell": each(r"[^\w./-]", lambda c: f"\\{c}"),
+    "a regular expression": re.escape,
+    "Markdown": each(r"[\\`*_{}\[\]()#+.!<>&-]", lambda c: f"\\{c}"),
+    "signs in C": each(r"[^A-Za-z0-9 ]", lambda c: "".join(f"\\x{b:02x}" for b in c.encode())),
+    "signs in octal": each(r"[^A-Za-z0-9 ]", lambda c: "".join(f"\\{b:03o}" for b in c.encode())),
+    "signs in JavaScript": each(r"[^A-Za-z0-9 ]", lambda c: f"\\u{{{ord(c):x}}}"),
+    "mail": lambda s: quopri.encodestring(s.encode()).decode(),
+}
+ESCAPABLE = (
+    ODD,
+    "k3y/47(11)+Zebra!x",
+    "p@ss'w0rd\"&<Zebra>",
+    "hunter2!now",
+    "aZ9+/b8C=dE7==",
+    "50%41off&m0re",
+    "a.b$c^d#e{f}47",
+)
+
+
+@pytest.mark.parametrize("escaper", ESCAPERS)
+@pytest.mark.parametrize("secret", ESCAPABLE)
+async def test_a_secret_that_any_program_has_escaped_is_masked(secret, escaper):
+    @tool(effect="read")
+    async def leak() -> object:
+        return f"a%20b &amp; c\\n it is {ESCAPERS[escaper](secret)} (d%20e)"
+
+    config = {"tools": {"leak": {"custom_parameters": {"api_key": secret}}}}
+    told = await AdvancedToolProcessor([leak], config).execute("leak")
+    assert told.result == "a%20b &amp; c\\n it is *** (d%20e)"
+
+
+@given(st.lists(st.sampled_from(["%20", "&amp;", "\\n", "\\u00e9", "=3D", "é", "%", "\\", "a "])))
+def test_escapes_beside_a_secret_stay(parts):
+    text = "".join(parts) + " "
+    assert KnownSecrets([ODD]).text(f"{text}{quoted(ODD, '+/')} {text}") == f"{text}*** {text}"
 
 
 @pytest.mark.parametrize(
