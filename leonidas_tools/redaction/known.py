@@ -27,6 +27,8 @@ _LEAST_NUMBER = 100
 _SHORTEST_ENCODED = 6
 _LONGEST_WORD_OF_DIGITS = 5
 _SHORTEST_LINE = 16
+_LONGEST_WORD = 15
+"""More letters than that without anything between are a key."""
 _MOST_EXTENSIONS = 16
 """Most positions in a secret compared with one piece: a secret may repeat itself."""
 
@@ -36,6 +38,8 @@ _PUBLIC_IN_PART = re.compile(
 )
 _TOKEN = re.compile(r"[^\s\"'<>()\[\]{},;…\\=&:?|]{8,}")
 _SEPARATOR = re.compile(r"[\s\"'<>()\[\]{},;…\\=&:?|.]")
+_WORDS = re.compile(r"[^\W\d_,.]*(?:[ ,.]+[^\W\d_,.]*)*")
+_WORD = re.compile(r"[^\W\d_]{3,}")
 _ESCAPED_SOMEWHERE = re.compile(r"[^A-Za-z0-9_.~-]")
 _PLAIN_WORD = re.compile(r"[a-z0-9]{4,}")
 _LEVELS = 3
@@ -51,8 +55,8 @@ class KnownSecrets:
     The search ignores case. It covers keys, values and JSON in texts; JSON, `repr`, URL, HTML,
     Base64 and hexadecimal encoding, what `Unescaped` undoes and `Spellings` finds; the items of a
     list taken together; and numbers. A piece of at least eight characters is masked at the
-    beginning or end of a word or a text, where it may have been cut. Three characters, or up to
-    five digits, are masked only as a whole word.
+    beginning or end of a word or a text, where it may have been cut. Three characters, up
+    to five digits, or up to seven letters are masked only as a whole word.
 
     Args:
         texts: The secrets. Those shorter than three characters are ignored.
@@ -121,7 +125,7 @@ class KnownSecrets:
         """Each form in lower case, and whether pieces of it are masked."""
         forms = dict[str, bool]()
         for text in self.texts:
-            pieces = len(text) >= PIECE and not _PUBLIC_IN_PART.match(text)
+            pieces = len(text) >= PIECE and not _PUBLIC_IN_PART.match(text) and not _is_word(text)
             for form in _forms_of(text):
                 lowered = _lowered(form)
                 forms[lowered] = forms.get(lowered, False) or pieces
@@ -244,24 +248,31 @@ class KnownSecrets:
                     spans.append((at, end))
                 at = lowered.find(form, end)
         if len(lowered) >= SHORTEST_SPELLING:
-            spans += self._spellings.spans(lowered, spans)
+            spelled = self._spellings.spans(lowered, spans)
+            spans += [
+                (start, end)
+                for start, end in spelled
+                if not lowered[start:end].isalpha() or self._tells(lowered, start, end, starts)
+            ]
         if self._grams:
             spans += self._pieces(lowered, starts, [end for _, end in spans])
         return spans
 
     def _tells(self, text: str, start: int, end: int, starts: list[int]) -> bool:
-        """Return whether a match counts; a short one must be a whole word within one text."""
+        """Return whether a match counts; a short one or a word must be a whole one in one text."""
         form = text[start:end]
         is_number = form.isdigit()
-        if len(form) >= PIECE or (len(form) >= _SHORTEST_ENCODED and not is_number):
+        if len(form) >= PIECE:
             return True
         at = bisect.bisect_right(starts, start) - 1
         low, high = starts[at], starts[at + 1]
         if end > high:
-            return False
-        if len(form) > (_LONGEST_WORD_OF_DIGITS if is_number else SHORTEST_SECRET):
+            return len(form) >= _SHORTEST_ENCODED and not is_number
+        is_short = len(form) <= (_LONGEST_WORD_OF_DIGITS if is_number else SHORTEST_SECRET)
+        if not is_short and not form.isalpha():
             return True
-        is_same = str.isdigit if is_number else str.isalnum
+        # A secret such as `main` stays readable in `domain`.
+        is_same = str.isdigit if is_number else str.isalnum if is_short else str.isalpha
         return not (
             (start > low and is_same(text[start - 1])) or (end < high and is_same(text[end]))
         )
@@ -326,7 +337,9 @@ class KnownSecrets:
 
     def _is_telling(self, piece: str, form: str) -> bool:
         """Return whether a piece reveals a secret: a single word of a sentence does not."""
-        return form not in self._sentences or not piece.strip(" ,.").isalpha()
+        if form not in self._sentences or not _WORDS.fullmatch(piece):
+            return True
+        return len(_WORD.findall(piece)) > 1
 
     def _begun(self, text: str, low: int, high: int) -> Iterator[Span]:
         for form, at in self._grams.get(text[low : min(low + PIECE, high)], ()):
@@ -335,6 +348,11 @@ class KnownSecrets:
                 length += 1
             if self._is_telling(text[low : low + length], form):
                 yield low, low + length
+
+
+def _is_word(text: str) -> bool:
+    """Return whether it looks like a word, which may begin as others do."""
+    return text.isalpha() and len(text) <= _LONGEST_WORD
 
 
 def _forms_of(text: str) -> Iterator[str]:

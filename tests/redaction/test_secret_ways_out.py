@@ -686,6 +686,31 @@ def test_a_number_that_is_a_secret_is_masked(given):
     )
 
 
+@pytest.mark.parametrize(
+    ("secret", "given", "shown"),
+    [
+        ("main", {"ownerDomain": "main"}, {"ownerDomain": "***"}),
+        (
+            "main",
+            "the domain of main, in main_menu and main2",
+            "the domain of ***, in ***_menu and ***2",
+        ),
+        ("info", "More information: INFO", "More information: ***"),
+        (
+            "monkey",
+            ["monkeys", "mon", "key", "m-o-n-k-e-y", "yeknom"],
+            ["monkeys", "***", "***", "***", "***"],
+        ),
+        ("production", "the productId of production", "the productId of ***"),
+        ("correct horse battery staple", "correct the horse: its battery", None),
+        ("correct horse battery staple", "correct horse batt…", "***…"),
+        ("qwhxkzjvbnmasdfg", "it is qwhxkzjvbn…", "it is ***…"),
+    ],
+)
+def test_a_secret_that_is_a_word_is_masked_as_a_word(secret, given, shown):
+    assert KnownSecrets([secret])(given) == (given if shown is None else shown)
+
+
 def test_two_keys_that_are_masked_stay_two():
     value = {f"a {PLAIN}": 1, f"a {PLAIN.upper()}": 2, "a ***": 3}
     shown = KnownSecrets([PLAIN])(value)
