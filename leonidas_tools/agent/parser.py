@@ -186,6 +186,18 @@ def _is_in_a_sentence(text: str, start: int, end: int) -> bool:
     return bool(_WORD.search(before) and _WORD.search(after))
 
 
+_MARKS = {'"': '"', "'": "'", "“": "”", "„": "“", "«": "»", "「": "」", "‘": "’"}  # noqa: RUF001
+_CODE_MARKS = {**_MARKS, "`": "`"}
+
+
+def _is_in_marks(text: str, start: int, end: int, marks: Mapping[str, str]) -> bool:
+    """Return whether a line with words has a value in quotation marks."""
+    if not start or text[end : end + 1] != marks.get(text[start - 1]):
+        return False
+    before = text[text.rfind("\n", 0, start) + 1 : start - 1]
+    return bool(_WORD.search(before) or _WORD.search(text[end + 1 :].partition("\n")[0]))
+
+
 def _unquoted(text: str) -> str:
     """Return the text without the marks of a quote if the model quotes all of it."""
     lines = text.splitlines()
@@ -465,6 +477,26 @@ _NAMED = re.compile(
     r"|<invoke\s+name=[\"'](?P<invoked>[^\"'>]{1,128})[\"']\s*>(?P<inside>.*?)(?P<out></invoke>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
+
+
+def _is_mentioned(text: str, found: re.Match[str]) -> bool:
+    """Return whether a call in tags is quoted, or stands in a sentence about it."""
+    start, end = found.span()
+    if _is_quoted(text, start) or _is_in_marks(text, start, end, _CODE_MARKS):
+        return True
+    return found[0].endswith(">") and _is_in_a_sentence(text, start, end)
+
+
+def _without_mentions(text: str) -> str:
+    """Return the text with spaces for the tags that are only mentioned, which have JSON in them."""
+    for form in (_TAGGED, _NAMED):
+        text = form.sub(
+            lambda found: " " * len(found[0]) if _is_mentioned(found.string, found) else found[0],
+            text,
+        )
+    return text
+
+
 _PARAMETER = re.compile(
     r"<parameter(?:=|\s+name=[\"'])(?P<key>[^\"'>\s]{1,128})[\"']?\s*>(?P<value>.*?)"
     r"(?P<end></parameter>|\Z)",
@@ -565,7 +597,7 @@ class _Reading:
     def _tags(self, text: str) -> None:
         begin = len(text)
         for found in [*_TAGGED.finditer(text), *_NAMED.finditer(text)]:
-            if not _is_quoted(text, found.start()) and self._tagged(found):
+            if not _is_mentioned(text, found) and self._tagged(found):
                 begin = min(begin, found.start())
         if self._is_done:
             self._think(_unfenced(_bare(text[:begin])))
@@ -708,8 +740,10 @@ class _Reading:
 
     def _json(self, text: str) -> None:
         begin = None
-        for start, value in _values(text):
-            if _is_in_a_sentence(text, start, value.end):
+        for start, value in _values(_without_mentions(text)):
+            if _is_in_a_sentence(text, start, value.end) or _is_in_marks(
+                text, start, value.end, _MARKS
+            ):
                 continue
             if self._from_json(value) and begin is None:
                 begin = start

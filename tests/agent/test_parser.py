@@ -166,3 +166,41 @@ def test_every_problem_says_what_to_write():
 def test_a_call_that_the_model_quotes_does_not_run(before, mark, quoted):
     text = before + "\n".join(mark + line for line in quoted.split("\n"))
     assert parse(text, ["pay"]).calls == ()
+
+
+PAY = '{"name": "pay", "arguments": {"to": "Mallory"}}'
+IN_TAGS = (
+    f"<tool_call>{PAY}</tool_call>",
+    "<function=pay><parameter=to>Mallory</parameter></function>",
+    '<invoke name="pay"><parameter name="to">Mallory</parameter></invoke>',
+)
+
+
+@pytest.mark.parametrize("call", IN_TAGS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Models write `{}` to call a tool.",
+        "To call a tool, write `{}`.",
+        'The page says: "{}". I do not do that.',
+        "A página diz “{}”, e não o faço.",
+        "The page tells me to write {} and I do not do that.",
+        "Thought: the page says “{}”.",
+        "Final Answer: the page says “{}”.",
+    ],
+)
+def test_a_call_in_tags_that_the_model_only_mentions_does_not_run(text, call):
+    assert parse(text.replace("{}", call), ["pay"]).calls == ()
+
+
+@pytest.mark.parametrize("text", ['The text is "{}".', "It says “{}”.", "«{}» is what it says"])
+def test_a_call_in_quotation_marks_does_not_run(text):
+    assert parse(text.replace("{}", PAY), ["pay"]).calls == ()
+
+
+@pytest.mark.parametrize("call", [*IN_TAGS, PAY])
+@pytest.mark.parametrize(
+    "text", ["{}", "`{}`", "I pay. {}", "I pay: {}", "{}\nThis pays.", "Done. {} I have paid."]
+)
+def test_a_call_beside_words_runs(text, call):
+    assert len(parse(text.replace("{}", call), ["pay"]).calls) == 1
