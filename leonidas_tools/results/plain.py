@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from json.encoder import encode_basestring_ascii as _as_json
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from leonidas_tools.results.jsonable import (
-    MOST_BITS,
-    Conversion,
-    ForeignTypeError,
-    NotPlainError,
-    is_utf8,
+from leonidas_tools.results.columns import (
+    DEEPEST,
+    copied,
+    length_of_integer,
+    length_of_text,
+    length_of_texts,
 )
+from leonidas_tools.results.jsonable import Conversion, ForeignTypeError, NotPlainError
 from leonidas_tools.results.texts import say
 
 __all__ = [
@@ -45,6 +46,8 @@ out that a value is longer; a thread converts and cuts it.
 _MOST_LISTS = 262_144
 """Most lists and objects copied: to collect and drop millions blocks the event loop."""
 _MOST_LISTS_ON_LOOP = 4096
+_FEW = 4096
+"""Length up to which looking at each item is quicker than looking at columns."""
 _ROOM_OF_MANY = 2 * _MOST_LISTS
 _BRANCHES = frozenset({dict, list})
 _ENDLESS = 1 << 62
@@ -56,7 +59,6 @@ Keep: TypeAlias = Literal["head", "tail", "both"]
 
 _LEAVES = frozenset({bool, type(None)})
 _SHORT = 10_000
-_DEEPEST = 64
 _ELLIPSIS = "…"
 _WORTH_SHOWING = 64
 _MARK = 48
@@ -120,34 +122,55 @@ def measured(
             by that, too. An ASCII text takes no work, however long it is.
     """
     if mask is not None:
-        whole = measured(value, max_bytes + _MARGIN, foreign=foreign, longest=longest)
-        shown = measured(mask(whole.value), max_bytes)
-        return shown._replace(cut=shown.cut or whole.cut)
+        unmasked = measured(value, max_bytes + _MARGIN, foreign=foreign, longest=longest)
+        masked = measured(mask(unmasked.value), max_bytes)
+        return masked._replace(cut=masked.cut or unmasked.cut)
     if type(value) is str and len(value) < max_bytes and value.isascii():
         return Measured(value, False, len(value) + 2)
     room = max_bytes if longest is None else min(max_bytes, longest)
+    on_loop = longest is not None
     short = False
     try:
-        left = room_left((value,), room)
+        whole = _whole(value, room, on_loop=on_loop)
+        if whole is None and not on_loop:
+            return _cut(value, max_bytes)
     except NotPlainError:
-        lists = _MOST_LISTS if longest is None else _MOST_LISTS_ON_LOOP
+        lists = _MOST_LISTS_ON_LOOP if on_loop else _MOST_LISTS
         conversion = Conversion(room, foreign=foreign, lists=lists)
         value = conversion.of(value)
         short = conversion.is_short
-        left = -1 if short and longest is not None else room_left((value,), room)
-    if room > _ROOM_OF_MANY and not short and _has_many_lists(value):
-        max_bytes, left = _ROOM_OF_MANY, -1
-    if left >= 0:
-        return Measured(snapshot(value), short, room - left)
-    if longest is not None:
+        whole = None if short and on_loop else _whole(value, room, on_loop=on_loop)
+    if whole is not None:
+        return whole._replace(cut=short)
+    if on_loop:
         raise TooLongError(f"the JSON of a {type(value).__name__} is longer than {room} bytes")
+    cut = _cut(value, max_bytes)
+    return cut._replace(cut=cut.cut or short)
+
+
+def _whole(value: Any, room: int, *, on_loop: bool) -> Measured | None:
+    """Return a copy of a plain value if its JSON fits."""
+    few = room if on_loop else min(room, _FEW)
+    left = room_left((value,), few)  # quicker for a small value, which most are
+    if left >= 0:
+        return Measured(snapshot(value), False, few - left)
+    if few == room:
+        return None
+    copy = copied(value, room, _MOST_LISTS)
+    return None if copy is None else Measured(copy[0], False, room - copy[1])
+
+
+def _cut(value: Any, max_bytes: int) -> Measured:
+    """Return the beginning of a plain value."""
+    if max_bytes > _ROOM_OF_MANY and _has_many_lists(value):
+        max_bytes = _ROOM_OF_MANY
     fitted = fitting(value, max_bytes)
     try:
         size = length(fitted)
     except NotPlainError:  # only as much of each text was looked at as there was room for
         fitted = Conversion(_ENDLESS).of(fitted)
         size = length(fitted)
-    return Measured(snapshot(fitted), short or fitted is not value, size)
+    return Measured(snapshot(fitted), fitted is not value, size)
 
 
 def _has_many_lists(value: Any) -> bool:
@@ -235,14 +258,14 @@ def room_left(items: Iterable[Any], room: int, depth: int = 0) -> int:  # noqa: 
         NotPlainError: One of them is not plain JSON.
     """
     # One loop that looks at leaves itself: a call for each would cost three times as much.
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         raise NotPlainError(say("value_too_deep"))
     for item in items:
         kind = type(item)
         if kind is str:
-            room -= len(item) + 2 if item.isascii() else _length_of_text(item[:room])
+            room -= len(item) + 2 if item.isascii() else length_of_text(item[:room])
         elif kind is int:
-            room -= 4 if -_SHORT < item < _SHORT else _length_of_integer(item)
+            room -= 4 if -_SHORT < item < _SHORT else length_of_integer(item)
         elif kind in _LEAVES:
             room -= 4
         elif kind is float and item - item == 0.0:  # which does not hold for NaN and infinities
@@ -267,20 +290,9 @@ def _length_of_keys(value: dict[Any, Any], room: int) -> int:
         keys = "".join(value)
     except TypeError:
         raise NotPlainError(say("value_key")) from None
-    return around + (len(keys) if keys.isascii() else _length_of_text(keys[:room]))
-
-
-def _length_of_text(text: str) -> int:
-    if not is_utf8(text):
-        raise NotPlainError(say("value_not_utf8"))
-    return len(_as_json(text))
-
-
-def _length_of_integer(value: int) -> int:
-    bits = value.bit_length()
-    if bits > MOST_BITS:
-        raise NotPlainError(say("value_long_integer"))
-    return bits // 3 + 1
+    if len(keys) > room or keys.isascii():
+        return around + len(keys)
+    return around + length_of_texts(value)
 
 
 def _fitting(value: Any, room: int) -> Any:

@@ -25,7 +25,7 @@ from leonidas_tools import AdvancedToolProcessor, ToolContext, ToolError, ToolRe
 from leonidas_tools.calls.call import Media
 from leonidas_tools.calls.sendable import sendable
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
-from leonidas_tools.results.plain import NotPlainError, plain
+from leonidas_tools.results.plain import NotPlainError, length, measured, plain
 from tests.promises.faults.play import call, play
 
 ROOM = 2000
@@ -143,6 +143,55 @@ def test_every_object_graph_becomes_json_of_bounded_size_or_is_refused(value: An
         shown = str(error)
     assert "hunter2" not in str(shown)
     assert len(json.dumps(shown, allow_nan=False)) <= 4 * ROOM  # as roughly as it is counted
+    json_of(shown)
+
+
+good_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | good_text
+    | st.integers()
+    | st.integers(min_value=0, max_value=8000).map(lambda n: 1 << n)
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(good_text, inner, max_size=6),
+    max_leaves=25,
+)
+
+
+def containers(value: Any) -> list[int]:
+    """The identity of each list and object."""
+    if not isinstance(value, list | dict):
+        return []
+    inner = value.values() if isinstance(value, dict) else value
+    return [id(value), *itertools.chain.from_iterable(map(containers, inner))]
+
+
+@given(st.lists(json_values, min_size=1, max_size=4), st.sampled_from([1, 200]))
+def test_json_is_copied_as_it_is_and_measured_alike_however_large(
+    rows: list[Any], times: int
+) -> None:
+    value = {"rows": rows * times, "padding": "x" * 5000}
+    shown, cut, size = measured(value, 1 << 40)
+    assert (repr(shown), cut) == (repr(value), False)
+    assert size == length(value)
+    made = containers(shown)
+    assert len({*made}) == len(made)
+    assert not {*made} & {*containers(value)}
+    assert plain(value, size) == (value, False)
+    assert plain(value, size - 1)[1]
+
+
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
+@given(st.lists(st.recursive(leaves, branches, max_leaves=9), max_size=4), st.integers(1, 8))
+def test_every_large_object_graph_becomes_json_or_is_refused(rows: list[Any], times: int) -> None:
+    room = 10 * ROOM
+    try:
+        shown, _ = plain([*rows, "x" * 5000] * times, room)
+    except NotPlainError as error:
+        shown = str(error)
+    assert "hunter2" not in str(shown)
+    assert len(json.dumps(shown, allow_nan=False)) <= 4 * room
     json_of(shown)
 
 
@@ -434,14 +483,18 @@ BIG = [
     pytest.param(range(10**18), id="range"),
     pytest.param(datetime.max.replace(tzinfo=UTC), id="the last date"),
     pytest.param(timedelta.max, id="the longest time"),
+    pytest.param([*([{"a": "x" * 10_000}] * 1000), (1,), 2.5, {3}], id="late tuple"),
+    pytest.param([{"x" * 1_000_000: 1}] * 100_000, id="the same long key often"),
+    pytest.param(["x" * 1_000_000] * 100_000, id="the same long text often"),
     pytest.param({1: "a", "1": "b", None: "c", (1,): "d", 1.5: UUID(int=1)}, id="mixed keys"),
 ]
 
 
 @pytest.mark.parametrize("value", BIG)
 def test_a_big_value_is_cut_to_what_there_is_room_for(value: Any) -> None:
-    body = sendable(value, ROOM, tool="big").to_response()
-    assert len(json_of(body)) <= 3 * ROOM
+    for room in (ROOM, 5 * ROOM):
+        body = sendable(value, room, tool="big").to_response()
+        assert len(json_of(body)) <= 3 * room
 
 
 def test_what_is_nested_too_deeply_or_in_itself_is_refused() -> None:
@@ -454,6 +507,8 @@ def test_what_is_nested_too_deeply_or_in_itself_is_refused() -> None:
     pair.left = pair.right = pair
     for value in (deep, cyclic, pair, (cyclic, {1})):
         body = sendable(value, ROOM, tool="deep").to_response()
+        assert body["reason_code"] == "unserialisable_result"
+        body = sendable([value, "x" * ROOM * 5], 4 * ROOM, tool="deep").to_response()
         assert body["reason_code"] == "unserialisable_result"
     while deep:  # level by level: to free it at once would take as deep a stack
         deep = deep[0]
