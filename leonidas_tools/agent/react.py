@@ -290,12 +290,15 @@ class ReActAgent(Stage):
         async with nullcontext() if is_inside else self.runtime:
             try:
                 await run.begin(task, history)
-                while run.result is None:
-                    async with aclosing(run.turn()) as steps:
-                        async for step in steps:
-                            yield step
+                while (turn := await run.ask()) is not None:
+                    for step in turn.steps:
+                        yield step
+                    ended = await run.act(turn)
+                    yield TurnEnded(ended)
+                    await run.conclude(turn, ended)
             finally:
                 run.close()
+            assert run.result is not None
             yield run.result
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
@@ -317,6 +320,18 @@ class ReActAgent(Stage):
 
     async def __aexit__(self, *error: object) -> None:
         await self.runtime.__aexit__(*error)
+
+
+class _Asked(NamedTuple):
+    """What the model has said in a turn, and what is read in it."""
+
+    begun: float
+    said: Answer
+    thought: str
+    calls: Sequence[ModelCall]
+    problems: Sequence[str]
+    final: str | None
+    steps: Sequence[Step]
 
 
 class _Run:
@@ -360,6 +375,7 @@ class _Run:
         self._ids: set[str] = set()
         self._plans = 0
         self._corrections_of_turn: list[Correction] = []
+        self._reflected: Reflection | None = None
         self._begun = time.perf_counter()
         self._event_call = ToolCall(
             name="agent", session=session, number=next(session.numbers), id=None
@@ -394,45 +410,57 @@ class _Run:
         if self._is_own_session:  # also what calls of tools have asked
             self._session.get(Approvals).withdraw_all()
 
-    async def turn(self) -> AsyncGenerator[Step]:
-        """Run one turn, and yield its steps; at the end of the run, `result` is set."""
+    async def ask(self) -> _Asked | None:
+        """Ask the model, and return what it has said; `None` at the end of the run."""
+        if self.result is not None:
+            return None
         number = len(self._turns) + 1
         begun = time.perf_counter()
         self._corrections_of_turn = []
         self._tell(number, of=self._limits.max_iterations)
-        said = await self._ask(number)
+        said = await self._said(number)
         if said is None:
-            return
+            return None
         thought, calls, problems, final = self._read(said)
+        steps = list[Step]()
         if thought:
             self._tell(number, step="thought", message=thought[:_LONGEST_SAID])
-            yield Thought(thought)
-        results: Sequence[ToolResult] = ()
+            steps.append(Thought(thought))
         if calls:
             self._tell(number, step="action", tools=[call.name for call in calls])
-            yield CallsMade(calls, said.text.strip() if self._is_native else "")
+            steps.append(CallsMade(calls, said.text.strip() if self._is_native else ""))
+        return _Asked(begun, said, thought, calls, problems, final, steps)
+
+    async def act(self, asked: _Asked) -> Turn:
+        """Run the calls of a turn, and return the turn."""
+        number, calls = len(self._turns) + 1, asked.calls
+        results: Sequence[ToolResult] = ()
+        if calls:
             results = await self._run(calls)
             self._tell(number, step="observation", statuses=[r.status.value for r in results])
         turn = Turn(
             number=number,
-            thought=thought,
-            text=said.text,
+            thought=asked.thought,
+            text=asked.said.text,
             calls=calls,
             results=results,
-            problems=problems,
+            problems=asked.problems,
             corrections=tuple(self._corrections_of_turn),
-            usage=said.usage,
-            end=said.end,
-            seconds=time.perf_counter() - begun,
+            usage=asked.said.usage,
+            end=asked.said.end,
+            seconds=time.perf_counter() - asked.begun,
         )
-        reflection = self._reflection(turn) if final is None or calls else None
-        if reflection is not None:
-            turn = replace(turn, decision=reflection.decision.value)
+        self._reflected = self._reflection(turn) if asked.final is None or calls else None
+        if self._reflected is not None:
+            turn = replace(turn, decision=self._reflected.decision.value)
         self._turns.append(turn)
-        yield TurnEnded(turn)
-        self._conclude(turn, said, final)
-        if self.result is None and (reflection or self._agent.planner):
-            await self._go_on(turn, reflection)
+        return turn
+
+    async def conclude(self, asked: _Asked, turn: Turn) -> None:
+        """Go on with what a turn has brought; at the end of the run, set `result`."""
+        self._conclude(turn, asked.said, asked.final)
+        if self.result is None and (self._reflected or self._agent.planner):
+            await self._go_on(turn, self._reflected)
 
     # Planning and reflecting
 
@@ -551,7 +579,7 @@ class _Run:
     def _wording(self) -> Wording:
         return self._agent.runtime.settings.current.wording or AS_IT_IS
 
-    async def _ask(self, number: int) -> Answer | None:
+    async def _said(self, number: int) -> Answer | None:
         """Ask the model; without an answer, end the run."""
         if self._window is not None:
             self._budget.add(await self._window.fit(self._messages, self._wording))

@@ -191,8 +191,10 @@ class ToolRuntime:
             arguments: The arguments of the call.
             session: The session it belongs to.
         """
+        if (tool := exports.find(self.registry, name_called(name))) is not None:
+            return tool
         call, _ = self._made(name, arguments, session, None)
-        similar = call if call.tool is not None else self.executor.similar(call)
+        similar = self.executor.similar(call)
         return None if similar is None else similar.tool
 
     async def execute_alone(
