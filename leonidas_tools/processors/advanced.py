@@ -13,23 +13,10 @@ from genai_processors import context as context_lib
 from genai_processors import processor
 
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.category import (
-    ActionToolProcessor,
-    CategoryGroup,
-    CategoryProcessor,
-    GenericToolProcessor,
-    PythonFunctionProcessor,
-    SpeechControlProcessor,
-)
-from leonidas_tools.processors.configuration import ConfigurationProcessor
 from leonidas_tools.processors.gemini_declarations import GeminiDeclarations
-from leonidas_tools.processors.mcp import MCPToolProcessor
-from leonidas_tools.processors.monitoring import MonitoringProcessor
-from leonidas_tools.processors.registry import ToolRegistryProcessor
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.processors.stream import InSession
 from leonidas_tools.runtime.arguments import known_arguments_only
-from leonidas_tools.runtime.runtime import ToolRuntime
 from leonidas_tools.tools.tool import as_tools
 
 if TYPE_CHECKING:
@@ -46,6 +33,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.features import ClientFeatures
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
+    from leonidas_tools.processors.category import CategoryProcessor
     from leonidas_tools.runtime.runtime import TurnCall
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.watch import WatchedSettings
@@ -99,6 +87,9 @@ class AdvancedToolProcessor(Stage):
         asks: ClientFeatures | None = None,
         json_requests: bool = False,
     ) -> None:
+        # The stages and the runtime are loaded by the first processor, not by the import.
+        from leonidas_tools.runtime.runtime import ToolRuntime
+
         self._categories = _own_categories(categories)
         brought = [tool for category in self._categories for tool in category.tools]
         self.runtime = ToolRuntime(
@@ -268,6 +259,18 @@ class AdvancedToolProcessor(Stage):
         await self.runtime.__aexit__(*error)
 
     def _made_stages(self, *, json_requests: bool) -> tuple[Any, ...]:
+        from leonidas_tools.processors.category import (
+            ActionToolProcessor,
+            CategoryGroup,
+            GenericToolProcessor,
+            PythonFunctionProcessor,
+            SpeechControlProcessor,
+        )
+        from leonidas_tools.processors.configuration import ConfigurationProcessor
+        from leonidas_tools.processors.mcp import MCPToolProcessor
+        from leonidas_tools.processors.monitoring import MonitoringProcessor
+        from leonidas_tools.processors.registry import ToolRegistryProcessor
+
         categories = CategoryGroup(
             [
                 *self._categories,
@@ -287,6 +290,8 @@ class AdvancedToolProcessor(Stage):
 
 
 def _own_categories(categories: Iterable[CategoryProcessor]) -> list[CategoryProcessor]:
+    from leonidas_tools.processors.category import CategoryProcessor
+
     if isinstance(categories, str | type) or not isinstance(categories, Iterable):
         raise TypeError(f"categories takes a list of category processors, not {categories!r}")
     own = list(categories)

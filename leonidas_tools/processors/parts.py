@@ -17,8 +17,6 @@ from pydantic import BaseModel
 
 from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.calls.events import EventKind
-from leonidas_tools.runtime.executor import Executor
-from leonidas_tools.settings.effective import scheduling_of
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import Media, ToolResult
     from leonidas_tools.calls.events import ToolEvent
+    from leonidas_tools.runtime.executor import Executor
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -80,6 +79,10 @@ def attached(part: ProcessorPart) -> ToolCall | None:
 def executor_of(part: ProcessorPart) -> Executor | None:
     """Return what runs the call that the registry has attached to the part."""
     executor = metadata_of(part).get(TOOL_EXECUTOR)
+    if executor is None:
+        return None
+    from leonidas_tools.runtime.executor import Executor
+
     return executor if type(executor) is Executor or isinstance(executor, Executor) else None
 
 
@@ -156,10 +159,17 @@ def response_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
     fields: dict[str, Any] = {"response": result.to_response()}
     if result.media:
         fields["parts"] = [_media_part(media) for media in result.media]
-    plan = scheduling_of(call.tool, call.settings) if call.tool is not None else None
+    plan = _plan(call)
     if plan is None:
         return _answer(call, fields)
     return _answer(call, fields, plan, plan.ok if result.ok else plan.error)
+
+
+def _plan(call: ToolCall) -> Scheduling | None:
+    """Return when the model is to hear of a call, where anybody has said it."""
+    from leonidas_tools.settings.effective import scheduling_of
+
+    return scheduling_of(call.tool, call.settings) if call.tool is not None else None
 
 
 def late_result_part(call: ToolCall, result: ToolResult) -> ProcessorPart:
@@ -204,9 +214,9 @@ def progress_part(event: ToolEvent) -> ProcessorPart | None:
         The part, or `None` where the model is to hear nothing of it.
     """
     call = event.call
-    if event.kind is not EventKind.PROGRESS or call.tool is None:
+    if event.kind is not EventKind.PROGRESS:
         return None
-    plan = scheduling_of(call.tool, call.settings)
+    plan = _plan(call)
     if plan is None or plan.progress is None:
         return None
     response = _running(dict(event.data))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from leonidas_tools.settings.explain import closest
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,6 +22,8 @@ def known_arguments_only(
         code = init.__code__
         known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         for name in [each for each in kwargs if each not in known]:
+            from leonidas_tools.settings.explain import closest
+
             near = closest(name, known)
             hint = f"; did you mean {near!r}? It takes" if near else "; it takes"
             kind = type(self).__name__

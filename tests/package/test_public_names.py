@@ -54,6 +54,14 @@ def test_the_import_loads_what_tools_are_written_with_and_nothing_that_runs_them
     assert FRAMEWORKS & loaded == set()
 
 
+def test_the_stages_and_the_runtime_are_loaded_by_the_first_processor_not_by_its_import():
+    loaded = _loaded_by("from leonidas_tools import AdvancedToolProcessor")
+    parts = {"leonidas_tools.runtime.runtime", "leonidas_tools.settings.models"}
+    assert parts & loaded == set()
+    made = _loaded_by("from leonidas_tools import AdvancedToolProcessor; AdvancedToolProcessor()")
+    assert parts <= made
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
