@@ -92,7 +92,8 @@ class _Copying:
         if depth > DEEPEST:
             raise NotPlainError(say("value_too_deep"))
         self.lists -= len(alike)
-        if self.lists < 0 or 2 * sum(map(len, alike)) > self.room:
+        least = 6 if kind is dict else 2  # the length of an item, with its key
+        if self.lists < 0 or 2 * len(alike) + least * sum(map(len, alike)) > self.room:
             raise _TooLongError
         copies = list(map(kind.copy, alike))
         widths = list(map(len, copies))

@@ -141,7 +141,7 @@ def measured(
         short = conversion.is_short
         whole = None if short and on_loop else _whole(value, room, on_loop=on_loop)
     if whole is not None:
-        return whole._replace(cut=short)
+        return whole._replace(cut=True) if short else whole
     if on_loop:
         raise TooLongError(f"the JSON of a {type(value).__name__} is longer than {room} bytes")
     cut = _cut(value, max_bytes)
