@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
+_ENDS_SECONDS = 1.0
+"""Time to wait for the ends of calls to be written."""
+
 
 class CallStarts:
     """Queues the starts of calls and waits until they are written."""
@@ -60,17 +63,28 @@ class CallStarts:
         """Return the result of an earlier call of the session with this id, tool and arguments."""
         if call.id is None:
             return None
-        received = asked_as(call)
-        current_entry = self._calls.find(key_of(call))
-        earlier = await find_same_id(
-            database, call_id=name_of(call.id), session=name_of(call.session.id), tool=received.name
-        )
+        received, current_entry = asked_as(call), self._calls.find(key_of(call))
         arguments = json.loads(self._recorder.arguments(received))
-        for before in earlier:
+        for before in await self._same_id(call.id, received, database):
             is_current = current_entry is not None and before.id == current_entry.id
             if not is_current and same_arguments(before.arguments, arguments):
                 return _outcome(before)
         return None
+
+    async def _same_id(
+        self, call_id: str, received: ToolCall, database: Database
+    ) -> list[Execution]:
+        """Return the earlier calls with this id, with all ends that this process has seen."""
+        session, id_ = name_of(received.session.id), name_of(call_id)
+        found = await find_same_id(database, call_id=id_, session=session, tool=received.name)
+        # A person may answer a question before the end of the call that has asked is written.
+        if any(map(self._has_unread_end, found)) and await self._writer.flush(_ENDS_SECONDS):
+            return await find_same_id(database, call_id=id_, session=session, tool=received.name)
+        return found
+
+    def _has_unread_end(self, before: Execution) -> bool:
+        is_own = before.id.startswith(f"{self._recorder.run}-")
+        return is_own and before.status == STARTED and not self._calls.is_open(before.id)
 
     def _count_missing(self) -> bool:
         self.not_written += 1

@@ -89,6 +89,10 @@ class CallWriteQueue:
         """Return the entry of an open call."""
         return self._open.get(key)
 
+    def is_open(self, id_: str) -> bool:
+        """Return whether the call of that row has begun and not ended."""
+        return any(entry.id == id_ for entry in self._open.values())
+
     def begin(self, key: Hashable, row: Row) -> bool:
         """Queue the start of a call, with all columns of its row; return whether there was room."""
         entry = self._add(row, _size(row) + ENDING_BYTES)

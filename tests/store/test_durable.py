@@ -2,7 +2,7 @@
 
 import asyncio
 
-from leonidas_tools import AdvancedToolProcessor, tool
+from leonidas_tools import AdvancedToolProcessor, Approvals, Decision, ToolSession, tool
 from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import DurableStart, Store
 
@@ -79,3 +79,22 @@ async def test_a_call_there_is_no_room_for_goes_on(file, tell):
         told.start()
         assert not await store.begun(told.call())
         assert (store.status.dropped, store.status.not_durable) == (0, 1)
+
+
+async def test_a_call_that_is_approved_at_once_runs(where):
+    @tool(effect="once", requires_approval=True)
+    async def pay(amount: int) -> str:
+        """Pays."""
+        return f"paid {amount}"
+
+    settings = {"store": {"enabled": True, "url": where, "durable": True}}
+    async with AdvancedToolProcessor(tools=[pay], config=settings) as tools:
+        for number in range(20):
+            session = ToolSession(f"session-{number}")
+            desk, results = session.get(Approvals), asyncio.Queue()
+            desk.on_result(lambda _, result, to=results: to.put_nowait(result))
+            asked = await tools.execute("pay", {"amount": 5}, session=session, call_id="c1")
+            assert asked.status == "pending_approval"
+            desk.decide(desk.pending()[0].id, Decision.approve())
+            result = await results.get()
+            assert (result.status, result.reason_code) == ("ok", None)
