@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.databases import file, postgres, where  # noqa: F401 - fixtures
 from tests.mcp.forking import forks
 
 VARIABLE = "LEONIDAS_DATA_DIR"
@@ -54,14 +55,17 @@ def forking():
 @pytest.fixture(autouse=True)
 def log_levels_are_kept():
     """The program sets how much is logged, which is not for the tests that follow."""
-    before = {logger: logger.level for logger in _loggers()}
+    before = _levels()
     yield
-    for logger in _loggers():
-        if logger.level != before.get(logger, logging.NOTSET):  # to set one takes a millisecond
-            logger.setLevel(before.get(logger, logging.NOTSET))
+    for logger, level in _levels().items():
+        if level != (kept := before.get(logger, logging.NOTSET)):  # to set one takes a millisecond
+            logger.setLevel(kept)
 
 
-def _loggers():
-    known = logging.getLogger().manager.loggerDict
-    ours = [name for name in known if name.partition(".")[0] == "leonidas_tools"]
-    return [logging.getLogger(name) for name in ours]
+def _levels():
+    known = logging.getLogger().manager.loggerDict.items()
+    return {
+        each: each.level
+        for name, each in known
+        if name.startswith("leonidas_tools") and isinstance(each, logging.Logger)
+    }

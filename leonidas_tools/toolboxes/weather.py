@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.errors import ToolError
+from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.redaction.visible import visible
 from leonidas_tools.results.texts import join, say
 from leonidas_tools.settings.fields import Duration, DurationOrOff, Name
@@ -151,7 +152,9 @@ class Weather:
         if wanted is None:
             said = say("weather_no_city")
             raise ToolError(said, status="invalid_argument", reason_code="no_city")
-        async with httpx2.AsyncClient(timeout=self._settings.timeout) as client:
+        certificates = await trusted_certificates()
+        timeout = self._settings.timeout
+        async with httpx2.AsyncClient(verify=certificates, timeout=timeout) as client:
             place = await self._place(client, wanted)
             forecast = await self._forecast(client, place)
         return _told(place, forecast, date, self._settings.unit)

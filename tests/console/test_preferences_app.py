@@ -14,7 +14,7 @@ TOKEN = {"Authorization": "Bearer s3cret"}
 def client_of(store, headers=TOKEN, base="http://localhost", **access):
     app = preferences_app(store.preferences, HTTPAccess(token="s3cret", **access))
     transport = httpx.ASGITransport(app=app)
-    return httpx.AsyncClient(transport=transport, base_url=base, headers=headers)
+    return httpx.AsyncClient(transport=transport, base_url=base, headers=headers, verify=False)
 
 
 @pytest.fixture

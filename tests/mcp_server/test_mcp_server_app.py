@@ -16,7 +16,9 @@ from tests.mcp_server.conftest import HEADERS, HELLO, SECONDS, add
 async def mounted(app, requests):
     """What an app answers, without a network."""
     transport = httpx2.ASGITransport(app=app)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://localhost", verify=False
+    ) as http:
         return [await http.request(**request) for request in requests]
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from leonidas_tools.store import Store
 from leonidas_tools.store import runs as store_runs
-
-from .conftest import as_owner, free_port
+from tests.databases import as_owner, free_port
 
 pytestmark = pytest.mark.slow
 

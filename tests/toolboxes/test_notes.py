@@ -8,11 +8,10 @@ import pytest
 from leonidas_tools import ToolRuntime, ToolSession
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
-from tests.store.conftest import file, postgres, where  # noqa: F401 - fixtures
 
 
 @pytest.fixture
-def runtime(where):  # noqa: F811 - the fixture
+def runtime(where):
     def made(toolbox="notes", **more):
         store = {"enabled": True, "url": where}
         return ToolRuntime(config={"toolboxes": [toolbox], "store": store, **more})

@@ -21,7 +21,7 @@ from leonidas_tools.toolboxes.reminders.clock import ReminderClock
 from leonidas_tools.toolboxes.reminders.delivery import deliver
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings, local_zone
 from tests.live.talking import Talk, outcomes_told
-from tests.store.conftest import file, postgres, store, where  # noqa: F401 - fixtures
+from tests.store.conftest import store  # noqa: F401 - a fixture
 from tests.tasks import other_tasks
 
 QUIET = RemindersSettings(desktop=False)
@@ -49,7 +49,7 @@ class Conversation:
 
 
 @pytest.fixture
-def runtime(where):  # noqa: F811 - the fixture
+def runtime(where):
     def made(**settings):
         reminders = {"timezone": "Europe/Lisbon", "desktop": False, **settings}
         return ToolRuntime(
@@ -207,7 +207,7 @@ async def test_of_several_processes_one_fires_and_one_tells(store):  # noqa: F81
     assert told == [f"A reminder for you: tea {number}." for number in range(5)]
 
 
-async def test_missed_reminders_arrive_when_the_user_is_back_also_after_a_restart(where):  # noqa: F811
+async def test_missed_reminders_arrive_when_the_user_is_back_also_after_a_restart(where):
     async with Store(where) as opened:
         await put(opened)
         host = Host(opened.reminders)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.files.reading import open_file
 
 if TYPE_CHECKING:
@@ -32,18 +33,16 @@ _BY_CODE = {  # as OpenSSL numbers what is wrong with a certificate
 async def tls_context(settings: MCPServerSettings) -> ssl.SSLContext:
     """Return a context that trusts the system's certificates and those of `ca_file`.
 
-    Reading them takes tens of milliseconds, so a thread does it.
-
     Raises:
         ConfigurationError: The file cannot be read, or holds no certificate.
     """
+    if settings.ca_file is None:
+        return await trusted_certificates()
     return await asyncio.to_thread(_context, settings.ca_file)
 
 
-def _context(ca_file: str | None) -> ssl.SSLContext:
+def _context(ca_file: str) -> ssl.SSLContext:
     context = httpx2.create_ssl_context()
-    if ca_file is None:
-        return context
     try:
         open_file(Path(ca_file)).close()  # the library below would wait at a FIFO without end
         context.load_verify_locations(cafile=ca_file)

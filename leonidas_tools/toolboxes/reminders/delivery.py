@@ -9,6 +9,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible, visible_logger
 
@@ -75,7 +76,9 @@ async def _post(reminder: Mapping[str, Any], address: str, timeout_seconds: floa
     """Post a reminder, three times at most while the server cannot take it."""
     import httpx2
 
-    async with httpx2.AsyncClient(timeout=timeout_seconds, trust_env=False) as client:
+    async with httpx2.AsyncClient(
+        verify=await trusted_certificates(), timeout=timeout_seconds, trust_env=False
+    ) as client:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 answer = await client.post(address, json=dict(reminder))

@@ -19,6 +19,7 @@ import httpcore2
 import httpx2
 
 from leonidas_tools.errors import ToolError
+from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
@@ -146,14 +147,15 @@ class Fetcher:
 
     async def _pool(self, url: httpx2.URL) -> httpcore2.AsyncConnectionPool:
         """Return what connects to a host: its own addresses, or a proxy that looks it up itself."""
+        certificates = await trusted_certificates()
         if self._proxy is None:
-            return httpcore2.AsyncConnectionPool(network_backend=self._network)
+            return httpcore2.AsyncConnectionPool(certificates, network_backend=self._network)
         try:
             await self._network.addresses(url.raw_host.decode("ascii"), url.port or 443)
         except ToolError as error:
             if error.reason_code != _UNKNOWN_HOST:  # the proxy may know it
                 raise
-        return httpcore2.AsyncConnectionPool(proxy=self._proxy)
+        return httpcore2.AsyncConnectionPool(certificates, proxy=self._proxy)
 
     async def _read(
         self, url: httpx2.URL, headers: Mapping[str, str], response: httpcore2.Response

@@ -13,6 +13,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from leonidas_tools.errors import ToolError
+from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.results.texts import say
 from leonidas_tools.toolboxes.web.program import program
 
@@ -168,7 +169,9 @@ async def _get(
     body = bytearray()
     try:
         async with (
-            httpx2.AsyncClient(proxy=proxy, trust_env=False) as client,
+            httpx2.AsyncClient(
+                verify=await trusted_certificates(), proxy=proxy, trust_env=False
+            ) as client,
             client.stream("GET", address, params=dict(asked), headers=headers) as answer,
         ):
             _check(answer)

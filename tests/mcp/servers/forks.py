@@ -32,6 +32,7 @@ IMPORTED = (
     "leonidas_tools.simulator",
     "leonidas_tools.mcp.connection.connection",
     "leonidas_tools.settings.document",
+    "leonidas_tools.store.store",
     "mcp.server.elicitation",
     "mcp.server.mcpserver.resolve",
     "mcp.server.subscriptions",
