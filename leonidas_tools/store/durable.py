@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING
 
+from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ResultStatus, ToolResult, repeated, same_arguments
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.effective import effect_of
-from leonidas_tools.store.queries import find_same_id
-from leonidas_tools.store.recorder import key_of, name_of
+from leonidas_tools.store.queries import (
+    Repetition,
+    find_execution,
+    find_repeated,
+    mark_interrupted,
+)
+from leonidas_tools.store.recorder import key_of, name_of, shown_user
 from leonidas_tools.store.rows import INTERRUPTED, STARTED
+from leonidas_tools.store.runs import LOST_SECONDS
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
@@ -31,6 +39,16 @@ logger = visible_logger(__name__)
 
 _ENDS_SECONDS = 1.0
 """Time to wait for the ends of calls to be written."""
+_ELSEWHERE_SECONDS = 60.0
+"""Time to wait for the end of a call that runs elsewhere."""
+_LOOK_SECONDS = 0.5
+
+
+class _Told:
+    """The ids of the earlier calls whose outcomes a session was given, under other ids."""
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
 
 
 class CallStarts:
@@ -59,32 +77,77 @@ class CallStarts:
         except TimeoutError:
             return self._count_missing()
 
-    async def earlier(self, call: ToolCall, database: Database) -> ToolResult | None:
-        """Return the result of an earlier call of the session with this id, tool and arguments."""
+    async def earlier(
+        self, call: ToolCall, database: Database, *, bound: float, timeout_seconds: float
+    ) -> ToolResult | None:
+        """Return the result of an earlier call of the session that this one repeats.
+
+        One that still runs elsewhere is waited for: the model hears of its end only here.
+        """
         if call.id is None:
             return None
+        async with asyncio.timeout(timeout_seconds):
+            before = await self._before(call.id, call, database, bound)
+        if before is None:
+            return None
+        if before.started < bound or not self._is_own(before):
+            before = await self._ended(before, database, timeout_seconds)
+        if before.call_id == name_of(call.id):
+            return _outcome(before)
+        if before.ended is not None:
+            call.session.get(_Told).ids.add(before.id)  # an equal call after this one is a new one
+        is_cut = before.status == ResultStatus.CANCELLED.value
+        return repeated(before.tool) if is_cut else _outcome(before)
+
+    async def _before(
+        self, call_id: str, call: ToolCall, database: Database, bound: float
+    ) -> Execution | None:
         received, current_entry = asked_as(call), self._calls.find(key_of(call))
         arguments = json.loads(self._recorder.arguments(received))
-        for before in await self._same_id(call.id, received, database):
+        told = call.session.get(_Told).ids
+        repetition = Repetition(
+            session=name_of(received.session.id),
+            user=name_of(shown_user(user_of(received.session))),
+            tool=received.name,
+            call_id=name_of(call_id),
+            run=self._recorder.run,
+            bound=bound,
+        )
+        for before in await self._candidates(repetition, database):
+            is_told = before.id in told and before.call_id != repetition.call_id
             is_current = current_entry is not None and before.id == current_entry.id
-            if not is_current and same_arguments(before.arguments, arguments):
-                return _outcome(before)
+            if not is_current and not is_told and same_arguments(before.arguments, arguments):
+                return before
         return None
 
-    async def _same_id(
-        self, call_id: str, received: ToolCall, database: Database
-    ) -> list[Execution]:
-        """Return the earlier calls with this id, with all ends that this process has seen."""
-        session, id_ = name_of(received.session.id), name_of(call_id)
-        found = await find_same_id(database, call_id=id_, session=session, tool=received.name)
+    async def _candidates(self, call: Repetition, database: Database) -> list[Execution]:
+        """Return the earlier calls that may be equal, with all ends that this process has seen."""
+        found = await find_repeated(database, call)
         # A person may answer a question before the end of the call that has asked is written.
         if any(map(self._has_unread_end, found)) and await self._writer.flush(_ENDS_SECONDS):
-            return await find_same_id(database, call_id=id_, session=session, tool=received.name)
+            return await find_repeated(database, call)
         return found
 
+    async def _ended(
+        self, before: Execution, database: Database, timeout_seconds: float
+    ) -> Execution:
+        """Wait for the end of a call; return it without one if it takes too long."""
+        with contextlib.suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(_ELSEWHERE_SECONDS):
+                while before.status == STARTED:
+                    async with asyncio.timeout(timeout_seconds + LOST_SECONDS):
+                        await mark_interrupted(database, run=self._recorder.run)
+                        before = await find_execution(database, before.id) or before
+                    if before.status == STARTED:
+                        await asyncio.sleep(_LOOK_SECONDS)
+        return before
+
     def _has_unread_end(self, before: Execution) -> bool:
-        is_own = before.id.startswith(f"{self._recorder.run}-")
-        return is_own and before.status == STARTED and not self._calls.is_open(before.id)
+        is_open = before.status == STARTED
+        return is_open and self._is_own(before) and not self._calls.is_open(before.id)
+
+    def _is_own(self, before: Execution) -> bool:
+        return before.id.startswith(f"{self._recorder.run}-")
 
     def _count_missing(self) -> bool:
         self.not_written += 1
@@ -98,7 +161,8 @@ class DurableStart:
     After a crash, the store knows which of these calls may have happened. If the store is not
     writable (a full disk, a lock of another process, no server), the call continues unrecorded or
     is refused, and the store's status counts it. A call with the id and the arguments of an
-    earlier call of the session is answered from the store.
+    earlier call of the session is answered from the store. So is one with the arguments of a call
+    whose outcome the model may not have heard, since the conversation was elsewhere.
 
     Args:
         store: The store.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, func, or_, select, update
+from sqlalchemy import and_, case, func, or_, select, update
 
+from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.store.rows import (
     INTERRUPTED,
@@ -18,6 +20,7 @@ from leonidas_tools.store.rows import (
 )
 from leonidas_tools.store.runs import living_runs, lost_runs
 from leonidas_tools.store.schema import executions
+from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +35,9 @@ _GOOD = ("ok", "no_results", STARTED)
 _MAY_HAVE_RUN = (
     "ok", "no_results", "failed", "timeout", "unknown_outcome", "cancelled", STARTED, INTERRUPTED,
 )  # fmt: skip
-_MOST_OF_ONE_ID = 1000
+_MOST_REPEATED = 1000
+_RESUMABLE_SECONDS = 86_400.0
+"""The age at which no live session can be resumed any more."""
 _MOST_UNTRUSTED = 16
 
 
@@ -66,19 +71,64 @@ async def find_executions(
         return [_execution(row) for row in found]
 
 
-async def find_same_id(
-    database: Database, *, session: str, call_id: str, tool: str
-) -> list[Execution]:
-    """Return the calls of a session with this id that may have had an effect, the newest first."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repetition:
+    """A call that may repeat an earlier one.
+
+    Args:
+        session: Its session.
+        user: The user of the session.
+        tool: Its tool.
+        call_id: Its id.
+        run: The opening of the store that it is made in.
+        bound: When the session came here, in seconds since the epoch.
+    """
+
+    session: str
+    user: str
+    tool: str
+    call_id: str
+    run: str
+    bound: float
+
+
+async def find_repeated(database: Database, call: Repetition) -> list[Execution]:
+    """Return the calls that may have had the effect of this one, the newest first.
+
+    They are the calls of the session with this id, and those under any id whose outcome the model
+    may not have heard: they began elsewhere and have no end, were cancelled, as when their process
+    stops, or ended after the session came here.
+    """
+    is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(_MAY_HAVE_RUN))
+    is_unheard = or_(
+        executions.c.ended.is_(None),
+        and_(executions.c.status == ResultStatus.CANCELLED.value, executions.c.reason.is_(None)),
+        and_(executions.c.status.in_(_MAY_HAVE_RUN), executions.c.ended > call.bound),
+    )
+    is_elsewhere = and_(
+        executions.c.user == call.user,
+        or_(executions.c.run != call.run, executions.c.started < call.bound),
+        executions.c.effect == ToolEffect.ONCE.value,
+        executions.c.acknowledged.is_(None),
+        executions.c.started > time.time() - _RESUMABLE_SECONDS,
+    )
     query = (
         select(*_COLUMNS)
-        .where(executions.c.session == session, executions.c.call_id == call_id)
-        .where(executions.c.tool == tool, executions.c.status.in_(_MAY_HAVE_RUN))
+        .where(executions.c.session == call.session, executions.c.tool == call.tool)
+        .where(or_(is_same_id, and_(is_elsewhere, is_unheard)))
         .order_by(executions.c.started.desc(), executions.c.id.desc())
-        .limit(_MOST_OF_ONE_ID)
+        .limit(_MOST_REPEATED)
     )
     async with database.reading() as connection:
         return [_execution(row) for row in await connection.execute(query)]
+
+
+async def find_execution(database: Database, id_: str) -> Execution | None:
+    """Return one call."""
+    async with database.reading() as connection:
+        found = await connection.execute(select(*_COLUMNS).where(executions.c.id == id_))
+        row = found.one_or_none()
+        return None if row is None else _execution(row)
 
 
 async def find_untrusted(database: Database, *, session: str, user: str) -> list[str]:

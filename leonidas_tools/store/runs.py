@@ -35,9 +35,9 @@ HEARTBEAT_SECONDS = 10.0
 """The interval of the heartbeat, while calls run or questions are open."""
 _CAN_LOCK = os.name == "posix"
 _SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
-_RETAKING_SECONDS = 2.0
+LOST_SECONDS = 2.0
 """Time a lock must be missing before its process counts as dead."""
-_RETRY_SECONDS = _RETAKING_SECONDS / 4
+_RETRY_SECONDS = LOST_SECONDS / 4
 _ANSWER_SECONDS = 5.0
 _TAKING_SECONDS = 1.0
 """Time the first record waits for the lock."""
@@ -228,7 +228,7 @@ async def lost_runs(database: Database, among: Select[tuple[str]]) -> Collection
         row.id for row in rows if are_locked.get(row.id) is False and _has_recent_heartbeat(row)
     }
     if lost:
-        await asyncio.sleep(_RETAKING_SECONDS)
+        await asyncio.sleep(LOST_SECONDS)
     return lost
 
 

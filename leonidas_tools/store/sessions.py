@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ class _SessionState:
     """The state of one bound session; times are in seconds of the loop."""
 
     user: str | None
+    bound: float = field(default_factory=time.time)
+    """When it was bound, in seconds since the epoch."""
     waits_until: float
     """Until when calls wait for `loading`."""
     loading: asyncio.Task[None] | None = None
@@ -109,6 +112,11 @@ class SessionBinding:
         if state.loading is None or (state.loading.done() and now > state.tried + _AGAIN_SECONDS):
             state.tried = now
             state.loading = self._in_background(self._load(session, state))
+
+    def bound(self, session: ToolSession) -> float:
+        """Return when a session was bound, in seconds since the epoch; now if it is not."""
+        state = self._sessions.get(session)
+        return time.time() if state is None else state.bound
 
     async def close(self) -> None:
         """Unbind all sessions; their long results stay readable while they are in memory."""

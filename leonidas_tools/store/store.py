@@ -173,7 +173,8 @@ class Store:
         """Return the result of an equal call that the session has made before, in any process.
 
         Args:
-            call: A running call; its id, tool and arguments are compared.
+            call: A running call; its id, tool and arguments are compared, and its tool and
+                arguments with calls whose outcome the model may not have heard.
             timeout_seconds: How long to wait for the database.
 
         Returns:
@@ -183,8 +184,12 @@ class Store:
             StoreError: The calls cannot be read.
         """
         try:
-            async with asyncio.timeout(timeout_seconds):
-                return await self._call_starts.earlier(call, self._database)
+            return await self._call_starts.earlier(
+                call,
+                self._database,
+                bound=self._sessions.bound(call.session),
+                timeout_seconds=timeout_seconds,
+            )
         except TimeoutError:
             raise StoreError("The store does not answer") from None
 

@@ -1,0 +1,154 @@
+"""A conversation that comes from another process: what happens once has one effect."""
+
+import asyncio
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+
+CHILD = Path(__file__).parent / "ordering.py"
+
+
+@contextmanager
+def ordering(where):
+    """Another process with the session `kitchen` of Ana, which orders once for each line."""
+    command = [sys.executable, str(CHILD), where]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def says(child, line):
+    child.stdin.write(f"{line}\n")
+    child.stdin.flush()
+
+
+def hears(child, line):
+    assert child.stdout.readline() == f"{line}\n"
+
+
+class Here:
+    """The same session in this process; notes what runs here."""
+
+    def __init__(self, where):
+        self.ran = []
+
+        @tool(effect="once", lane=None)
+        async def order(article: str) -> str:
+            self.ran.append(article)
+            return f"{article}, ordered here"
+
+        settings = {"store": {"enabled": True, "url": where, "durable": True}}
+        self.tools = AdvancedToolProcessor(tools=[order], config=settings, builtin_tools=False)
+        self.session = ToolSession("kitchen", user="ana")
+
+    async def order(self, article, call_id, session=None):
+        return await self.tools.execute(
+            "order", {"article": article}, session=session or self.session, call_id=call_id
+        )
+
+
+@pytest.fixture
+async def here(where):
+    made = Here(where)
+    async with made.tools:
+        await made.tools.store.interrupted()
+        yield made
+
+
+async def test_a_call_whose_process_has_died_is_not_run_again_under_another_id(where, here):
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        child.kill()
+        child.wait()
+        refused = await here.order("tea", "c2")
+        assert (refused.status, refused.reason_code) == ("unknown_outcome", "repeated_call")
+        assert (await here.order("tea", "c3")).reason_code == "repeated_call"
+        assert (await here.order("coffee", "c4")).ok
+        assert here.ran == ["coffee"]
+
+
+async def test_it_runs_once_a_person_knows_of_the_call_that_was_interrupted(where, here):
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        child.kill()
+        child.wait()
+        await here.tools.store.acknowledge(await here.tools.store.interrupted())
+        assert (await here.order("tea", "c2")).ok
+
+
+async def test_a_call_that_still_runs_elsewhere_is_answered_with_its_outcome(where, here):
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        here.tools.store.begin(here.session)
+        asked = asyncio.create_task(here.order("tea", "c2"))
+        await here.order("coffee", "c3")
+        assert not asked.done()
+        says(child, "serve")
+        assert (await asked).result == "tea, ordered elsewhere"
+        assert here.ran == ["coffee"]
+
+
+async def test_an_outcome_after_the_move_is_told_once_and_the_next_equal_call_runs(where, here):
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        here.tools.store.begin(here.session)
+        says(child, "serve")
+        hears(child, "ok")
+        assert (await here.order("tea", "c2")).result == "tea, ordered elsewhere"
+        assert (await here.order("tea", "c3")).result == "tea, ordered here"
+
+
+async def test_an_equal_call_after_one_that_has_ended_before_the_move_runs(where, here):
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        says(child, "serve")
+        hears(child, "ok")
+        assert (await here.order("tea", "c2")).result == "tea, ordered here"
+
+
+async def test_a_call_that_outlives_its_conversation_is_answered_in_the_next_one(where, here):
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        says(child, "leave")
+        hears(child, "left")
+        asked = asyncio.create_task(here.order("tea", "c2"))
+        await here.order("coffee", "c3")
+        says(child, "serve")
+        assert (await asked).result == "tea, ordered elsewhere"
+        assert here.ran == ["coffee"]
+
+
+async def test_a_call_that_was_cut_off_as_its_process_stopped_is_not_simply_run_again(where, here):
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        child.stdin.close()
+        assert child.wait() == 0
+        told = await here.order("tea", "c2")
+        assert (told.status, told.reason_code) == ("unknown_outcome", "repeated_call")
+        assert here.ran == []
+        assert (await here.order("tea", "c3")).ok
+
+
+async def test_calls_of_other_sessions_and_users_do_not_count(where, here):
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
+        child.kill()
+        child.wait()
+        assert (await here.order("tea", "c2", ToolSession("kitchen", user="ben"))).ok
+        assert (await here.order("tea", "c2", ToolSession("garden", user="ana"))).ok
