@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from leonidas_tools.cli.places import Config, default_config
+from leonidas_tools.cli.places import OWN_CONFIGS, Config, default_config
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _found(folder: Path) -> "Sequence[Fragment]":
     return found
 
 
-def _memory(tools: "ToolRuntime", config: Path) -> "StoredMemory":
+def _memory(tools: "ToolRuntime") -> "StoredMemory":
     """Return the memory in the store, with the embeddings of the toolbox `memory`.
 
     Raises:
@@ -200,7 +200,8 @@ def _memory(tools: "ToolRuntime", config: Path) -> "StoredMemory":
 
     if tools.store is None:
         raise ConfigurationError(
-            "has no store for --memory: write `store: {enabled: true}`", file=config
+            "--memory needs a store: write `store: {enabled: true}` into the settings, "
+            f"in {' or '.join(map(str, OWN_CONFIGS))} of this folder or a file of --config"
         )
     toolboxes = tools.settings.current.toolboxes
     settings = {each.name: each.settings for each in toolboxes}.get("memory", {})
@@ -249,7 +250,7 @@ async def _work(
         shown.registry = tools.registry
         kind = Orchestrator if "fragments" in options else ReActAgent
         if options.get("memory"):
-            options = {**options, "memory": _memory(tools, config)}
+            options = {**options, "memory": _memory(tools)}
         agent = kind(model, tools, **options)
         history: list[Message] = []
         async for each in _tasks(task, typed):

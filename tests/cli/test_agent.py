@@ -260,7 +260,7 @@ def test_what_is_learned_leading_fragments_is_recalled_for_the_next_task(agent, 
 
 
 def test_a_memory_needs_fragments_and_a_store(agent, adder):
-    for more, said in [((), "give --fragments"), (("--fragments", adder), "no store")]:
+    for more, said in [((), "give --fragments"), (("--fragments", adder), "or tools.yaml of this")]:
         ran = agent([], "Hello?", "--memory", *more)
         assert ran.returncode == 2
         assert said in ran.stderr
