@@ -18,6 +18,7 @@ from typer.main import get_command
 from leonidas_tools.cli.app import program
 from leonidas_tools.settings.load import load
 from leonidas_tools.simulator import Scenario
+from tests.modules import forget_modules_in
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -65,17 +66,23 @@ class PastedPython(PythonEvaluator):
         example.namespace.update({**begun, **example.namespace})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_examples_of_a_page_run_as_pasted_into_an_empty_folder(
-    page, tmp_path, monkeypatch, caplog
-):
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    """The working directory; what is imported from it is forgotten."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    forget_modules_in(tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_examples_of_a_page_run_as_pasted_into_an_empty_folder(page, empty_folder, caplog):
     parsers = [
         CodeBlockParser(language="python", evaluator=PastedPython()),
         CodeBlockParser(language="yaml", evaluator=save_yaml),
     ]
     document = Sybil(parsers=parsers, path=str(ROOT)).parse(page)
-    document.namespace["folder"] = tmp_path
+    document.namespace["folder"] = empty_folder
     for example in document.examples():
         example.evaluate()
     assert [each for each in caplog.messages if each.startswith("In the settings")] == []
@@ -116,14 +123,13 @@ EXPLAINED = [page for page in MANUAL if explained_calls(page)]
 
 
 @pytest.mark.parametrize("page", EXPLAINED, ids=name_of)
-def test_the_calls_that_a_page_explains_are_explained_as_pasted(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_calls_that_a_page_explains_are_explained_as_pasted(page, empty_folder):
     parsers = [
         CodeBlockParser(language="python", evaluator=save_python),
         CodeBlockParser(language="yaml", evaluator=save_yaml),
     ]
     document = Sybil(parsers=parsers, path=str(ROOT)).parse(page)
-    document.namespace["folder"] = tmp_path
+    document.namespace["folder"] = empty_folder
     for example in document.examples():
         example.evaluate()
     for words in explained_calls(page):

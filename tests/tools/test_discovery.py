@@ -8,6 +8,7 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.errors import RegistryError
 from leonidas_tools.tools.discovery import discover, find_toolbox
+from tests.modules import forget_modules_in
 
 TOOL = "from leonidas_tools import tool\n@tool\ndef {name}() -> str:\n    return {name!r}\n"
 
@@ -27,15 +28,6 @@ def write(tmp_path, monkeypatch):
 
     yield write
     forget_modules_in(tmp_path)
-
-
-def forget_modules_in(folder):
-    for name, module in list(sys.modules.items()):
-        # Not by getattr: a module with a __getattr__ of its own may warn or raise.
-        found = vars(module)
-        places = [found.get("__file__") or "", *(found.get("__path__") or ())]
-        if any(str(place).startswith(str(folder)) for place in places):
-            del sys.modules[name]
 
 
 def package(write, name, **modules):
