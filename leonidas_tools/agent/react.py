@@ -494,7 +494,9 @@ class _Run:
         reflector = self._agent.reflector
         if reflector is None:
             return None
-        return reflector.reflect([*self._turns, turn], self._parameters(), self._tasks())
+        return reflector.reflect(
+            [*self._turns, turn], self._parameters(self._budget.left), self._tasks()
+        )
 
     async def _go_on(self, turn: Turn, reflection: Reflection | None) -> None:
         """Do what the reflector has decided, and plan again where a task has failed."""
@@ -583,7 +585,8 @@ class _Run:
         """Ask the model; without an answer, end the run."""
         if self._window is not None:
             self._budget.add(await self._window.fit(self._messages, self._wording))
-        if self._budget.is_spent or self._is_too_long():
+        left = self._budget.left
+        if left is not None and (left == 0 or self._is_longer(left)):
             self._end(AgentStatus.LIMIT, "max_tokens")
             return None
         is_last = number > 1 and (
@@ -593,28 +596,28 @@ class _Run:
             self._say(self._wording.text("agent_last_turn"))
         self._may_call = self._agent.react_mode or number == 1
         try:
-            said = await self._answer()
+            said = await self._answer(left)
         except ModelError as error:
             self._end(AgentStatus.FAILED, error.reason, str(error))
             return None
         self._budget.add(said.usage)
         return said
 
-    async def _answer(self) -> Answer:
+    async def _answer(self, left: int | None) -> Answer:
         tools = self._tools if self._is_native and self._may_call else ()
         try:
             return await answer(
                 self._agent.model,
                 self._seen(),
                 tools,
-                self._parameters(),
+                self._parameters(left),
                 on_chunk=self._on_chunk,
             )
         except ModelError as error:
             if error.reason != "tools_unsupported" or self._agent.function_calling == "native":
                 raise
         self._speak_text()
-        return await self._answer()
+        return await self._answer(left)
 
     def _seen(self) -> Sequence[Message]:
         """Return what the model sees of the conversation."""
@@ -627,12 +630,12 @@ class _Run:
         rest = [message for message in self._messages if message.role != "system"]
         self._messages = [Message.system(self._system()), *rest]
 
-    def _parameters(self) -> ModelParameters:
+    def _parameters(self, left: int | None) -> ModelParameters:
+        """Return how the model is to answer, with so many tokens left."""
         parameters = self._agent.parameters
         adjusted = self._session.find(AdjustedParameters)
         if adjusted is not None:
             parameters = adjusted.applied_to(parameters)
-        left = self._budget.left
         if left is not None:
             most = min(left, parameters.max_output_tokens or left)
             parameters = replace(parameters, max_output_tokens=most)
@@ -640,11 +643,8 @@ class _Run:
             parameters = replace(parameters, stop=(*parameters.stop, _STOP))
         return parameters
 
-    def _is_too_long(self) -> bool:
+    def _is_longer(self, left: int) -> bool:
         """Return whether the question alone takes more tokens than are left."""
-        left = self._budget.left
-        if left is None:
-            return False
         return sum(estimated_tokens(message.text) for message in self._seen()) > left
 
     # Reading its answer

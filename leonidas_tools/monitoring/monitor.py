@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _log = visible_logger(__name__)
 
 _START = EventKind.START
+_COUNTED = frozenset({_START, EventKind.RETRY, EventKind.FALLBACK})
+"""Kinds of events that are counted, besides those that end a call."""
 _MOST_WAITING = 16
 """The number of events counted at once; few, since one call has to wait for them."""
 _LONGEST_WAIT_SECONDS = 0.1
@@ -91,12 +93,13 @@ class Monitor:
         Events are counted in batches, which takes a third of the time per call, and not while a
         caller waits for the call; reading a metric counts them first.
         """
-        self._waiting.append(event)
-        waiting = len(self._waiting)
-        if waiting >= _MOST_WAITING:
-            self._count()
-        elif waiting == 1:
-            self._count_soon()
+        if event.result is not None or event.kind in _COUNTED:
+            self._waiting.append(event)
+            waiting = len(self._waiting)
+            if waiting >= _MOST_WAITING:
+                self._count()
+            elif waiting == 1:
+                self._count_soon()
         self._listeners.notify(event)
 
     @property
