@@ -157,6 +157,7 @@ class GatewayApp:
         conversation = Conversation(
             websocket,
             user=user,
+            secret=self._secret,
             model=self._model,
             tools=self.tools,
             limits=self.limits,

@@ -21,11 +21,14 @@ from leonidas_tools.gateway.closing import (
     FAILED,
     REFUSED,
     RESTARTING,
+    UNSUPPORTED,
     CloseError,
 )
 from leonidas_tools.gateway.limits import Pace
 from leonidas_tools.gateway.sound import SoundFormat, SoundToClient
+from leonidas_tools.gateway.tokens import make_resumption, resumption_of
 from leonidas_tools.live.live_events import LIVE_EVENT
+from leonidas_tools.live.resumption import Resumption
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.processors.parts import EventPart
 from leonidas_tools.redaction.visible import visible_logger
@@ -161,6 +164,7 @@ class Conversation:
     Args:
         websocket: The client, accepted.
         user: Who the client is.
+        secret: What tokens are signed with.
         model: The model that is talked to.
         tools: What answers its calls.
         limits: The limits.
@@ -173,15 +177,19 @@ class Conversation:
         websocket: WebSocket,
         *,
         user: str,
+        secret: str,
         model: GeminiLiveProcessor,
         tools: AdvancedToolProcessor,
         limits: GatewayLimits,
         draining: asyncio.Event,
         closing: asyncio.Event,
     ) -> None:
-        self.session = ToolSession(user=user)
         self._websocket = websocket
-        self._live = LiveToolSession(model, tools, session=self.session)
+        self._user = user
+        self._secret = secret
+        self._model = model
+        self._tools = tools
+        self._session = ToolSession(user=user)
         self._limits = limits
         self._draining = draining
         self._closing = closing
@@ -211,7 +219,12 @@ class Conversation:
         """
         start = await self._started()
         self._use(start.sound)
-        stop = self.session.get(Approvals).on_change(self._tell_questions)
+        if start.resume is not None:
+            self._resume(start.resume)
+        stops = [
+            self._session.get(Approvals).on_change(self._tell_questions),
+            self._session.get(Resumption).on_change(self._tell_resumption),
+        ]
         parts: list[Coroutine[None, None, None]] = [
             self._listen(),
             self._watch(),
@@ -227,13 +240,24 @@ class Conversation:
         except TimeoutError:
             raise CloseError(ENDED, "too_long", "The conversation has lasted too long") from None
         finally:
-            stop()
+            for stop in stops:
+                stop()
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
         for task in tasks:  # in their order: that the client has left comes first
             if task in done:
                 task.result()
+
+    def _resume(self, token: str) -> None:
+        """Go on with the conversation of a token, with what the store has of it."""
+        known = resumption_of(token, self._secret, self._user)
+        if known is None:
+            reason = "The resumption is not valid here, or has expired: start without it"
+            raise CloseError(UNSUPPORTED, "resumption", reason)
+        session, handle = known
+        self._session = ToolSession(session, user=self._user)
+        self._session.get(Resumption).use(handle)
 
     async def _started(self) -> wire.Start:
         try:
@@ -303,9 +327,7 @@ class Conversation:
     def _answer(self, given: wire.Answered) -> None:
         decision = Decision.approve() if given.approve else Decision.deny()
         try:
-            self.session.get(Approvals).decide(
-                given.question, decision, by=self.session.user or "user"
-            )
+            self._session.get(Approvals).decide(given.question, decision, by=self._user)
         except ToolError as error:  # it was answered otherwise, or has expired
             self._tell("problem", question=given.question, text=str(error))
 
@@ -322,9 +344,10 @@ class Conversation:
                 raise CloseError(REFUSED, "slow_reader", "The client reads too slowly") from None
 
     async def _converse(self) -> None:
+        live = LiveToolSession(self._model, self._tools, session=self._session)
         try:
             async with processor.context():  # without it, cancelling a chain would hang
-                async for part in self._live(self._said()):
+                async for part in live(self._said()):
                     self._hear(part)
         except Exception as error:
             raise _close_error(error) from error
@@ -340,7 +363,7 @@ class Conversation:
             return
         if (happened := part.metadata.get(LIVE_EVENT)) is not None:
             if happened["event"] == "connection_opened" and not self._opened.is_set():
-                self._begin()
+                self._begin(resumed=bool(happened["resumed"]))
             return
         self._moment.heard(part)
         if part.metadata.get("interrupted"):
@@ -356,10 +379,10 @@ class Conversation:
             self._play(self._to_client.finish())
             self._tell("turn_complete")
 
-    def _begin(self) -> None:
+    def _begin(self, *, resumed: bool) -> None:
         """Tell the client that the model is there."""
-        sound = self._sound
-        self._tell("ready", session=self.session.id, format=sound.encoding, rate=sound.hertz)
+        sound, id_ = self._sound, self._session.id
+        self._tell("ready", session=id_, format=sound.encoding, rate=sound.hertz, resumed=resumed)
         self._opened.set()
 
     def _play(self, sound: bytes) -> None:
@@ -368,12 +391,17 @@ class Conversation:
             self._unsent.put(sound[start : start + self._frame_bytes])
 
     def _tell_questions(self) -> None:
-        pending = {each.id: each for each in self.session.get(Approvals).pending()}
+        pending = {each.id: each for each in self._session.get(Approvals).pending()}
         for gone in self._asked - pending.keys():
             self._tell("question_closed", id=gone)
         for new in pending.keys() - self._asked:
             self._unsent.put(wire.question_message(pending[new]))
         self._asked = set(pending)
+
+    def _tell_resumption(self, handle: str) -> None:
+        token = make_resumption(self._secret, self._user, self._session.id, handle)
+        if token is not None:
+            self._tell("resumption", token=token)
 
     def _tell(self, kind: str, **fields: object) -> None:
         self._unsent.put(wire.message(kind, **fields))

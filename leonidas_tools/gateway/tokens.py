@@ -11,6 +11,9 @@ from leonidas_tools.errors import ConfigurationError
 
 AUDIENCE: Final = "leonidas-gateway"
 METRICS_AUDIENCE: Final = "leonidas-metrics"
+_RESUMPTION_AUDIENCE = "leonidas-resumption"
+_RESUMABLE_SECONDS = 7200.0
+_LONGEST_RESUMPTION_BYTES = 8192
 _ALGORITHM = "HS256"
 _SHORTEST_SECRET_BYTES = 32
 _LONGEST_USER = 128
@@ -64,18 +67,47 @@ def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> st
     """Return the user that a token signs in; `None` if it is not valid."""
     if token is None or len(token) > _LONGEST_TOKEN_BYTES:
         return None
+    claims = _claims(token, secret, audience)
+    user = None if claims is None else claims["sub"]
+    return user if _is_user(user) else None
+
+
+def make_resumption(secret: str, user: str, session: str, handle: str) -> str | None:
+    """Return a token with which a user goes on with a conversation; `None` if it is too long."""
+    claims = {
+        "sub": user,
+        "exp": int(time.time() + _RESUMABLE_SECONDS),
+        "aud": _RESUMPTION_AUDIENCE,
+        "session": session,
+        "handle": handle,
+    }
+    token = jwt.encode(claims, secret, algorithm=_ALGORITHM)
+    return token if len(token) <= _LONGEST_RESUMPTION_BYTES else None
+
+
+def resumption_of(token: str, secret: str, user: str) -> tuple[str, str] | None:
+    """Return the session and the handle of a token of this user; `None` if it is not valid."""
+    if len(token) > _LONGEST_RESUMPTION_BYTES:
+        return None
+    claims = _claims(token, secret, _RESUMPTION_AUDIENCE, "session", "handle")
+    if claims is None or claims["sub"] != user:
+        return None
+    return claims["session"], claims["handle"]
+
+
+def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict[str, Any] | None:
+    """Return what a valid token says."""
     try:
         claims: dict[str, Any] = jwt.decode(
             token,
             secret,
             algorithms=[_ALGORITHM],
             audience=audience,
-            options={"require": ["exp", "sub", "aud"]},
+            options={"require": ["exp", "sub", "aud", *names]},
         )
     except (jwt.InvalidTokenError, ValueError, RecursionError):
         return None
-    user = claims["sub"]
-    return user if _is_user(user) else None
+    return claims
 
 
 def _is_user(user: object) -> bool:

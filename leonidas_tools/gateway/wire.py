@@ -23,11 +23,12 @@ class _Message(BaseModel):
 
 
 class Start(_Message):
-    """The first message: the sound that the client sends and takes."""
+    """The first message: the sound that the client sends and takes, and what it goes on with."""
 
     type: Literal["start"]
     format: Literal["pcm16", "mulaw"] = "pcm16"
     rate: Annotated[int, Field(ge=8000, le=24_000)] | None = None
+    resume: str | None = None
 
     @property
     def sound(self) -> SoundFormat:

@@ -25,6 +25,7 @@ from leonidas_tools.live.profiles import (
     named_profile,
     profile_for,
 )
+from leonidas_tools.live.resumption import Resumption
 from leonidas_tools.live.runner import ConversationRunner
 from leonidas_tools.live.session_setup import DeclaresTools, FixedTools, declarer
 from leonidas_tools.live.state import LiveState
@@ -185,7 +186,10 @@ class GeminiLiveProcessor(Stage):
         return tools if isinstance(tools, DeclaresTools) and not by_hand else FixedTools()
 
     def _state(self, session: ToolSession, tools: DeclaresTools, voice: str | None) -> LiveState:
-        resumption = self.config.session_resumption
+        configured = self.config.session_resumption
+        handle = session.get(Resumption).take()
+        if handle is None and configured is not None:
+            handle = configured.handle
         given = self.config.tools or ()
         return LiveState(
             profile=self.profile,
@@ -198,7 +202,7 @@ class GeminiLiveProcessor(Stage):
             other_tools=[tool for tool in given if not isinstance(tool, types.Tool)],
             needs_ids=not self.client.vertexai,
             wanted_voice=voice,
-            handle=None if resumption is None else resumption.handle,
+            handle=handle,
         )
 
 

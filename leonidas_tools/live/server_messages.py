@@ -8,6 +8,7 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.live.incoming import IN_MODEL_TURN, parts_of
+from leonidas_tools.live.resumption import Resumption
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class ServerMessageHandler:
             state.resumable = bool(update.resumable)
             if update.resumable and update.new_handle:
                 state.handle = update.new_handle
+                if state.session is not None:
+                    state.session.get(Resumption).renew(update.new_handle)
                 state.book.safe()
         if go_away is not None:
             state.renewal = state.renewal.announced_for(state.now() + _seconds(go_away.time_left))

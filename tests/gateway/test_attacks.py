@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from leonidas_tools import ToolContext, tool
 from leonidas_tools.gateway import GatewayLimits, make_token
+from leonidas_tools.gateway.tokens import make_resumption
 from leonidas_tools.simulator import Call, Say, TurnComplete, WaitForAnswers, WaitForInput
 from tests.gateway.served import SECRET, Client, Served
 
@@ -44,6 +45,37 @@ async def test_no_conversation_begins_without_a_valid_token():
                 await served.opened(token)
             assert refused.value.response.status_code == 401, kind
         assert not served.simulator.connections
+
+
+BAD_RESUMPTIONS = {
+    "garbage": "garbage",
+    "of another user": make_resumption(SECRET, "bea", "s1", "h1"),
+    "of another server": make_resumption(SECRET[::-1], "ana", "s1", "h1"),
+    "a token that signs in": make_token(SECRET, "ana"),
+    "expired": signed(
+        {"sub": "ana", "exp": 1, "aud": "leonidas-resumption", "session": "s1", "handle": "h1"}
+    ),
+    "without a handle": signed(
+        {"sub": "ana", "exp": LATER, "aud": "leonidas-resumption", "session": "s1"}
+    ),
+    "long": make_token(SECRET, "ana") * 50,
+}
+
+
+async def test_no_conversation_goes_on_without_a_valid_resumption_of_its_user():
+    async with Served() as served:
+        for kind, token in BAD_RESUMPTIONS.items():
+            async with served.opened(make_token(SECRET, "ana")) as websocket:
+                client = Client(websocket)
+                await client.say("start", resume=token)
+                assert await client.closed() == 1003, kind
+        assert not served.simulator.connections
+
+
+async def test_a_resumption_does_not_sign_in():
+    async with Served() as served:
+        with pytest.raises(InvalidStatus):
+            await served.opened(make_resumption(SECRET, "ana", "s1", "h1"))
 
 
 async def test_a_token_in_the_url_is_not_read():

@@ -1,0 +1,65 @@
+"""The handle with which a live model resumes a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leonidas_tools.calls.listeners import Listeners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Resumption:
+    """The handle with which the model resumes a session, also in another process.
+
+    Example:
+        >>> from leonidas_tools import ToolSession
+        >>> session = ToolSession("kitchen-1", user="ana")
+        >>> session.get(Resumption).use("a handle that an earlier process has kept")
+        >>> session.get(Resumption).handle is None  # until the model gives a new one
+        True
+    """
+
+    __slots__ = ("_handle", "_listeners", "_next")
+
+    def __init__(self) -> None:
+        self._handle: str | None = None
+        self._next: str | None = None
+        self._listeners = Listeners[[str]]("handles")
+
+    @property
+    def handle(self) -> str | None:
+        """Return the newest handle; `None` if there is none."""
+        return self._handle
+
+    def use(self, handle: str) -> None:
+        """Let the next stream of the session begin with this handle.
+
+        If the model refuses it, the stream begins without one.
+
+        Args:
+            handle: What `handle` was, in this process or another.
+        """
+        self._next = handle
+
+    def on_change(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Subscribe to new handles.
+
+        Args:
+            listener: Receives each new handle.
+
+        Returns:
+            A function that unsubscribes.
+        """
+        return self._listeners.subscribe(listener)
+
+    def take(self) -> str | None:
+        """Return the handle for this stream, and none for the next."""
+        handle, self._next = self._next, None
+        return handle
+
+    def renew(self, handle: str) -> None:
+        """Note a new handle of the model."""
+        self._handle = handle
+        self._listeners.notify(handle)
