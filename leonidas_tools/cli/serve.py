@@ -68,7 +68,8 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
 
     Each WebSocket is a conversation of its own. Users sign in with tokens, signed with the secret
     in LEONIDAS_GATEWAY_SECRET. SIGTERM lets conversations end at a quiet moment; a second one does
-    not wait. With --workers, each process has limits of its own.
+    not wait. With --workers, the limits of a user apply to all
+    processes if the settings have a store.
 
     Example: leonidas serve --http 8788
     """

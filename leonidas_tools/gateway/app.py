@@ -22,7 +22,7 @@ from leonidas_tools.gateway.wire import PROTOCOL
 from leonidas_tools.mcp_server.guard import HTTPAccess, bearer_token, subprotocol_token
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -60,7 +60,7 @@ class GatewayApp:
         self._model = model
         self._secret = secret
         self._access = access
-        self._admission = Admission(limits)
+        self._admission = Admission(limits, tools.store)
         self._metrics = _Metrics(self._admission)
         self._draining = asyncio.Event()
         self._closing = asyncio.Event()
@@ -140,17 +140,17 @@ class GatewayApp:
 
     async def _hold(self, websocket: WebSocket, user: str) -> None:
         try:
-            with self._admitted(user):
+            async with self._admitted(user):
                 await self._held(websocket, user)
         except CloseError as refused:
             self._metrics.refused(refused.why)
             await _close(websocket, refused)
 
-    @contextlib.contextmanager
-    def _admitted(self, user: str) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def _admitted(self, user: str) -> AsyncIterator[None]:
         if self._draining.is_set():
             raise CloseError(RESTARTING, "draining", "The server restarts: connect again")
-        with self._admission.admitted(user):
+        async with self._admission.admitted(user):
             yield
 
     async def _held(self, websocket: WebSocket, user: str) -> None:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, deque
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from leonidas_tools.errors import StoreError
 from leonidas_tools.gateway.closing import BUSY, CloseError
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator
+
+    from leonidas_tools.store import Store
+
+logger = visible_logger(__name__)
 
 _WINDOW_SECONDS = 60.0
+_STORE_SECONDS = 10.0
+_AT_ONCE = "Too many conversations of this user: end one"
+_IN_A_MINUTE = "Too many conversations in a minute: wait"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatewayLimits:
-    """The limits of one gateway process.
+    """The limits of one gateway process; those of a user apply to all that share a store.
 
     Args:
         conversations: Conversations at once.
@@ -46,10 +56,12 @@ class Admission:
 
     Args:
         limits: What they are held to.
+        store: Counts the conversations of a user in all processes; `None` if this is the only one.
     """
 
-    def __init__(self, limits: GatewayLimits) -> None:
+    def __init__(self, limits: GatewayLimits, store: Store | None) -> None:
         self._limits = limits
+        self._store = store
         self._now: Counter[str] = Counter()
         self._starts: dict[str, deque[float]] = {}
 
@@ -58,8 +70,8 @@ class Admission:
         """Return the number of conversations."""
         return self._now.total()
 
-    @contextmanager
-    def admitted(self, user: str) -> Iterator[None]:
+    @asynccontextmanager
+    async def admitted(self, user: str) -> AsyncIterator[None]:
         """Count a conversation while it lasts.
 
         Raises:
@@ -68,20 +80,49 @@ class Admission:
         self._check(user)
         self._now[user] += 1
         try:
-            yield
+            id_ = None if self._store is None else await self._begun(self._store, user)
+            try:
+                yield
+            finally:
+                if self._store is not None and id_ is not None:
+                    self._store.conversations.end(id_)
         finally:
             self._now[user] -= 1
             if not self._now[user]:
                 del self._now[user]
+
+    async def _begun(self, store: Store, user: str) -> str | None:
+        """Count a conversation in the store; return its id.
+
+        If the store does not answer, a user has one conversation in this process, or none.
+        """
+        limits = self._limits
+        try:
+            async with asyncio.timeout(_STORE_SECONDS):
+                start = await store.conversations.begin(
+                    user,
+                    at_once=limits.conversations_per_user,
+                    per_minute=limits.starts_per_user_minute,
+                )
+        except (StoreError, TimeoutError) as error:
+            logger.warning("The conversations of %r cannot be counted: %s", user, error)
+            if store.settings.unwritable == "refuse" or self._now[user] > 1:
+                reason = "Conversations cannot be counted now: try again later"
+                raise CloseError(BUSY, "store", reason) from None
+            return None
+        if start.id is None:
+            is_at_once = start.at_once >= limits.conversations_per_user
+            raise CloseError(BUSY, "user_limit", _AT_ONCE if is_at_once else _IN_A_MINUTE)
+        return start.id
 
     def _check(self, user: str) -> None:
         limits, starts = self._limits, self._recent(user)
         if self.conversations >= limits.conversations:
             raise CloseError(BUSY, "limit", "Too many conversations: try again later")
         if self._now[user] >= limits.conversations_per_user:
-            raise CloseError(BUSY, "user_limit", "Too many conversations of this user: end one")
+            raise CloseError(BUSY, "user_limit", _AT_ONCE)
         if len(starts) >= limits.starts_per_user_minute:
-            raise CloseError(BUSY, "user_limit", "Too many conversations in a minute: wait")
+            raise CloseError(BUSY, "user_limit", _IN_A_MINUTE)
         starts.append(time.monotonic())
 
     def _recent(self, user: str) -> deque[float]:

@@ -10,7 +10,7 @@ from sqlalchemy import and_, delete, not_, or_, select
 
 from leonidas_tools.errors import LeonidasError
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.store.schema import approvals, executions, results, runs, tasks
+from leonidas_tools.store.schema import approvals, conversations, executions, results, runs, tasks
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Table
@@ -57,6 +57,7 @@ class Retention:
         deleted += await self._delete_surplus()
         deleted += await self._delete(approvals, approvals.c.requested < oldest, not_(_is_open()))
         deleted += await self._delete(tasks, tasks.c.updated < oldest)
+        deleted += await self._delete(conversations, conversations.c.started < oldest)
         deleted += await self._delete(runs, runs.c.seen < oldest)
         if deleted and self._database.is_file:
             await self._shrink()

@@ -211,6 +211,17 @@ memories = Table(
 Index("memories_by_user", memories.c.user, memories.c.space, memories.c.number)
 Index("memories_by_digest", memories.c.user, memories.c.space, memories.c.digest, unique=True)
 
+conversations = Table(
+    "conversations",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("run", Text, nullable=False),
+    Column("started", Double, nullable=False),
+    Column("ended", Double),
+)
+Index("conversations_by_user", conversations.c.user, conversations.c.started)
+
 
 Upgrade: TypeAlias = Callable[["Connection"], None]
 """Upgrades a database by one version, in a transaction."""
@@ -249,6 +260,11 @@ def _add_memories(connection: Connection) -> None:
     TABLES.create_all(connection, [memories])
 
 
+def _add_conversations(connection: Connection) -> None:
+    """Upgrade to version 8: the conversations of users."""
+    TABLES.create_all(connection, [conversations])
+
+
 UPGRADES: Sequence[Upgrade] = (
     _add_approval_details,
     _index_call_ids,
@@ -256,6 +272,7 @@ UPGRADES: Sequence[Upgrade] = (
     _add_notes,
     _add_reminders,
     _add_memories,
+    _add_conversations,
 )
 """The upgrades to version 2, 3 and so on."""
 

@@ -12,6 +12,7 @@ from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import queries
 from leonidas_tools.store.address import database_url
 from leonidas_tools.store.approvals import ApprovalTable
+from leonidas_tools.store.conversations import ConversationTable
 from leonidas_tools.store.database import Database
 from leonidas_tools.store.durable import CallStarts, DurableStart
 from leonidas_tools.store.memories import MemoryTable
@@ -106,6 +107,8 @@ class Store:
             keep_seconds=settings.keep_results_for,
         )
         """Results that are too long for the model, by handle."""
+        self.conversations = ConversationTable(self._database, self._writer, run=self._recorder.run)
+        """The conversations of users, counted over all processes."""
         self._sessions = SessionBinding(self, self._writer)
 
     @property

@@ -72,6 +72,8 @@ class Writer:
         self._records = PendingWrites(most=0, max_bytes=0) if records is None else records
         self.questions = 0
         """The number of open questions; while there are any, the heartbeat is written."""
+        self.conversations = 0
+        """The number of running conversations; the same applies to them."""
         self._run = run
         self._lock = (
             FileLock(database.path, run)
@@ -99,6 +101,12 @@ class Writer:
         """Queue another write; see `PendingWrites.put`."""
         self._work.set()
         return self._records.put(write, key=key, size=size)
+
+    async def register(self, connection: AsyncConnection) -> None:
+        """Write that this process is alive, unless that was written a moment ago."""
+        if self._is_heartbeat_due():
+            await self._write_heartbeat(connection)
+        self._work.set()
 
     def expedite(self) -> None:
         """Write at once, since a caller waits."""
@@ -185,7 +193,7 @@ class Writer:
             return
         self._work.clear()
         self._urgent.clear()
-        lives = self._calls.open_calls or self.questions
+        lives = self._calls.open_calls or self.questions or self.conversations
         await self._rest(HEARTBEAT_SECONDS if lives else None, self._work)
         await self._rest(_GATHERING_SECONDS, self._urgent)
 

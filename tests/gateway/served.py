@@ -22,8 +22,8 @@ PROTOCOL = "leonidas.gateway.v1"
 class Served:
     """A gateway whose model plays the same steps in each conversation."""
 
-    def __init__(self, steps=(), *, tools=(), limits=None, **options):
-        self.tools = AdvancedToolProcessor(tools=list(tools), builtin_tools=False)
+    def __init__(self, steps=(), *, tools=(), limits=None, config=None, **options):
+        self.tools = AdvancedToolProcessor(tools=list(tools), config=config, builtin_tools=False)
         self.simulator = LiveSimulator(Scenario(steps), speed=math.inf, strict=False)
         self.limits = limits or GatewayLimits()
         self._options = options

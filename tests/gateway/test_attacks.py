@@ -12,6 +12,7 @@ from leonidas_tools import ToolContext, tool
 from leonidas_tools.gateway import GatewayLimits, make_token
 from leonidas_tools.gateway.tokens import make_resumption
 from leonidas_tools.simulator import Call, Say, TurnComplete, WaitForAnswers, WaitForInput
+from tests.databases import free_port
 from tests.gateway.served import SECRET, Client, Served
 
 
@@ -181,6 +182,27 @@ async def test_a_user_has_so_many_conversations_and_others_are_not_kept_out():
         assert await served.code_for("ana") == 1013
         await served.begin("bea")
         assert await served.code_for("cem") == 1013
+
+
+async def test_the_conversations_of_a_user_count_in_all_gateways_that_share_a_store(where):
+    config = {"store": {"enabled": True, "url": where}}
+    options = {"config": config, "limits": GatewayLimits(conversations_per_user=1)}
+    async with Served([WaitForInput("text")], **options) as one:
+        async with Served([WaitForInput("text")], **options) as another:
+            await one.begin("ana")
+            assert await another.code_for("ana") == 1013
+            await another.begin("bea")
+        await one.begin("bea")  # the other gateway has ended with its conversations
+
+
+@pytest.mark.parametrize(("unwritable", "admitted"), [("run", 1), ("refuse", 0)])
+async def test_without_its_store_a_user_has_one_conversation_or_none(unwritable, admitted):
+    nowhere = f"postgresql://ana@127.0.0.1:{free_port()}/kept"
+    config = {"store": {"enabled": True, "url": nowhere, "unwritable": unwritable}}
+    async with Served([WaitForInput("text")], config=config) as served:
+        for _ in range(admitted):
+            await served.begin("ana")
+        assert await served.code_for("ana") == 1013
 
 
 async def test_a_user_begins_so_many_conversations_in_a_minute():

@@ -1,0 +1,123 @@
+"""The conversations of users, counted over all processes."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from sqlalchemy import and_, delete, func, insert, select, text, update
+
+from leonidas_tools.store.recorder import name_of
+from leonidas_tools.store.runs import living_runs, lost_runs
+from leonidas_tools.store.schema import conversations
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from leonidas_tools.store.database import Database
+    from leonidas_tools.store.writer import Writer
+
+_WINDOW_SECONDS = 60.0
+_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversationStart:
+    """The start of a conversation, or its refusal.
+
+    Args:
+        id: The id of the conversation; `None` if it may not begin.
+        at_once: The number of conversations of the user before it.
+        in_last_minute: The number that the user has begun in the last minute before it.
+    """
+
+    id: str | None
+    at_once: int
+    in_last_minute: int
+
+
+class ConversationTable:
+    """Counts the conversations of each user in all processes that share the database.
+
+    The conversations of a process that has died do not count.
+    """
+
+    def __init__(self, database: Database, writer: Writer, *, run: str) -> None:
+        self._database = database
+        self._writer = writer
+        self._run = run
+
+    async def begin(self, user: str, *, at_once: int, per_minute: int) -> ConversationStart:
+        """Begin a conversation of a user, unless a limit is reached.
+
+        Args:
+            user: The user's id.
+            at_once: The maximum number of conversations of the user at once.
+            per_minute: The maximum number that the user may begin in a minute.
+
+        Raises:
+            StoreError: The conversations cannot be counted.
+        """
+        id_, owner = f"{self._run}-{secrets.token_hex(8)}", name_of(user)
+        self._writer.conversations += 1
+        try:
+            start = await self._begin(id_, owner, at_once=at_once, per_minute=per_minute)
+        except BaseException:
+            self.end(id_)  # it may have been written
+            raise
+        if start.id is None:
+            self._writer.conversations -= 1
+        return start
+
+    def end(self, id_: str) -> None:
+        """End a conversation; the end is written in the background.
+
+        Args:
+            id_: What `begin` has returned.
+        """
+        self._writer.conversations -= 1
+        ended = update(conversations).where(conversations.c.id == id_).values(ended=time.time())
+
+        async def write(connection: AsyncConnection) -> None:
+            await connection.execute(ended)
+
+        self._writer.put(write)
+
+    async def _begin(
+        self, id_: str, user: str, *, at_once: int, per_minute: int
+    ) -> ConversationStart:
+        is_of_user, table = conversations.c.user == user, conversations.c
+        elsewhere = select(table.run).where(is_of_user, table.ended.is_(None))
+        lost = await lost_runs(self._database, elsewhere.where(table.run != self._run))
+        async with self._database.writing() as connection:
+            if not self._database.is_file:  # a file has one writer at a time
+                await connection.execute(_LOCK, {"key": _key(user)})
+            await self._writer.register(connection)
+            now = time.time()
+            alive = [self._run, *await living_runs(connection, lost)]
+            is_open = and_(table.ended.is_(None), table.run.in_(alive))
+            is_late = table.started > now - _WINDOW_SECONDS
+            await connection.execute(delete(conversations).where(is_of_user, ~is_open, ~is_late))
+            count = select(
+                func.count().filter(is_open).label("at_once"),
+                func.count().filter(is_late).label("in_last_minute"),
+            ).where(is_of_user)
+            found = (await connection.execute(count)).one()
+            is_refused = found.at_once >= at_once or found.in_last_minute >= per_minute
+            if not is_refused:
+                row = {"id": id_, "user": user, "run": self._run, "started": now}
+                await connection.execute(insert(conversations).values(row))
+        return ConversationStart(
+            id=None if is_refused else id_,
+            at_once=found.at_once,
+            in_last_minute=found.in_last_minute,
+        )
+
+
+def _key(user: str) -> int:
+    """Return the key of the lock of a user's conversations."""
+    digest = blake2b(user.encode(), digest_size=8, person=b"conversation")
+    return int.from_bytes(digest.digest(), signed=True)
