@@ -72,6 +72,15 @@ class Engine(Protocol):
         """
         ...
 
+    async def outcome(self, work: Work) -> ToolResult:
+        """Return the outcome of a call that another process has begun; begin none.
+
+        Raises:
+            BaseException: What the tool raised.
+            ToolError: The outcome is not known.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Let go of connections."""
         ...

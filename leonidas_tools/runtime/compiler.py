@@ -12,7 +12,7 @@ from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.records import record
 from leonidas_tools.engines.base import Limits
 from leonidas_tools.engines.engines import Engines
-from leonidas_tools.policies import in_process
+from leonidas_tools.policies import in_process, result_budget, timeout, untrusted
 from leonidas_tools.policies.order import policy_functions
 from leonidas_tools.policies.shared import Shared
 from leonidas_tools.runtime.attempt import Attempt
@@ -156,6 +156,26 @@ class Compiler:
         options = replace(options, runs_on=RunsOn.HERE)
         return _compose([*in_process.for_tool(options, self.shared)], self._attempt(options))
 
+    def outcome(self, call: ToolCall) -> Run | None:
+        """Return what waits for a call that another process has begun on an engine.
+
+        It is `None` for a tool that runs in its process. What decides whether a call may run is
+        left out: it has begun.
+        """
+        tool, settings = call.tool, call.settings
+        assert tool is not None
+        assert settings is not None
+        options = effective_options(tool, settings, self.settings.policies, guarded=False)
+        if options.runs_on is not RunsOn.TEMPORAL:
+            return None
+        attempt = self._attempt(options)
+        attempt = replace(
+            attempt, function=self._on_engine(options, attempt.max_bytes, is_begun=True)
+        )
+        around = (untrusted, timeout, result_budget)
+        policies = [each for policy in around for each in policy.for_tool(options, self.shared)]
+        return _compose(policies, attempt)
+
     def _function(self, options: EffectiveOptions, max_bytes: int) -> Call:
         """Return what runs the tool's function: here or on an engine."""
         if options.runs_on is not RunsOn.TEMPORAL:
@@ -167,6 +187,11 @@ class Compiler:
                 runs_on=options.runs_on,
                 resources=options.resources,
             )
+        return self._on_engine(options, max_bytes)
+
+    def _on_engine(
+        self, options: EffectiveOptions, max_bytes: int, *, is_begun: bool = False
+    ) -> Call:
         limits = Limits(
             once=options.is_once,
             room=max_bytes,
@@ -176,7 +201,8 @@ class Compiler:
             backoff=options.retry_backoff,
             longest_delay_seconds=options.retry_longest_delay_seconds,
         )
-        return on_engine(partial(self.engines.get, options.runs_on.value), limits)
+        engine = partial(self.engines.get, options.runs_on.value)
+        return on_engine(engine, limits, is_begun=is_begun)
 
     def _attempt(self, options: EffectiveOptions) -> Attempt:
         tool, settings, on_cancel = options.tool, options.settings, options.on_cancel

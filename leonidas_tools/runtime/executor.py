@@ -457,7 +457,13 @@ class Executor:
             invocation.cancel()
             raise
 
-    async def run_alone(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
+    def outcome(self, call: ToolCall) -> Run | None:
+        """Return what waits for a call that another process has begun; `None` if nothing does."""
+        return self._compiler.outcome(call)
+
+    async def run_alone(
+        self, call: ToolCall, sinks: tuple[Sink, ...] = (), *, run: Run | None = None
+    ) -> ToolResult:
         """Run a call's tool once, without its policies, which ran where the call was made.
 
         Cancelling this stops the tool; it returns the result of one that has been faster.
@@ -468,7 +474,8 @@ class Executor:
             if not ended.done():
                 ended.set_result(result)
 
-        invocation = Invocation(call, self._compiler.alone(call), on_end, sinks)
+        run = self._compiler.alone(call) if run is None else run
+        invocation = Invocation(call, run, on_end, sinks)
         invocation.host = self.host
         invocation.start(self._under_way)
         try:

@@ -176,8 +176,10 @@ def _calling_on_ray(
     return run
 
 
-def on_engine(engine: Callable[[], Awaitable[Engine]], limits: Limits) -> Call:
-    """Return how to run the function of a tool on an engine."""
+def on_engine(
+    engine: Callable[[], Awaitable[Engine]], limits: Limits, *, is_begun: bool = False
+) -> Call:
+    """Return how to run the function of a tool on an engine, or to wait where it runs already."""
 
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
@@ -188,7 +190,8 @@ def on_engine(engine: Callable[[], Awaitable[Engine]], limits: Limits) -> Call:
             progress=partial(context.emit, EventKind.PROGRESS),
             is_leaving=lambda: invocation.is_left,
         )
-        return await (await engine()).run(work)
+        runs = await engine()
+        return await (runs.outcome(work) if is_begun else runs.run(work))
 
     return run
 

@@ -23,6 +23,7 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.runtime.arguments import known_arguments_only
 from leonidas_tools.runtime.declared import DeclaredTools
 from leonidas_tools.runtime.executor import Executor
+from leonidas_tools.runtime.interrupted_calls import telling_interrupted_calls
 from leonidas_tools.runtime.on_demand import OnDemandTools
 from leonidas_tools.runtime.store_binding import StoreBinding
 from leonidas_tools.runtime.toolboxes import Toolboxes
@@ -128,6 +129,7 @@ class ToolRuntime:
             save=self.settings.update,
         )
         self.executor.host = self
+        self._stored.resume_with(self.executor.outcome)
         self._register(as_tools(tools), builtin_tools=builtin_tools)
         self._declared = DeclaredTools(self.registry, self.settings, update=on_demand.update)
         servers, tell = self.settings.current.mcp_servers, self.monitor.events.publish
@@ -223,6 +225,29 @@ class ToolRuntime:
             said = say("temporal_no_tool", tool=name)
             raise RetryableError(said, status="unavailable", reason_code="unknown_tool")
         return await self.executor.run_alone(call, sinks)
+
+    async def outcome(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        session: ToolSession,
+        call_id: str | None,
+    ) -> tuple[ToolCall, ToolResult | None]:
+        """Wait for the outcome of a call that another process has begun; begin none.
+
+        Args:
+            name: The tool's own name.
+            arguments: By parameter name; they may be without secrets.
+            session: A session with the id and the user of the one that made the call.
+            call_id: The id of the call.
+
+        Returns:
+            The call, and its outcome; `None` for a tool that ended with its process.
+        """
+        call, _ = self._made(name, arguments, session, call_id)
+        run = None if call.tool is None else self.executor.outcome(call)
+        return call, None if run is None else await self.executor.run_alone(call, run=run)
 
     async def execute_turn(
         self,
@@ -383,6 +408,7 @@ class ToolRuntime:
             self._follow()
             self._warn()
             await stack.enter_async_context(self._stored.opened(self.monitor))
+            await stack.enter_async_context(telling_interrupted_calls(self))
             await stack.enter_async_context(self.executor)
             await stack.enter_async_context(self.mcp_servers)
             await stack.enter_async_context(self._toolboxes.serving(self))

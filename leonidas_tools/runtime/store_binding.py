@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
-    from leonidas_tools.calls.call import ToolSession
+    from leonidas_tools.calls.call import Run, ToolCall, ToolSession
     from leonidas_tools.monitoring.monitor import Monitor
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.store_settings import StoreSettings
@@ -29,6 +29,11 @@ class StoreBinding:
     def policies(self) -> tuple[Policy, ...]:
         """Return the policies that the store puts around calls."""
         return () if self.store is None else self.store.policies
+
+    def resume_with(self, outcome: Callable[[ToolCall], Run | None]) -> None:
+        """Ask for the outcome of a call that goes on without the process that began it."""
+        if self.store is not None:
+            self.store.resume_with(outcome)
 
     def error(self) -> str | None:
         """Return what is wrong with the store, if anything."""

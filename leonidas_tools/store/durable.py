@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals.session_policy import user_of
@@ -16,10 +17,12 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.store.queries import (
+    RESUMABLE_SECONDS,
     Repetition,
     find_execution,
     find_repeated,
     mark_interrupted,
+    settle,
 )
 from leonidas_tools.store.recorder import key_of, name_of, shown_user
 from leonidas_tools.store.rows import INTERRUPTED, STARTED
@@ -27,6 +30,8 @@ from leonidas_tools.store.runs import LOST_SECONDS
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leonidas_tools.calls.call import Run, ToolCall
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.recorder import Recorder
@@ -42,6 +47,8 @@ _ENDS_SECONDS = 1.0
 _ELSEWHERE_SECONDS = 60.0
 """Time to wait for the end of a call that runs elsewhere."""
 _LOOK_SECONDS = 0.5
+_OPEN = frozenset({ResultStatus.UNKNOWN_OUTCOME, ResultStatus.CANCELLED})
+"""Outcomes after which a call may still have another."""
 
 
 class _Told:
@@ -55,6 +62,8 @@ class CallStarts:
     """Queues the starts of calls and waits until they are written."""
 
     def __init__(self, recorder: Recorder, calls: CallWriteQueue, writer: Writer) -> None:
+        self.outcome: Callable[[ToolCall], Run | None] = _never
+        """Returns what waits for a call that goes on without the process that began it."""
         self.not_written = 0
         """The number of starts that were not written in time."""
         self._recorder = recorder
@@ -91,6 +100,13 @@ class CallStarts:
         if before is None:
             return None
         if before.started < bound or not self._is_own(before):
+            wait = self.outcome(call) if _goes_on(before) else None
+            if wait is not None:
+                result = await wait(replace(call, id=before.call_id))
+                if result.status not in _OPEN:
+                    await self.settle(before, call, result, database)
+                    call.session.get(_Told).ids.add(before.id)
+                return result
             before = await self._ended(before, database, timeout_seconds)
         if before.call_id == name_of(call.id):
             return _outcome(before)
@@ -141,6 +157,12 @@ class CallStarts:
                     if before.status == STARTED:
                         await asyncio.sleep(_LOOK_SECONDS)
         return before
+
+    async def settle(
+        self, before: Execution, call: ToolCall, result: ToolResult, database: Database
+    ) -> bool:
+        """Write how a call of another process has ended; return whether nothing else has."""
+        return await settle(database, before.id, self._recorder.outcome(call, result))
 
     def _has_unread_end(self, before: Execution) -> bool:
         is_open = before.status == STARTED
@@ -205,6 +227,17 @@ def asked_as(call: ToolCall) -> ToolCall:
         return call
     is_same = received.session is call.session and received.number == call.number
     return received if is_same else call
+
+
+def _never(_: ToolCall) -> None:
+    return None
+
+
+def _goes_on(before: Execution) -> bool:
+    """Return whether a call may go on without its process; longer ago, nobody remembers it."""
+    is_cut = before.status == ResultStatus.CANCELLED.value and before.reason is None
+    is_recent = before.started > time.time() - RESUMABLE_SECONDS
+    return is_recent and (is_cut or before.status in (STARTED, INTERRUPTED))
 
 
 def _outcome(before: Execution) -> ToolResult:

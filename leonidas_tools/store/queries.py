@@ -23,7 +23,7 @@ from leonidas_tools.store.schema import executions
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Row, Select
 
@@ -36,7 +36,7 @@ _MAY_HAVE_RUN = (
     "ok", "no_results", "failed", "timeout", "unknown_outcome", "cancelled", STARTED, INTERRUPTED,
 )  # fmt: skip
 _MOST_REPEATED = 1000
-_RESUMABLE_SECONDS = 86_400.0
+RESUMABLE_SECONDS = 86_400.0
 """The age at which no live session can be resumed any more."""
 _MOST_UNTRUSTED = 16
 
@@ -110,7 +110,7 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
         or_(executions.c.run != call.run, executions.c.started < call.bound),
         executions.c.effect == ToolEffect.ONCE.value,
         executions.c.acknowledged.is_(None),
-        executions.c.started > time.time() - _RESUMABLE_SECONDS,
+        executions.c.started > time.time() - RESUMABLE_SECONDS,
     )
     query = (
         select(*_COLUMNS)
@@ -194,6 +194,29 @@ async def find_interrupted(database: Database, *, acknowledged: bool) -> list[Ex
     async with database.reading() as connection:
         found = await connection.execute(query.order_by(executions.c.started, executions.c.id))
         return [_execution(row) for row in found]
+
+
+async def find_unfinished(database: Database, *, session: str, user: str) -> list[Execution]:
+    """Return the `once` calls of a session that a crash interrupted, the first first."""
+    query = (
+        select(*_COLUMNS)
+        .where(executions.c.session == session, executions.c.user == user)
+        .where(executions.c.status == INTERRUPTED, executions.c.acknowledged.is_(None))
+        .where(executions.c.effect == ToolEffect.ONCE.value, executions.c.call_id.is_not(None))
+        .where(executions.c.started > time.time() - RESUMABLE_SECONDS)
+        .order_by(executions.c.started, executions.c.id)
+        .limit(_MOST_REPEATED)
+    )
+    async with database.reading() as connection:
+        return [_execution(row) for row in await connection.execute(query)]
+
+
+async def settle(database: Database, id_: str, ending: Mapping[str, Any]) -> bool:
+    """Write the end of a call that has none that counts; return whether it is still without."""
+    open_ = executions.c.status.in_((STARTED, INTERRUPTED, ResultStatus.CANCELLED.value))
+    settled = update(executions).where(executions.c.id == id_, open_).values(**ending)
+    async with database.writing() as connection:
+        return bool((await connection.execute(settled)).rowcount)
 
 
 async def acknowledge(database: Database, ids: Sequence[str]) -> None:

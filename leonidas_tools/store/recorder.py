@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals.session_policy import user_of
@@ -17,7 +18,7 @@ from leonidas_tools.store.rows import STARTED
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from leonidas_tools.calls.call import ToolCall
+    from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.redaction import Redaction
     from leonidas_tools.store.write_queue import CallWriteQueue, Row
 
@@ -137,13 +138,9 @@ class Recorder:
         self._secretive.discard(key)
         if event.data:
             self._mark(key, event.data)
-        message = result.message
         ending: Row = {
-            "status": result.status.value,
+            **self._outcome(result, redaction),
             "ending": event.kind.value,
-            "result": self._result(result.result, redaction),
-            "message": None if message is None else clean(redaction(message)[:_LONGEST_MESSAGE]),
-            "reason": None if result.reason_code is None else name_of(result.reason_code),
             "ended": event.at,
             "seconds": event.seconds,
             "approval_id": None,
@@ -154,6 +151,20 @@ class Recorder:
         if not self._calls.end(key, ending):
             row = self._row(call, event.at - (event.seconds or 0.0))
             self._calls.add({**row, **ending})
+
+    def outcome(self, call: ToolCall, result: ToolResult) -> Row:
+        """Return the columns of how a call of another process has ended."""
+        redaction = self.redaction(call).hiding(call.arguments)
+        return {**self._outcome(result, redaction), "ended": time.time()}
+
+    def _outcome(self, result: ToolResult, redaction: Redaction) -> Row:
+        message = result.message
+        return {
+            "status": result.status.value,
+            "result": self._result(result.result, redaction),
+            "message": None if message is None else clean(redaction(message)[:_LONGEST_MESSAGE]),
+            "reason": None if result.reason_code is None else name_of(result.reason_code),
+        }
 
     def _pop_steps(self, key: Hashable) -> str | None:
         steps = self._steps.pop(key, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
+from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import known_status
 from leonidas_tools.errors import StoreError
 from leonidas_tools.redaction.visible import visible_logger
@@ -30,10 +31,10 @@ from leonidas_tools.store.write_queue import CallWriteQueue, PendingWrites
 from leonidas_tools.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult, ToolSession
+    from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.store.rows import Execution, ReplayEvent, SessionSummary
@@ -195,6 +196,46 @@ class Store:
             )
         except TimeoutError:
             raise StoreError("The store does not answer") from None
+
+    def resume_with(self, outcome: Callable[[ToolCall], Run | None]) -> None:
+        """Ask for the outcome of a call that goes on without the process that began it.
+
+        Args:
+            outcome: Returns what waits for such a call; `None` for one that ends with its process.
+        """
+        self._call_starts.outcome = outcome
+
+    async def unfinished(self, session: ToolSession) -> list[Execution]:
+        """Return the `once` calls of a session whose process has died before them, the first first.
+
+        Args:
+            session: A session with the id and the user of the one that made them.
+
+        Raises:
+            StoreError: The calls cannot be read.
+        """
+        await queries.mark_interrupted(self._database, run=self._recorder.run)
+        return await queries.find_unfinished(
+            self._database,
+            session=name_of(session.id),
+            user=name_of(shown_user(user_of(session))),
+        )
+
+    async def settle(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
+        """Write how a call has ended that went on without its process.
+
+        Args:
+            before: The call, as `unfinished` returned it.
+            call: The same call, with its tool and its session.
+            result: How it has ended.
+
+        Returns:
+            Whether it had no end before.
+
+        Raises:
+            StoreError: The database cannot be written to.
+        """
+        return await self._call_starts.settle(before, call, result, self._database)
 
     async def untrusted_read(self, session: str, *, user: str | None) -> list[str]:
         """Return the tools whose untrusted results a session of this user has read.

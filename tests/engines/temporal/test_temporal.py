@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 import os
 import signal
 import sys
@@ -324,6 +325,74 @@ async def test_a_call_goes_on_when_its_runtime_closes_and_answers_the_next_one(s
             )
         assert result.result == "paid"
     assert runs == ["tea"]
+
+
+class Interrupted:
+    """A call of a session whose process is killed while the call runs."""
+
+    def __init__(self, server, folder):
+        self.begun, self.go_on, self.runs = asyncio.Event(), asyncio.Event(), []
+
+        @tool(effect="once", runs_on="temporal", timeout_seconds=600)
+        async def pay(order: str) -> str:
+            self.runs.append(order)
+            self.begun.set()
+            await self.go_on.wait()
+            return f"paid {len(self.runs)}"
+
+        self.pay, self._server, self._store = pay, server, str(folder / "store.db")
+
+    async def __aenter__(self):
+        self._served = Served(self._server, self.pay)
+        await self._served.__aenter__()
+        async with Program("-m", "tests.engines.temporal.dying_session", json.dumps(self.settings)):
+            await self.begun.wait()
+        return self
+
+    async def __aexit__(self, *error):
+        await self._served.__aexit__(*error)
+
+    @property
+    def settings(self):
+        store = {"enabled": True, "url": self._store, "durable": True}
+        return {**settings(self._server), "store": store}
+
+    def elsewhere(self):
+        return ToolRuntime([self.pay], self.settings, builtin_tools=False)
+
+
+async def test_a_session_that_was_killed_has_the_outcome_of_its_call_where_it_asks_again(
+    server, tmp_path
+):
+    async with Interrupted(server, tmp_path) as first, first.elsewhere() as runtime:
+        session, order = ToolSession("ana"), {"order": "tea"}
+        asking = asyncio.create_task(runtime.execute("pay", order, session=session, call_id="b"))
+        first.go_on.set()
+        assert (await asking).result == "paid 1"
+        again = await runtime.execute("pay", order, session=session, call_id="a")
+        assert again.result == "paid 1"
+        new = await runtime.execute("pay", order, session=session, call_id="c")
+        assert new.result == "paid 2"
+        assert await runtime.store.interrupted() == []
+
+
+async def test_a_session_that_was_killed_is_told_the_outcome_of_its_call_elsewhere(
+    server, tmp_path
+):
+    async with Interrupted(server, tmp_path) as first, first.elsewhere() as runtime:
+        session, told = ToolSession("ana"), asyncio.Queue()
+        stranger = ToolSession("ana", user="eve")
+        for each in (stranger, session):  # as a live session does
+            runtime.begin(each)
+            runtime.notices.join(each, lambda call, result: told.put_nowait((call, result)))
+        first.go_on.set()
+        call, result = await told.get()
+        assert (call.session, call.name, call.arguments) == (session, "pay", {"order": "tea"})
+        assert (result.status, result.result) == ("ok", "paid 1")
+        again = await runtime.execute("pay", {"order": "tea"}, session=session, call_id="b")
+        assert again.result == "paid 1"
+        assert told.empty()
+    assert first.runs == ["tea"]
 
 
 async def test_failures_of_a_worker_read_as_those_of_a_tool_here(server):
