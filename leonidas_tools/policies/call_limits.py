@@ -15,7 +15,7 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.tools.metadata import ToolPriority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Sequence
+    from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.settings.effective import EffectiveOptions
@@ -76,12 +76,32 @@ class _Count:
         self._in_turn += 1
         return None
 
+    def restore(self, number: int, times: Iterable[float]) -> None:
+        """Count calls that were made elsewhere."""
+        self._in_session += number
+        self._times = deque(sorted([*times, *self._times]))
+
     def give_back(self, most: MostCalls) -> None:
         """Take back the last count: its call is not made."""
         self._in_session -= 1
         self._in_turn -= 1
         if most.per_minute is not None:
             self._times.pop()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlierCalls:
+    """The calls of a tool that a session has made elsewhere.
+
+    Args:
+        tool: The tool.
+        number: How many there were.
+        ages: How long ago those of the last minute began, in seconds.
+    """
+
+    tool: str
+    number: int
+    ages: Sequence[float] = ()
 
 
 class CallCounts:
@@ -91,6 +111,13 @@ class CallCounts:
 
     def __init__(self) -> None:
         self._counts: dict[str | None, _Count] = {}
+
+    def restore(self, earlier: Iterable[EarlierCalls], now: float) -> None:
+        """Count the calls that the session has made elsewhere."""
+        for calls in earlier:
+            times = [now - age for age in calls.ages]
+            for tool in (calls.tool, None):
+                self._counts.setdefault(tool, _Count()).restore(calls.number, times)
 
     def take(self, limits: Sequence[MostCalls], turn: int, now: float) -> ToolResult | None:
         """Count a call, unless it is one too many: then nothing is counted."""

@@ -11,6 +11,7 @@ from sqlalchemy import and_, case, func, or_, select, update
 
 from leonidas_tools.calls.call import ResultStatus
 from leonidas_tools.calls.events import EventKind
+from leonidas_tools.policies.call_limits import EarlierCalls
 from leonidas_tools.store.rows import (
     INTERRUPTED,
     STARTED,
@@ -39,6 +40,8 @@ _MOST_REPEATED = 1000
 RESUMABLE_SECONDS = 86_400.0
 """The age at which no live session can be resumed any more."""
 _MOST_UNTRUSTED = 16
+_MOST_RECENT = 10_000
+_MINUTE_SECONDS = 60.0
 
 
 def _filtered(filters: dict[str, Any]) -> Select[Any]:
@@ -129,6 +132,31 @@ async def find_execution(database: Database, id_: str) -> Execution | None:
         found = await connection.execute(select(*_COLUMNS).where(executions.c.id == id_))
         row = found.one_or_none()
         return None if row is None else _execution(row)
+
+
+async def find_earlier_calls(
+    database: Database, *, session: str, user: str, before: float
+) -> list[EarlierCalls]:
+    """Return the calls that a session of the user has made before that time, by tool."""
+    table, now = executions.c, time.time()
+    made = and_(
+        table.session == session,
+        table.user == user,
+        table.started < before,
+        table.status.in_(_MAY_HAVE_RUN),
+        table.cached.is_(False),
+    )
+    counted = select(table.tool, func.count(), func.max(table.started)).where(made)
+    recent = select(table.tool, table.started).where(made, table.started > now - _MINUTE_SECONDS)
+    async with database.reading() as connection:
+        found = (await connection.execute(counted.group_by(table.tool))).all()
+        ages: dict[str, list[float]] = {}
+        if any(last > now - _MINUTE_SECONDS for _, _, last in found):
+            for tool, started in await connection.execute(recent.limit(_MOST_RECENT)):
+                ages.setdefault(tool, []).append(now - started)
+    return [
+        EarlierCalls(tool=tool, number=number, ages=ages.get(tool, ())) for tool, number, _ in found
+    ]
 
 
 async def find_untrusted(database: Database, *, session: str, user: str) -> list[str]:

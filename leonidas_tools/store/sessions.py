@@ -14,6 +14,7 @@ from leonidas_tools.approvals.log import ApprovalLog, Closing
 from leonidas_tools.approvals.session_policy import Preferred, SessionPolicy, user_of
 from leonidas_tools.approvals.untrusted import UntrustedContent
 from leonidas_tools.errors import LeonidasError, log_level
+from leonidas_tools.policies.call_limits import CallCounts
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.spill import ResultMemory, Results
 from leonidas_tools.session.memories import Memories
@@ -55,6 +56,8 @@ class _SessionState:
     """Until when calls wait for `loading`."""
     loading: asyncio.Task[None] | None = None
     is_loaded: bool = False
+    has_counts: bool = False
+    """Whether the calls that were made elsewhere are counted."""
     version: int = 0
     """The version of the preferences in force."""
     tried: float = 0.0
@@ -207,7 +210,7 @@ class SessionBinding:
         return _SessionState(user=user_of(session), waits_until=now + _LOADING_SECONDS, ends=ends)
 
     async def _load(self, session: ToolSession, state: _SessionState) -> None:
-        """Load the preferences of the user, and the task list and the mark of the session."""
+        """Load the preferences of the user, and the task list, mark and counts of the session."""
         user, list_ = state.user, session.get(TaskList)
         preferences: Preferences | None = None
         try:
@@ -215,6 +218,7 @@ class SessionBinding:
                 preferences = await self._store.preferences.read(user)
             tasks = await self._store.tasks.read(session.id, user=owner_of(user))
             read = await self._store.untrusted_read(session.id, user=user)
+            made = await self._store.earlier_calls(session.id, user=user, before=state.bound)
         except LeonidasError as error:
             logger.warning(
                 "The preferences of %r cannot be read; the session is in the stricter of 'ask' and "
@@ -225,6 +229,9 @@ class SessionBinding:
             return
         for tool in read:
             session.get(UntrustedContent).mark(tool)
+        if not state.has_counts:
+            state.has_counts = True
+            session.get(CallCounts).restore(made, asyncio.get_running_loop().time())
         if preferences is None:  # a session without a user
             state.checked = math.inf
             session.get(SessionPolicy).preferred = Preferred()

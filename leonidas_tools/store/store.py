@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.policies.base import Policy
+    from leonidas_tools.policies.call_limits import EarlierCalls
     from leonidas_tools.store.rows import Execution, ReplayEvent, SessionSummary
 
 logger = visible_logger(__name__)
@@ -249,6 +250,26 @@ class Store:
         """
         return await queries.find_untrusted(
             self._database, session=name_of(session), user=name_of(shown_user(user))
+        )
+
+    async def earlier_calls(
+        self, session: str, *, user: str | None, before: float
+    ) -> list[EarlierCalls]:
+        """Return the calls that a session of this user has made before a time, by tool.
+
+        Args:
+            session: The id of the session.
+            user: The user of the session.
+            before: The time, in seconds since the epoch.
+
+        Raises:
+            StoreError: The calls cannot be read.
+        """
+        return await queries.find_earlier_calls(
+            self._database,
+            session=name_of(session),
+            user=name_of(shown_user(user)),
+            before=before,
         )
 
     async def executions(  # noqa: PLR0913 - each is one filter

@@ -37,7 +37,7 @@ def hears(child, line):
 class Here:
     """The same session in this process; notes what runs here."""
 
-    def __init__(self, where):
+    def __init__(self, where, own=None, **more):
         self.ran = []
 
         @tool(effect="once", lane=None)
@@ -45,9 +45,19 @@ class Here:
             self.ran.append(article)
             return f"{article}, ordered here"
 
-        settings = {"store": {"enabled": True, "url": where, "durable": True}}
-        self.tools = AdvancedToolProcessor(tools=[order], config=settings, builtin_tools=False)
+        settings = {"store": {"enabled": True, "url": where, "durable": True}, **more}
+        self.tools = AdvancedToolProcessor(
+            tools=[own or order], config=settings, builtin_tools=False
+        )
         self.session = ToolSession("kitchen", user="ana")
+
+    async def __aenter__(self):
+        await self.tools.__aenter__()
+        await self.tools.store.interrupted()
+        return self
+
+    async def __aexit__(self, *error):
+        await self.tools.__aexit__(*error)
 
     async def order(self, article, call_id, session=None):
         return await self.tools.execute(
@@ -57,9 +67,7 @@ class Here:
 
 @pytest.fixture
 async def here(where):
-    made = Here(where)
-    async with made.tools:
-        await made.tools.store.interrupted()
+    async with Here(where) as made:
         yield made
 
 
@@ -142,6 +150,49 @@ async def test_a_call_that_was_cut_off_as_its_process_stopped_is_not_simply_run_
         assert (told.status, told.reason_code) == ("unknown_outcome", "repeated_call")
         assert here.ran == []
         assert (await here.order("tea", "c3")).ok
+
+
+async def test_calls_of_another_process_count_towards_the_limits_of_the_session(where):
+    limits = {"policies": {"calls": {"per_session": 2}}}
+    async with Here(where, **limits) as here:
+        with ordering(where) as child:
+            says(child, "order tea c1")
+            hears(child, "runs tea")
+            says(child, "serve")
+            hears(child, "ok")
+        assert (await here.order("coffee", "c2")).ok
+        assert (await here.order("cocoa", "c3")).reason_code == "calls_per_session"
+        assert (await here.order("cocoa", "c3", ToolSession("garden", user="ana"))).ok
+
+
+async def test_calls_before_the_move_count_for_their_minute(where):
+    async with Here(where, tools={"order": {"calls_per_minute": 2}}) as here:
+        for article in ("tea", "coffee"):
+            assert (await here.order(article, article)).ok
+        assert (await here.order("cocoa", "refused")).status == "limited"
+        assert await here.tools.store.flush()
+        moved = ToolSession("kitchen", user="ana")
+        refused = await here.order("cocoa", "c3", moved)
+        assert (refused.reason_code, refused.retryable) == ("calls_per_minute", True)
+
+
+async def test_a_call_that_an_earlier_session_left_in_this_process_is_waited_for(where):
+    begun, served = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="once", lane=None)
+    async def order(article: str) -> str:
+        begun.set()
+        await served.wait()
+        return f"{article}, ordered before"
+
+    async with Here(where, order) as here:
+        first = asyncio.create_task(here.order("tea", "c1"))
+        await begun.wait()
+        moved = ToolSession("kitchen", user="ana")
+        here.tools.store.begin(moved)
+        second = asyncio.create_task(here.order("tea", "c2", moved))
+        served.set()
+        assert (await first).result == (await second).result == "tea, ordered before"
 
 
 async def test_calls_of_other_sessions_and_users_do_not_count(where, here):
