@@ -290,7 +290,7 @@ def prepare(connection: Connection, upgrades: Sequence[Upgrade] = UPGRADES) -> i
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
     if not inspect(connection).has_table(schema_version.name):
-        TABLES.create_all(connection)
+        TABLES.create_all(connection, checkfirst=False)
         connection.execute(schema_version.insert().values(version=newest))
         return 0
     version = connection.execute(schema_version.select()).scalar_one()

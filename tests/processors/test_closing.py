@@ -50,7 +50,7 @@ async def nothing_is_left():
     async with asyncio.timeout(10):
         while other_tasks() or tool_threads():  # they end by themselves, or this times out
             gc.collect()  # a traceback may hold the reader's frame, and that the stream
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.02)
 
 
 def source_of(door, opened):

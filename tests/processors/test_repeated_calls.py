@@ -52,9 +52,10 @@ SAME = {
 FIRST = {"amount": 5, "note": "tea"}
 
 
-@pytest.mark.parametrize("chain_of", [ready_made, made_by_hand])
+@pytest.mark.parametrize(
+    ("chain_of", "streams"), [(ready_made, 1), (ready_made, 2), (made_by_hand, 2)]
+)
 @pytest.mark.parametrize("flood", FLOODS)
-@pytest.mark.parametrize("streams", [1, 2])
 async def test_a_repeated_call_does_not_run_again(chain_of, flood, streams):
     till, session = Till(), ToolSession("kitchen")
     chain, _ = chain_of(*till.tools())
