@@ -28,10 +28,10 @@ from leonidas_tools.gateway.limits import Pace
 from leonidas_tools.gateway.sound import SoundFormat, SoundToClient
 from leonidas_tools.gateway.tokens import make_resumption, resumption_of
 from leonidas_tools.live.live_events import LIVE_EVENT
-from leonidas_tools.live.resumption import Resumption
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.processors.parts import EventPart
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.session.resumption import Resumption
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -255,9 +255,9 @@ class Conversation:
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"
             raise CloseError(UNSUPPORTED, "resumption", reason)
-        session, handle = known
+        session, handle, at = known
         self._session = ToolSession(session, user=self._user)
-        self._session.get(Resumption).use(handle)
+        self._session.get(Resumption).use(handle, at=at)
 
     async def _started(self) -> wire.Start:
         try:

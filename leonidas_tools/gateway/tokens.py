@@ -80,19 +80,23 @@ def make_resumption(secret: str, user: str, session: str, handle: str) -> str | 
         "aud": _RESUMPTION_AUDIENCE,
         "session": session,
         "handle": handle,
+        "at": time.time(),
     }
     token = jwt.encode(claims, secret, algorithm=_ALGORITHM)
     return token if len(token) <= _LONGEST_RESUMPTION_BYTES else None
 
 
-def resumption_of(token: str, secret: str, user: str) -> tuple[str, str] | None:
-    """Return the session and the handle of a token of this user; `None` if it is not valid."""
+def resumption_of(token: str, secret: str, user: str) -> tuple[str, str, float] | None:
+    """Return the session of a token of this user, its handle, and when the model gave it.
+
+    Return `None` if the token is not valid.
+    """
     if len(token) > _LONGEST_RESUMPTION_BYTES:
         return None
-    claims = _claims(token, secret, _RESUMPTION_AUDIENCE, "session", "handle")
+    claims = _claims(token, secret, _RESUMPTION_AUDIENCE, "session", "handle", "at")
     if claims is None or claims["sub"] != user:
         return None
-    return claims["session"], claims["handle"]
+    return claims["session"], claims["handle"], claims["at"]
 
 
 def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict[str, Any] | None:

@@ -25,7 +25,6 @@ from leonidas_tools.live.profiles import (
     named_profile,
     profile_for,
 )
-from leonidas_tools.live.resumption import Resumption
 from leonidas_tools.live.runner import ConversationRunner
 from leonidas_tools.live.session_setup import DeclaresTools, FixedTools, declarer
 from leonidas_tools.live.state import LiveState
@@ -34,6 +33,7 @@ from leonidas_tools.processors import stream
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.runtime.arguments import known_arguments_only
+from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.session.speech import SpeechState
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.live.incoming import IN_MODEL_TURN, parts_of
-from leonidas_tools.live.resumption import Resumption
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.session.resumption import Resumption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

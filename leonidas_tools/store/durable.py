@@ -87,7 +87,13 @@ class CallStarts:
             return self._count_missing()
 
     async def earlier(
-        self, call: ToolCall, database: Database, *, bound: float, timeout_seconds: float
+        self,
+        call: ToolCall,
+        database: Database,
+        *,
+        bound: float,
+        known_until: float,
+        timeout_seconds: float,
     ) -> ToolResult | None:
         """Return the result of an earlier call of the session that this one repeats.
 
@@ -96,7 +102,7 @@ class CallStarts:
         if call.id is None:
             return None
         async with asyncio.timeout(timeout_seconds):
-            before = await self._before(call.id, call, database, bound)
+            before = await self._before(call, self._repetition(call, bound, known_until), database)
         if before is None:
             return None
         if before.started < bound or not self._is_own(before):
@@ -115,20 +121,24 @@ class CallStarts:
         is_cut = before.status == ResultStatus.CANCELLED.value
         return repeated(before.tool) if is_cut else _outcome(before)
 
-    async def _before(
-        self, call_id: str, call: ToolCall, database: Database, bound: float
-    ) -> Execution | None:
-        received, current_entry = asked_as(call), self._calls.find(key_of(call))
-        arguments = json.loads(self._recorder.arguments(received))
-        told = call.session.get(_Told).ids
-        repetition = Repetition(
+    def _repetition(self, call: ToolCall, bound: float, known_until: float) -> Repetition:
+        received = asked_as(call)
+        return Repetition(
             session=name_of(received.session.id),
             user=name_of(shown_user(user_of(received.session))),
             tool=received.name,
-            call_id=name_of(call_id),
+            call_id=name_of(call.id or ""),
             run=self._recorder.run,
             bound=bound,
+            known_until=known_until,
         )
+
+    async def _before(
+        self, call: ToolCall, repetition: Repetition, database: Database
+    ) -> Execution | None:
+        current_entry = self._calls.find(key_of(call))
+        arguments = json.loads(self._recorder.arguments(asked_as(call)))
+        told = call.session.get(_Told).ids
         for before in await self._candidates(repetition, database):
             is_told = before.id in told and before.call_id != repetition.call_id
             is_current = current_entry is not None and before.id == current_entry.id

@@ -85,6 +85,7 @@ class Repetition:
         call_id: Its id.
         run: The opening of the store that it is made in.
         bound: When the session came here, in seconds since the epoch.
+        known_until: Until when the model knows what was done before.
     """
 
     session: str
@@ -93,6 +94,7 @@ class Repetition:
     call_id: str
     run: str
     bound: float
+    known_until: float
 
 
 async def find_repeated(database: Database, call: Repetition) -> list[Execution]:
@@ -100,13 +102,13 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
 
     They are the calls of the session with this id, and those under any id whose outcome the model
     may not have heard: they began elsewhere and have no end, were cancelled, as when their process
-    stops, or ended after the session came here.
+    stops, or ended after what the model knows.
     """
     is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(_MAY_HAVE_RUN))
     is_unheard = or_(
         executions.c.ended.is_(None),
         and_(executions.c.status == ResultStatus.CANCELLED.value, executions.c.reason.is_(None)),
-        and_(executions.c.status.in_(_MAY_HAVE_RUN), executions.c.ended > call.bound),
+        and_(executions.c.status.in_(_MAY_HAVE_RUN), executions.c.ended > call.known_until),
     )
     is_elsewhere = and_(
         executions.c.user == call.user,

@@ -20,6 +20,7 @@ from leonidas_tools.results.spill import ResultMemory, Results
 from leonidas_tools.session.memories import Memories
 from leonidas_tools.session.notes import Notes
 from leonidas_tools.session.reminders import Reminders
+from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
 from leonidas_tools.store.recorder import owner_of
@@ -120,6 +121,12 @@ class SessionBinding:
         """Return when a session was bound, in seconds since the epoch; now if it is not."""
         state = self._sessions.get(session)
         return time.time() if state is None else state.bound
+
+    def known_until(self, session: ToolSession) -> float:
+        """Return until when the model knows what other processes have done for the session."""
+        resumption = session.find(Resumption)
+        known = None if resumption is None else resumption.known_until
+        return self.bound(session) if known is None else known
 
     async def close(self) -> None:
         """Unbind all sessions; their long results stay readable while they are in memory."""

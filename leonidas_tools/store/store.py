@@ -193,6 +193,7 @@ class Store:
                 call,
                 self._database,
                 bound=self._sessions.bound(call.session),
+                known_until=self._sessions.known_until(call.session),
                 timeout_seconds=timeout_seconds,
             )
         except TimeoutError:

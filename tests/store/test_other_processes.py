@@ -3,12 +3,14 @@
 import asyncio
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools.session.resumption import Resumption
 
 CHILD = Path(__file__).parent / "ordering.py"
 
@@ -112,6 +114,17 @@ async def test_an_outcome_after_the_move_is_told_once_and_the_next_equal_call_ru
         says(child, "order tea c1")
         hears(child, "runs tea")
         here.tools.store.begin(here.session)
+        says(child, "serve")
+        hears(child, "ok")
+        assert (await here.order("tea", "c2")).result == "tea, ordered elsewhere"
+        assert (await here.order("tea", "c3")).result == "tea, ordered here"
+
+
+async def test_an_outcome_after_the_handle_was_not_heard_although_the_call_has_ended(where, here):
+    here.session.get(Resumption).use("h1", at=time.time())
+    with ordering(where) as child:
+        says(child, "order tea c1")
+        hears(child, "runs tea")
         says(child, "serve")
         hears(child, "ok")
         assert (await here.order("tea", "c2")).result == "tea, ordered elsewhere"

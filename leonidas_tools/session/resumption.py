@@ -16,16 +16,18 @@ class Resumption:
     Example:
         >>> from leonidas_tools import ToolSession
         >>> session = ToolSession("kitchen-1", user="ana")
-        >>> session.get(Resumption).use("a handle that an earlier process has kept")
+        >>> session.get(Resumption).use("a handle that an earlier process has kept", at=1.7e9)
         >>> session.get(Resumption).handle is None  # until the model gives a new one
         True
     """
 
-    __slots__ = ("_handle", "_listeners", "_next")
+    __slots__ = ("_handle", "_listeners", "_next", "known_until")
 
     def __init__(self) -> None:
         self._handle: str | None = None
         self._next: str | None = None
+        self.known_until: float | None = None
+        """Until when the model that resumed knows the conversation, in seconds since the epoch."""
         self._listeners = Listeners[[str]]("handles")
 
     @property
@@ -33,15 +35,17 @@ class Resumption:
         """Return the newest handle; `None` if there is none."""
         return self._handle
 
-    def use(self, handle: str) -> None:
+    def use(self, handle: str, *, at: float | None = None) -> None:
         """Let the next stream of the session begin with this handle.
 
         If the model refuses it, the stream begins without one.
 
         Args:
             handle: What `handle` was, in this process or another.
+            at: When the model gave it, in seconds since the epoch: the model knows of no call that
+                has ended later.
         """
-        self._next = handle
+        self._next, self.known_until = handle, at
 
     def on_change(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Subscribe to new handles.
