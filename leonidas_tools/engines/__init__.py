@@ -1,1 +1,1 @@
-"""Where tools run besides this process: engines of others, for heavy or for durable work."""
+"""Engines of others that run tools outside this process, for heavy or for durable work."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
+    from leonidas_tools.workers.processes import Target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,8 +35,23 @@ class Limits:
     longest_delay_seconds: float = 10.0
 
 
-def _tell_none(_: Mapping[str, Any]) -> None:
-    """Drop progress."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Code:
+    """The function of a tool, for an engine that sends it to another process.
+
+    Args:
+        target: Returns how another process finds it.
+        bind: Returns its arguments for a call: the positional ones and the others.
+        context: Its parameter that takes a context, if there is one.
+        collect: Whether the result of a generator is the list of all that it yields.
+        resources: What it needs of a machine.
+    """
+
+    target: Callable[[], Target]
+    bind: Callable[[ToolCall], tuple[tuple[Any, ...], dict[str, Any]]]
+    context: str | None = None
+    collect: bool = False
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 def _stay() -> bool:
@@ -48,20 +64,28 @@ class Work:
 
     Args:
         call: The call; its arguments are JSON that fits the tool's schema.
+        code: The function of its tool; an engine whose workers have the tool finds it by name.
         limits: Its limits.
-        progress: Takes the progress that the tool reports.
+        parameters: The `custom_parameters` of the tool.
+        progress: Takes the progress that the tool reports, if it reports any.
         is_leaving: Returns whether a cancellation means that this process ends, and not that the
             answer is no longer wanted.
     """
 
     call: ToolCall
+    code: Code
     limits: Limits
-    progress: Callable[[Mapping[str, Any]], None] = _tell_none
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    progress: Callable[[Mapping[str, Any]], None] | None = None
     is_leaving: Callable[[], bool] = _stay
 
 
 class Engine(Protocol):
-    """Runs calls somewhere else."""
+    """Runs calls outside this process."""
+
+    def prepare(self) -> None:
+        """Begin in the background what would hold up the first call."""
+        ...
 
     async def run(self, work: Work) -> ToolResult:
         """Run a call to its end; cancelling this stops it.
@@ -82,8 +106,22 @@ class Engine(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Let go of connections; a later call opens new ones."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RayPlace:
+    """The place of a Ray cluster.
+
+    Args:
+        address: The address, such as `auto` or `10.0.0.1:6379`; by default that of the environment
+            (`RAY_ADDRESS`).
+        connect_seconds: How long a call waits for the connection.
+    """
+
+    address: str | None = None
+    connect_seconds: float = 15.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,10 @@
-"""The engines of a runtime."""
+"""The table of the engines, and those of a runtime."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from leonidas_tools.errors import RetryableError
@@ -9,19 +12,54 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.workers.jobs import in_own_thread
 
 if TYPE_CHECKING:
-    from leonidas_tools.engines.base import Engine, TemporalPlace
+    from collections.abc import Mapping
+
+    from leonidas_tools.engines.base import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An engine in the table.
+
+    Args:
+        name: The module and name of its class, which is made with its place.
+        is_durable: Whether its calls outlive this process; such an engine also repeats them.
+    """
+
+    name: str
+    is_durable: bool = False
+
+
+ENGINES: Mapping[str, Entry] = MappingProxyType(
+    {
+        "ray": Entry("leonidas_tools.engines.ray:RayEngine"),
+        "temporal": Entry("leonidas_tools.engines.temporal:TemporalEngine", is_durable=True),
+    }
+)
+"""The engines by the value of `runs_on`."""
+
+
+def is_durable(runs_on: str) -> bool:
+    """Return whether calls that run there outlive this process, and are repeated there."""
+    return runs_on in ENGINES and ENGINES[runs_on].is_durable
 
 
 class Engines:
-    """The engines of a runtime, each loaded for its first call.
+    """The engines of a runtime, each loaded when it is first needed.
 
     Args:
-        temporal: The place of the Temporal server.
+        places: The place of each engine, by its name in the table.
     """
 
-    def __init__(self, *, temporal: TemporalPlace) -> None:
-        self._temporal = temporal
+    def __init__(self, places: Mapping[str, object]) -> None:
+        self._places = places
         self._engines: dict[str, Engine] = {}
+
+    def apply(self, places: Mapping[str, object]) -> None:
+        """Use these places for the calls that begin from now on; running calls stay."""
+        before, self._places = self._places, places
+        for name in [name for name in self._engines if places[name] != before[name]]:
+            del self._engines[name]
 
     async def get(self, name: str) -> Engine:
         """Return an engine.
@@ -29,25 +67,20 @@ class Engines:
         Raises:
             RetryableError: Its package is not installed.
         """
-        engine = self._engines.get(name)
-        if engine is None:
+        while name not in self._engines:
+            place = self._places[name]
             try:
-                engine = await in_own_thread(self._loaded, name)  # it takes half a second
+                # Its package may take half a second to import.
+                make = await in_own_thread(resolve_name, ENGINES[name].name)
             except ImportError:
                 raise RetryableError(
                     say("engine_missing", engine=name),
                     status="unavailable",
                     reason_code="engine_away",
                 ) from None
-            engine = self._engines.setdefault(name, engine)
-        return engine
-
-    def _loaded(self, name: str) -> Engine:
-        if name != "temporal":
-            raise ImportError(name)
-        from leonidas_tools.engines.temporal import TemporalEngine
-
-        return TemporalEngine(self._temporal)
+            if place == self._places[name]:  # else the settings have changed meanwhile
+                self._engines.setdefault(name, make(place))
+        return self._engines[name]
 
     async def aclose(self) -> None:
         """Let go of all connections; a later call opens new ones."""

@@ -81,6 +81,9 @@ class TemporalEngine:
         self.place = place
         self._client: Client | None = None
 
+    def prepare(self) -> None:
+        """Do nothing: the first call connects."""
+
     async def run(self, work: Work) -> ToolResult:
         """Run a call, or wait for the workflow that runs it already.
 
@@ -199,9 +202,11 @@ class TemporalEngine:
         self,
         handle: WorkflowHandle[Any, Any],
         asked: there.TemporalCall,
-        progress: Callable[[Mapping[str, Any]], None],
+        progress: Callable[[Mapping[str, Any]], None] | None,
     ) -> ToolResult:
         """Return the outcome, and tell the progress meanwhile."""
+        if progress is None:
+            return await self._outcome(handle, asked)
         telling = asyncio.ensure_future(_tell(handle, progress))
         try:
             return await self._outcome(handle, asked)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
+from leonidas_tools.engines.engines import is_durable
 from leonidas_tools.errors import RetryableError, ToolError
 from leonidas_tools.results.texts import join, say
 
@@ -107,7 +108,7 @@ class Retry:
 
 def for_tool(options: EffectiveOptions, _: Shared) -> Iterator[Retry]:
     """Yield the retries of a tool's attempts."""
-    if options.retry_attempts and options.runs_on != "temporal":  # which repeats it by itself
+    if options.retry_attempts and not is_durable(options.runs_on):  # else it is repeated there
         yield Retry(
             attempts=options.retry_attempts,
             delay_seconds=options.retry_delay_seconds,

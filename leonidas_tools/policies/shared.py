@@ -65,10 +65,7 @@ class Shared:
     def apply(self, settings: Settings) -> None:
         """Put other settings in force for the calls that begin from now on."""
         before, after = self.settings.policies, settings.policies
-        ray_before, ray = self.settings.ray, settings.ray
         self.settings = settings
-        if ray != ray_before:
-            self.workers.cluster.apply(ray.address, ray.connect)
         if after == before:
             return
         if after.cache != before.cache:

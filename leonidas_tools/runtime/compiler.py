@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from dataclasses import replace
 from functools import partial
@@ -11,19 +12,21 @@ from typing import TYPE_CHECKING
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.records import record
 from leonidas_tools.engines.base import Limits
-from leonidas_tools.engines.engines import Engines
+from leonidas_tools.engines.engines import Engines, is_durable
+from leonidas_tools.errors import RetryableError
 from leonidas_tools.policies import in_process, result_budget, timeout, untrusted
 from leonidas_tools.policies.order import policy_functions
 from leonidas_tools.policies.shared import Shared
 from leonidas_tools.runtime.attempt import Attempt
 from leonidas_tools.runtime.functions import (
     caller,
+    code_of,
     on_engine,
     runs_in_thread,
     takes_context,
     undoing,
 )
-from leonidas_tools.settings.effective import effective_options, quarantined, refused
+from leonidas_tools.settings.effective import effective_options, quarantined, refused, runs_on_of
 from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.tools.tool import OnCancel
 
@@ -98,7 +101,7 @@ class Compiler:
         )
         # What sessions may do may only be known once a call of theirs has begun.
         self._learns_policies = any(getattr(p, "sets_session_policy", False) for p in policies)
-        self.engines = Engines(temporal=settings.temporal.place)
+        self.engines = Engines(_places(settings))
         self._policies = policy_functions()  # imported before the first call
         self._plans: dict[tuple[str, bool], Plan] = {}
 
@@ -115,13 +118,21 @@ class Compiler:
         if (
             settings.texts != before.texts  # a question is asked in the words of the settings
             or settings.policies != before.policies
-            or settings.temporal != before.temporal
             or settings.monitoring.tracing != before.monitoring.tracing
         ):
             self._plans.clear()
-        if settings.temporal != before.temporal:
-            self.engines = Engines(temporal=settings.temporal.place)
+        self.engines.apply(_places(settings))
         self.shared.apply(settings)
+
+    async def prepare(self) -> None:
+        """Prepare the engines of the tools; what keeps one from it, the first call tells."""
+        own = ((tool, self.settings.for_tool(tool.name, tool.origin)) for tool in self.registry)
+        engines = []
+        for name in {runs_on_of(*each) for each in own} - {RunsOn.HERE}:
+            with contextlib.suppress(RetryableError):
+                engines.append(await self.engines.get(name))
+        for engine in engines:  # all at once, so that a cancellation leaves none of them begun
+            engine.prepare()
 
     def plan(self, call: ToolCall) -> Plan:
         """Return what runs a call: its tool under the settings it is pinned to, compiled once."""
@@ -166,7 +177,7 @@ class Compiler:
         assert tool is not None
         assert settings is not None
         options = effective_options(tool, settings, self.settings.policies, guarded=False)
-        if options.runs_on is not RunsOn.TEMPORAL:
+        if not is_durable(options.runs_on):
             return None
         attempt = self._attempt(options)
         attempt = replace(
@@ -178,16 +189,9 @@ class Compiler:
 
     def _function(self, options: EffectiveOptions, max_bytes: int) -> Call:
         """Return what runs the tool's function: here or on an engine."""
-        if options.runs_on is not RunsOn.TEMPORAL:
-            return caller(
-                options.tool,
-                self.workers,
-                max_bytes=max_bytes,
-                collect=options.collect,
-                runs_on=options.runs_on,
-                resources=options.resources,
-            )
-        return self._on_engine(options, max_bytes)
+        if options.runs_on is not RunsOn.HERE:
+            return self._on_engine(options, max_bytes)
+        return caller(options.tool, self.workers, max_bytes=max_bytes, collect=options.collect)
 
     def _on_engine(
         self, options: EffectiveOptions, max_bytes: int, *, is_begun: bool = False
@@ -202,7 +206,8 @@ class Compiler:
             longest_delay_seconds=options.retry_longest_delay_seconds,
         )
         engine = partial(self.engines.get, options.runs_on.value)
-        return on_engine(engine, limits, is_begun=is_begun)
+        code = code_of(options.tool, collect=options.collect, resources=options.resources)
+        return on_engine(engine, options.tool, code, limits, is_begun=is_begun)
 
     def _attempt(self, options: EffectiveOptions) -> Attempt:
         tool, settings, on_cancel = options.tool, options.settings, options.on_cancel
@@ -214,7 +219,7 @@ class Compiler:
         has_secrets = bool(settings.secrets) or tool.redaction.declares
         return Attempt(
             function=self._function(options, max_bytes),
-            takes_context=takes_context(tool) or options.runs_on is RunsOn.TEMPORAL,
+            takes_context=takes_context(tool) or options.runs_on is not RunsOn.HERE,
             max_bytes=max_bytes,
             once=options.is_once,
             stoppable=on_cancel is not OnCancel.FINISH and not finishes,
@@ -278,6 +283,11 @@ def _around(policy: Policy, run: Run) -> Run:
         return around(call, run=run)
 
     return call_in
+
+
+def _places(settings: Settings) -> Mapping[str, object]:
+    """Return the place of each engine, by the value of `runs_on`."""
+    return {"ray": settings.ray.place, "temporal": settings.temporal.place}
 
 
 def _limits(options: EffectiveOptions) -> Mapping[str, float]:

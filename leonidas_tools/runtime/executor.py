@@ -33,10 +33,9 @@ from leonidas_tools.results.texts import join, say
 from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.runtime.compiler import Compiler
 from leonidas_tools.session.tasks import TaskList
-from leonidas_tools.settings.effective import effect_of, quarantined, refused, runs_on_of
+from leonidas_tools.settings.effective import effect_of, quarantined, refused
 from leonidas_tools.settings.models import Settings
-from leonidas_tools.tools.metadata import RunsOn, ToolEffect
-from leonidas_tools.workers.ray_cluster import Cluster
+from leonidas_tools.tools.metadata import ToolEffect
 from leonidas_tools.workers.threads import Workers
 
 if TYPE_CHECKING:
@@ -130,11 +129,7 @@ class Executor:
         self.host: object = None
         """Runtime of this executor, which a tool that works with other tools finds by its call."""
         self.sinks = tuple(sinks)
-        self.workers = Workers(
-            threads=limits.threads,
-            processes=limits.processes,
-            cluster=Cluster(settings.ray.address, settings.ray.connect),
-        )
+        self.workers = Workers(threads=limits.threads, processes=limits.processes)
         self._compiler = Compiler(
             registry,
             settings=settings,
@@ -526,19 +521,15 @@ class Executor:
 
     async def __aenter__(self) -> Self:
         """Hold threads and processes, and watches the loop, until the last user leaves."""
+        if not self._users:
+            await self._compiler.prepare()
         self._users += 1
         if self._loop_watch is None:
             self._loop_watch = LoopWatch(lambda: bool(self._under_way))
             self.workers.processes.prepare(
                 tool.function for tool in self.registry if tool.metadata.cpu_bound
             )
-            if any(self._runs_on_ray(tool) for tool in self.registry):
-                self.workers.cluster.prepare()
         return self
-
-    def _runs_on_ray(self, tool: AnyTool) -> bool:
-        own = self.settings.for_tool(tool.name, tool.origin)
-        return runs_on_of(tool, own) is RunsOn.RAY
 
     async def __aexit__(self, *error: object) -> None:
         """Let go; the last user ends the calls that still run."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.calls.call import ToolCall, ToolResult
@@ -16,19 +16,16 @@ from leonidas_tools.calls.context import ToolContext, is_foreign
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.calls.sendable import is_long
-from leonidas_tools.engines.base import Work
+from leonidas_tools.engines.base import Code, Work
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.plain import NotPlainError, length, plain
 from leonidas_tools.results.texts import say
-from leonidas_tools.tools.metadata import RunsOn
 from leonidas_tools.tools.tool import kind_of
-from leonidas_tools.workers.processes import ProcessDiedError, Target, leased, target_of
-from leonidas_tools.workers.ray_cluster import TaskLostError
+from leonidas_tools.workers.processes import ProcessDiedError, leased, target_of
 
 if TYPE_CHECKING:
     from leonidas_tools.engines.base import Engine, Limits
     from leonidas_tools.tools.tool import Tool
-    from leonidas_tools.workers.ray_cluster import Cluster
     from leonidas_tools.workers.threads import Workers
 
 Call: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any]]
@@ -45,12 +42,8 @@ def caller(
     *,
     max_bytes: int,
     collect: bool = False,
-    runs_on: RunsOn = RunsOn.HERE,
-    resources: Mapping[str, float] = MappingProxyType({}),
 ) -> Call:
-    """Return how to run the function of a tool, decided once."""
-    if runs_on is RunsOn.RAY:
-        return _calling_on_ray(tool, workers.cluster, max_bytes, collect, resources)
+    """Return how to run the function of a tool in this process or a child of it, decided once."""
     collected = partial(Collected, max_bytes) if collect else LastValue
     function, bind = tool.function, _binder(tool)
     match kind_of(function):
@@ -135,69 +128,45 @@ def _calling_in_process(bind: Bind, max_bytes: int) -> Call:
     return run
 
 
-def _calling_on_ray(
-    tool: Tool[..., Any],
-    cluster: Cluster,
-    max_bytes: int,
-    collect: bool,
-    needs: Mapping[str, float],
-) -> Call:
+def code_of(tool: Tool[..., Any], *, collect: bool, resources: Mapping[str, float]) -> Code:
+    """Return the function of a tool for an engine, which gives it a context of its own."""
     bind = _binder(tool, inject=False)
-    context_parameter = tool.signature.context_parameter
-    tells = takes_context(tool)
-    target: Target | None = None
-
-    async def run(call: ToolCall, context: ToolContext | None) -> Any:
-        nonlocal target
-        if target is None:  # its module may not have been complete when it was compiled
-            target = target_of(tool.function)
-        args, kwargs = bind(call, None)
-        try:
-            return await cluster.call(
-                target,
-                args,
-                kwargs,
-                tool=call.name,
-                room=max_bytes * 2,
-                needs=needs,
-                context=context_parameter,
-                parameters=None if context is None else context.parameters,
-                collect=collect,
-                tell=None if context is None or not tells else partial(_report, context),
-            )
-        except TaskLostError:
-            code = "ray_lost"
-            if current().begun:
-                said = say("ray_lost_unknown", tool=call.name)
-                raise ToolError(said, status="unknown_outcome", reason_code=code) from None
-            said = say("ray_lost", tool=call.name)
-            raise ToolError(said, status="unavailable", retryable=True, reason_code=code) from None
-
-    return run
+    return Code(
+        # Found at the first call: its module may not have been complete when it was compiled.
+        target=functools.cache(partial(target_of, tool.function)),
+        bind=lambda call: bind(call, None),
+        context=tool.signature.context_parameter,
+        collect=collect,
+        resources=resources,
+    )
 
 
 def on_engine(
-    engine: Callable[[], Awaitable[Engine]], limits: Limits, *, is_begun: bool = False
+    engine: Callable[[], Awaitable[Engine]],
+    tool: Tool[..., Any],
+    code: Code,
+    limits: Limits,
+    *,
+    is_begun: bool = False,
 ) -> Call:
     """Return how to run the function of a tool on an engine, or to wait where it runs already."""
+    tells = takes_context(tool)
 
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
         invocation = current()
         work = Work(
             call=call,
+            code=code,
             limits=limits,
-            progress=partial(context.emit, EventKind.PROGRESS),
+            parameters=context.parameters,
+            progress=partial(context.emit, EventKind.PROGRESS) if tells else None,
             is_leaving=lambda: invocation.is_left,
         )
         runs = await engine()
         return await (runs.outcome(work) if is_begun else runs.run(work))
 
     return run
-
-
-def _report(context: ToolContext, data: Mapping[str, Any]) -> None:
-    context.progress(**data)
 
 
 def _died(tool: str, *, begun: bool) -> ToolError:

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from leonidas_tools.calls.call import MAX_ARGUMENT_BYTES
+from leonidas_tools.engines.base import RayPlace
 from leonidas_tools.redaction import secrets_in
 from leonidas_tools.results.texts import Wording
 from leonidas_tools.rules.rule import Mode, Rule
@@ -188,6 +189,11 @@ class RaySettings(Model):
 
     address: Name | None = None
     connect: Duration = 15.0
+
+    @property
+    def place(self) -> RayPlace:
+        """Return the place of the cluster."""
+        return RayPlace(address=self.address, connect_seconds=self.connect)
 
 
 class Settings(Model):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leonidas_tools.workers.jobs import CarriedError, Job
 from leonidas_tools.workers.processes import Processes
-from leonidas_tools.workers.ray_cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,15 +32,11 @@ class Workers:
     Args:
         threads: How many sync tools run at once.
         processes: How many CPU-bound tools run at once; by default a process a core.
-        cluster: The cluster of the tools that run on one.
     """
 
-    def __init__(
-        self, *, threads: int = 40, processes: int | None = None, cluster: Cluster | None = None
-    ) -> None:
+    def __init__(self, *, threads: int = 40, processes: int | None = None) -> None:
         self.threads = threads
         self.processes = Processes(processes)
-        self.cluster = cluster or Cluster()
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._idle = 0
@@ -79,7 +74,6 @@ class Workers:
             self._closed = True
             self._changed.notify_all()
         await self.processes.close()
-        await self.cluster.close()
 
     def _submit(self, job: Job) -> bool:
         """Put a job in line; says whether to start a thread for it."""

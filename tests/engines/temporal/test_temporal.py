@@ -19,7 +19,7 @@ from leonidas_tools import (
     tool,
 )
 from leonidas_tools.calls.call import ToolCall
-from leonidas_tools.engines.base import Limits, TemporalPlace, Work
+from leonidas_tools.engines.base import Code, Limits, TemporalPlace, Work
 from leonidas_tools.engines.temporal import TemporalEngine, connect, workflow_id
 from leonidas_tools.engines.temporal_worker import temporal_worker
 from tests.engines.temporal.kills import kill
@@ -33,6 +33,15 @@ HERE = Path(__file__).parent
 
 def call(name, call_id, **arguments):
     return ToolCall(name=name, arguments=arguments, id=call_id, session=ToolSession("ana"))
+
+
+def by_name(*_):
+    raise AssertionError("the worker has the tool")
+
+
+def work_of(name, call_id, *, limits, **arguments):
+    code = Code(target=by_name, bind=by_name)
+    return Work(call=call(name, call_id, **arguments), code=code, limits=limits)
 
 
 class Served:
@@ -65,12 +74,10 @@ async def test_a_call_that_is_asked_again_has_one_effect_and_the_same_answer(ser
         return {"paid": order}
 
     async with Served(server, pay) as engine:
-        asked = [
-            engine.run(Work(call=call("pay", "a", order="tea"), limits=ONCE)) for _ in range(5)
-        ]
+        asked = [engine.run(work_of("pay", "a", order="tea", limits=ONCE)) for _ in range(5)]
         answers = [*await asyncio.gather(*asked)]
         answers.append(
-            await TemporalEngine(server).run(Work(call=call("pay", "a", order="tea"), limits=ONCE))
+            await TemporalEngine(server).run(work_of("pay", "a", order="tea", limits=ONCE))
         )
     assert [answer.result for answer in answers] == [{"paid": "tea"}] * 6
     assert paid == ["tea"]
@@ -87,9 +94,9 @@ async def test_another_call_with_the_same_id_is_refused_instead_of_answered_by_t
 
     async with Served(server, pay) as engine:
         with pytest.raises(ToolError, match="There is no tea"):
-            await engine.run(Work(call=call("pay", "a", order="tea"), limits=ONCE))
+            await engine.run(work_of("pay", "a", order="tea", limits=ONCE))
         with pytest.raises(ToolError) as refused:
-            await engine.run(Work(call=call("pay", "a", order="coffee"), limits=ONCE))
+            await engine.run(work_of("pay", "a", order="coffee", limits=ONCE))
     assert refused.value.reason_code == "call_id_reused"
     assert paid == ["tea"]
 
@@ -104,8 +111,7 @@ async def test_calls_without_an_id_are_calls_of_their_own(server):
 
     async with Served(server, pay) as engine:
         answers = [
-            await engine.run(Work(call=call("pay", None, order="tea"), limits=ONCE))
-            for _ in range(2)
+            await engine.run(work_of("pay", None, order="tea", limits=ONCE)) for _ in range(2)
         ]
     assert [answer.result for answer in answers] == [1, 2]
 
@@ -127,9 +133,9 @@ async def test_what_a_tool_raises_arrives_with_all_its_fields(server):
 
     async with Served(server, order, broken) as engine:
         with pytest.raises(ToolError) as raised:
-            await engine.run(Work(call=call("order", "a", article="tea"), limits=ONCE))
+            await engine.run(work_of("order", "a", article="tea", limits=ONCE))
         with pytest.raises(LookupError) as unknown:
-            await engine.run(Work(call=call("broken", "b"), limits=ONCE))
+            await engine.run(work_of("broken", "b", limits=ONCE))
     assert vars(raised.value) == {
         "message": "The shop is closed.",
         "status": "unavailable",
@@ -165,11 +171,11 @@ async def test_a_failure_is_retried_where_the_effect_allows_it(server):
 
     async with Served(server, read, write, locked) as engine:
         quick = dataclasses.replace(AGAIN, delay_seconds=0.001)
-        assert (await engine.run(Work(call=call("read", "a"), limits=quick))).result == "read"
+        assert (await engine.run(work_of("read", "a", limits=quick))).result == "read"
         once = dataclasses.replace(quick, once=True)
         with pytest.raises(ToolError, match="Not now"):
-            await engine.run(Work(call=call("write", "b"), limits=once))
-        assert (await engine.run(Work(call=call("locked", "c"), limits=once))).result == "written"
+            await engine.run(work_of("write", "b", limits=once))
+        assert (await engine.run(work_of("locked", "c", limits=once))).result == "written"
     assert tries == {"read": 3, "once": 1, "safe": 3}
 
 
@@ -185,14 +191,14 @@ async def test_cancelling_a_call_stops_its_tool(server):
             stopped.set()
 
     async with Served(dataclasses.replace(server, heartbeat_seconds=1.5), wait) as engine:
-        running = asyncio.create_task(engine.run(Work(call=call("wait", "a"), limits=ONCE)))
+        running = asyncio.create_task(engine.run(work_of("wait", "a", limits=ONCE)))
         await begun.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         await stopped.wait()
         with pytest.raises(ToolError) as ended:
-            await engine.run(Work(call=call("wait", "a"), limits=ONCE))
+            await engine.run(work_of("wait", "a", limits=ONCE))
     assert ended.value.status == "unknown_outcome"
 
 
@@ -204,7 +210,7 @@ async def test_a_call_that_is_cancelled_before_a_worker_takes_it_never_runs(serv
         paid.append(order)
 
     engine = TemporalEngine(server)
-    asking = asyncio.create_task(engine.run(Work(call=call("pay", "a", order="tea"), limits=ONCE)))
+    asking = asyncio.create_task(engine.run(work_of("pay", "a", order="tea", limits=ONCE)))
     handle = (await connect(server)).get_workflow_handle(workflow_id(call("pay", "a")))
     while not await exists(handle):
         await asyncio.sleep(0.01)
@@ -213,8 +219,8 @@ async def test_a_call_that_is_cancelled_before_a_worker_takes_it_never_runs(serv
         await asking
     async with Served(server, pay):
         with pytest.raises(ToolError):
-            await engine.run(Work(call=call("pay", "a", order="tea"), limits=ONCE))
-        await engine.run(Work(call=call("pay", "b", order="coffee"), limits=ONCE))
+            await engine.run(work_of("pay", "a", order="tea", limits=ONCE))
+        await engine.run(work_of("pay", "b", order="coffee", limits=ONCE))
     assert paid == ["coffee"]
 
 
@@ -238,10 +244,10 @@ async def test_a_call_that_no_worker_takes_is_unavailable_and_does_not_run_later
     hasty = TemporalEngine(dataclasses.replace(server, begin_seconds=0.1))
     for _ in range(2):
         with pytest.raises(RetryableError, match="no worker") as raised:
-            await hasty.run(Work(call=call("pay", "a", order="tea"), limits=ONCE))
+            await hasty.run(work_of("pay", "a", order="tea", limits=ONCE))
         assert raised.value.status == "unavailable"
     async with Served(server, pay) as engine:
-        await engine.run(Work(call=call("pay", "b", order="coffee"), limits=ONCE))
+        await engine.run(work_of("pay", "b", order="coffee", limits=ONCE))
     assert paid == ["coffee"]
 
 
@@ -250,7 +256,7 @@ async def test_a_server_that_is_away_makes_a_call_unavailable(server, monkeypatc
         monkeypatch.delenv(variable, raising=False)
     for place, says in ((TemporalPlace(), "TEMPORAL_ADDRESS"), (nobody(), "does not answer")):
         with pytest.raises(RetryableError, match=says) as raised:
-            await TemporalEngine(place).run(Work(call=call("pay", "a"), limits=ONCE))
+            await TemporalEngine(place).run(work_of("pay", "a", limits=ONCE))
         assert raised.value.status == "unavailable"
 
 
@@ -478,9 +484,7 @@ async def line_in(ledger, text):
 async def test_the_worker_command_serves_the_tools_of_the_settings_until_sigterm(server, room):
     async with worker(room, server) as program:
         await program.until("Running calls")
-        result = await TemporalEngine(server).run(
-            Work(call=call("pay", "a", order="tea"), limits=ONCE)
-        )
+        result = await TemporalEngine(server).run(work_of("pay", "a", order="tea", limits=ONCE))
         assert result.result == {"paid": "tea"}
         program.process.send_signal(signal.SIGTERM)
         assert await program.process.wait() == 0
@@ -491,9 +495,7 @@ async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(ser
     async with worker(room, server) as first, worker(room, server) as second:
         await first.until("Running calls")
         engine = TemporalEngine(server)
-        asking = asyncio.create_task(
-            engine.run(Work(call=call("wait", "a", order="tea"), limits=ONCE))
-        )
+        asking = asyncio.create_task(engine.run(work_of("wait", "a", order="tea", limits=ONCE)))
         await line_in(room / "ledger", "tea begun")
         await second.until("Running calls")
         taken_by = int((room / "ledger").read_text().split()[-1])
@@ -504,7 +506,7 @@ async def test_an_effect_that_a_killed_worker_has_begun_is_never_begun_again(ser
         assert raised.value.status == "unknown_outcome"
         assert raised.value.reason_code == "worker_died"
         with pytest.raises(ToolError):
-            await engine.run(Work(call=call("wait", "a", order="tea"), limits=ONCE))
+            await engine.run(work_of("wait", "a", order="tea", limits=ONCE))
     assert (room / "ledger").read_text().count("begun") == 1
 
 
@@ -513,9 +515,7 @@ async def test_an_idempotent_call_of_a_killed_worker_runs_on_another(server, roo
     async with worker(room, server) as first:
         await first.until("Running calls")
         engine = TemporalEngine(server)
-        asking = asyncio.create_task(
-            engine.run(Work(call=call("deliver", "a", order="tea"), limits=AGAIN))
-        )
+        asking = asyncio.create_task(engine.run(work_of("deliver", "a", order="tea", limits=AGAIN)))
         await line_in(room / "ledger", "tea")
         await first.kill()
         async with worker(room, server):

@@ -30,12 +30,10 @@ from leonidas_tools.workers.processes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from leonidas_tools.calls.call import ToolResult
-    from leonidas_tools.workers.processes import Target
+    from leonidas_tools.engines.base import RayPlace, Work
 
-_ENTRY = entry("leonidas_tools.workers.ray_driver", "main")
+_ENTRY = entry("leonidas_tools.engines.ray_driver", "main")
 _AGAIN_SECONDS = 5.0
 """Time after which a cluster that was away is looked for again."""
 _MOST_WRITTEN = 32_768
@@ -49,79 +47,57 @@ class TaskLostError(Exception):
     """Raised when a task ended without an outcome: its process or its machine has died."""
 
 
-class Cluster:
-    """A Ray cluster, which is connected to when a tool first needs it.
+class RayEngine:
+    """Runs each call as a task of a Ray cluster, which it connects to when a call first needs it.
 
     Args:
-        address: The address of the cluster, such as `auto` or `10.0.0.1:6379`; by default that of
-            the environment (`RAY_ADDRESS`).
-        connect_seconds: How long a call waits for the connection.
+        place: Where the cluster is.
     """
 
-    def __init__(self, address: str | None = None, connect_seconds: float = 15.0) -> None:
-        self.address = address
-        self.connect_seconds = connect_seconds
+    def __init__(self, place: RayPlace) -> None:
+        self.place = place
         self._driver: _Driver | None = None
         self._away_until = 0.0
         self._why = ""
-
-    def apply(self, address: str | None, connect_seconds: float) -> None:
-        """Use another cluster for the calls that begin from now on."""
-        self.connect_seconds = connect_seconds
-        if address != self.address:
-            self.address = address
-            self._driver = None  # it ends with its last call
-            self._away_until = 0.0
 
     def prepare(self) -> None:
         """Connect in the background."""
         with contextlib.suppress(ToolError):  # the first call tells
             self._started()
 
-    async def call(  # noqa: PLR0913 - what a task takes
-        self,
-        target: Target,
-        args: Any,
-        kwargs: Any,
-        *,
-        tool: str,
-        room: int,
-        needs: Mapping[str, float],
-        context: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        collect: bool = False,
-        tell: Callable[[Mapping[str, Any]], None] | None = None,
-    ) -> ToolResult:
-        """Run a function in the cluster; cancelling ends its process there.
-
-        Args:
-            target: How the function is found.
-            args: Its positional arguments.
-            kwargs: Its other arguments.
-            tool: The name of the tool.
-            room: How long the JSON of the result may be.
-            needs: What the task needs of a machine.
-            context: The parameter that takes a context, if there is one.
-            parameters: What the context has of the settings.
-            collect: Whether the result of a generator is the list of all that it yields.
-            tell: Takes the progress; without it there is none.
+    async def run(self, work: Work) -> ToolResult:
+        """Run a call in the cluster; cancelling ends its process there.
 
         Raises:
-            TaskLostError: The task ended without an outcome.
-            ToolError: The cluster is away, or the function cannot run there.
+            BaseException: What the tool raised.
+            ToolError: The call has not begun, or its outcome is not known.
         """
+        try:
+            return await self._run(work)
+        except TaskLostError:
+            raise _lost(work) from None
+
+    async def outcome(self, work: Work) -> ToolResult:
+        """Raise that the outcome is not known: a task ends with the process that asked for it."""
+        raise _lost(work)
+
+    async def _run(self, work: Work) -> ToolResult:
+        code, tool = work.code, work.call.name
+        target = code.target()
+        args, kwargs = code.bind(work.call)
         try:
             pickled = pickle.dumps((args, kwargs))
         except Exception as error:  # noqa: BLE001 - types of the tool may do anything
             raise unsendable(type(error).__name__) from None
         in_main = target.module == "__main__" or b"__main__" in (target.pickled or b"")
         main = main_script() if in_main else None
-        work = (
-            *(tuple(target), pickled, tool, room, context),
-            *(dict(parameters or {}), collect, main),
+        task = (
+            *(tuple(target), pickled, tool, work.limits.room * 2, code.context),
+            *(dict(work.parameters), code.collect, main),
         )
+        tell, needs = work.progress, tuple(sorted(code.resources.items()))
         driver = await self._connected()
-        async with driver.call(work, tell is not None, tuple(sorted(needs.items()))) as answers:
+        async with driver.call(task, tell is not None, needs) as answers:
             while True:
                 kind, *what = await answers.get()
                 if kind == "progress" and tell is not None:
@@ -137,7 +113,7 @@ class Cluster:
                 elif kind in ("lost", "over", "ended"):
                     raise TaskLostError(str(what[0]) if what else "the driver has ended")
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End the driver, and its tasks with it; a later call starts another."""
         driver, self._driver = self._driver, None
         if driver is not None:
@@ -145,7 +121,7 @@ class Cluster:
 
     async def _connected(self) -> _Driver:
         driver = self._started()
-        why = await driver.connected(self.connect_seconds)
+        why = await driver.connected(self.place.connect_seconds)
         if why is None:
             return driver
         if why != _SLOW:  # else it may yet come
@@ -157,7 +133,7 @@ class Cluster:
 
     def _started(self) -> _Driver:
         if self._driver is None or self._driver.has_ended:
-            address = self.address or os.environ.get("RAY_ADDRESS")
+            address = self.place.address or os.environ.get("RAY_ADDRESS")
             if not address:
                 raise _away(say("ray_no_address"))
             if time.monotonic() < self._away_until:
@@ -174,6 +150,16 @@ def _away(why: str) -> RetryableError:
     return RetryableError(
         say("ray_away", problem=why), status="unavailable", reason_code="ray_away"
     )
+
+
+def _lost(work: Work) -> ToolError:
+    """Return the error of a call whose task has ended without an outcome."""
+    tool = work.call.name
+    if work.limits.once:
+        said = say("ray_lost_unknown", tool=tool)
+        return ToolError(said, status="unknown_outcome", reason_code="ray_lost")
+    said = say("ray_lost", tool=tool)
+    return ToolError(said, status="unavailable", retryable=True, reason_code="ray_lost")
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-class Work(NamedTuple):
+class Task(NamedTuple):
     """A call of a tool's function, as it is sent to the cluster.
 
     Args:
@@ -84,12 +84,12 @@ class RemoteContext:
 # --- in the cluster --------------------------------------------------------------------------
 
 
-def run(work: Work) -> bytes:
+def run(work: Task) -> bytes:
     """Run a tool to its end, and return its outcome as JSON."""
     return _last(_messages(work))
 
 
-def run_telling(work: Work) -> Iterator[bytes]:
+def run_telling(work: Task) -> Iterator[bytes]:
     """Run a tool; yield its progress, and its outcome at the end."""
     said = queue.SimpleQueue[bytes | None]()
 
@@ -105,7 +105,7 @@ def run_telling(work: Work) -> Iterator[bytes]:
         yield message
 
 
-def _messages(work: Work, tell: Callable[[dict[str, Any]], None] | None = None) -> Iterator[bytes]:
+def _messages(work: Task, tell: Callable[[dict[str, Any]], None] | None = None) -> Iterator[bytes]:
     try:
         if work.main is not None:
             load_main(*work.main)
@@ -214,11 +214,11 @@ class _Driver:
         options = {"max_retries": 0}  # retries are the session's to decide, by the effect
         path = list(sys.path)
 
-        def task(work: Work) -> bytes:
+        def task(work: Task) -> bytes:
             _extend_path(path)
             return run(work)
 
-        def telling_task(work: Work) -> Iterator[bytes]:
+        def telling_task(work: Task) -> Iterator[bytes]:
             _extend_path(path)
             yield from run_telling(work)
 
@@ -254,7 +254,7 @@ class _Driver:
 
     async def _play(self, number: int, work: tuple[Any, ...], telling: bool, needs: Any) -> None:
         try:
-            running = self._task(telling, needs).remote(Work(*work))
+            running = self._task(telling, needs).remote(Task(*work))
             self._running[number] = running
             if telling:
                 async for each in running:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from leonidas_tools import Tool, ToolRuntime
-from tests.workers import ray_tools
+from tests.engines import ray_tools
 
 FREE = {"num_cpus": 0}
 
@@ -181,7 +181,8 @@ async def test_the_end_of_the_driver_ends_its_calls_and_the_next_starts_another(
     begun = tmp_path / "begun"
     running = asyncio.create_task(tools.execute("stay", {"path": str(begun)}))
     await until_begun(begun)
-    tools.executor.workers.cluster._driver._process.kill()
+    engine = await tools.executor._compiler.engines.get("ray")
+    engine._driver._process.kill()
     lost = (await running).to_response()
     assert (lost["status"], lost["reason_code"]) == ("unavailable", "ray_lost")
     assert (await response(tools, "add", a=1, b=2))["result"] == 3

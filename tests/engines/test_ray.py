@@ -8,7 +8,7 @@ import pytest
 
 from leonidas_tools import Tool, ToolRuntime
 from leonidas_tools.errors import ConfigurationError, RetryableError, SchemaError
-from tests.workers import ray_tools
+from tests.engines import ray_tools
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +30,7 @@ def test_tools_run_on_a_real_cluster(tmp_path):
         pytest.skip("no network of its own is to be had here, and Ray listens on every address")
     inside = f"ip link set lo up && exec {sys.executable} -m pytest -q -p no:xdist -rA --tb=short"
     ended = subprocess.run(
-        [*alone, "sh", "-c", f"{inside} tests/workers/on_ray.py --basetemp={tmp_path / 'inside'}"],
+        [*alone, "sh", "-c", f"{inside} tests/engines/on_ray.py --basetemp={tmp_path / 'inside'}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
