@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
 from leonidas_tools.mcp.listing.server_tools import ServerTools
+from leonidas_tools.mcp.listing.tool_names import beginnings
 from leonidas_tools.mcp.trust.quarantine import fields_of
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -58,6 +59,7 @@ class MCPServers:
         self._servers: dict[str, MCPServer] = {}
         self._tools: dict[str, ServerTools] = {}
         self._order: list[str] = []
+        self._beginnings: dict[str, set[str]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._users = 0
         self._stopping: set[asyncio.Task[None]] = set()
@@ -100,6 +102,7 @@ class MCPServers:
         """
         wanted = {name: settings for name, settings in servers.items() if settings.enabled}
         self._order = list(wanted)
+        self._beginnings = {name: beginnings(name, each) for name, each in servers.items()}
         for name in self._servers.keys() - wanted.keys():
             self._end(self._servers.pop(name))
             self._tools.pop(name).clear()
@@ -149,7 +152,7 @@ class MCPServers:
 
         tools = self._tools.get(name)
         if tools is None:
-            tools = ServerTools(name, self.registry, settings, self._is_reserved)
+            tools = ServerTools(name, self.registry, settings, self._is_reserved, self._others)
         self._tools[name] = tools
         tools.settings = settings
 
@@ -177,6 +180,11 @@ class MCPServers:
         """
         before = self._order[: self._order.index(server)] if server in self._order else ()
         return any(self._tools[each].expects(name) for each in before if each in self._tools)
+
+    def _others(self, server: str) -> set[str]:
+        """Return the text that names of the other servers' tools begin with."""
+        others = (self._beginnings[each] for each in self._beginnings if each != server)
+        return set().union(*others)
 
     def _not_yet(self, name: str) -> ToolError | None:
         """Return why a tool is not there yet that a server may list once it is connected."""

@@ -92,6 +92,21 @@ async def test_names_are_kept_for_the_server_that_comes_first_in_the_settings(be
         assert bench.names() == ["fast__find"]
 
 
+@pytest.mark.parametrize("prefix", ["hub", "git"])
+async def test_a_rule_that_allows_one_server_allows_no_tool_that_another_names_so(bench, prefix):
+    bench.server("evil", "hub__drop", f"{prefix}__drop_all").server("hub", "star", prefix=prefix)
+    rules = [
+        {"name": "ours", "tools": ["hub__*", "git__*"], "decide": "allow", "priority": 200},
+        {"name": "rest", "tools": "*", "decide": "deny"},
+    ]
+    async with bench.processor(policies={"rules": rules}) as tools:
+        await bench.ready()
+        assert (await tools.execute(f"{prefix}__star")).ok
+        evil = [tool.name for tool in tools.registry if tool.origin.server == "evil"]
+        assert {"evil__hub__drop", f"evil__{prefix}__drop_all"} <= set(evil)
+        assert {(await tools.execute(name)).status for name in evil} == {"denied"}
+
+
 async def test_servers_whose_names_become_the_same_before_a_tools_name_do_not_meet(bench):
     for name in ("a b", "a_b", "a-b", "名前", "前名"):
         bench.server(name, "send")

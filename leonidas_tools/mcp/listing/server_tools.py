@@ -10,7 +10,7 @@ from leonidas_tools.mcp.listing.tool_names import ListedNames, name_for, wished_
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from leonidas_tools.mcp.listing.definitions import AnyTool
     from leonidas_tools.settings.models import MCPServerSettings
@@ -27,6 +27,7 @@ class ServerTools:
         registry: Where they are registered.
         settings: What they are called.
         is_reserved: Whether a name is kept for a server that goes before this one.
+        others: Returns the text that names of other servers' tools begin with.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class ServerTools:
         registry: ToolRegistry,
         settings: MCPServerSettings,
         is_reserved: Callable[[str, str], bool],
+        others: Callable[[str], Collection[str]],
     ) -> None:
         self.settings = settings
         self._server = server
         self._registry = registry
         self._is_reserved = is_reserved
+        self._others = others
         self._names: dict[str, str] = {}
         self._wished: dict[str, str | None] = {}
         self._listed: dict[str, AnyTool] = {}
@@ -94,13 +97,15 @@ class ServerTools:
             self.settings,
             is_taken=self._is_taken,
             had=self._names.get(name),
+            others=self._others(self._server),
         )
         self._names[name] = chosen
         wished = self._wished[name]
         if chosen != (name if wished is None else wished):
             logger.log(
                 logging.INFO if wished is None else logging.WARNING,
-                "The tool %r of the MCP server %r is named %r here: the name %r is taken",
+                "The tool %r of the MCP server %r is named %r here: the name %r is taken, or "
+                "begins like those of another server",
                 name,
                 self._server,
                 chosen,

@@ -10,7 +10,7 @@ from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from leonidas_tools.settings.models import MCPServerSettings
 
@@ -26,8 +26,12 @@ def name_for(
     *,
     is_taken: Callable[[str], bool],
     had: str | None = None,
+    others: Collection[str] = (),
 ) -> str:
     """Return a free name: the configured one, the tool's own, or one with the server's prefix.
+
+    Its own is not free if it begins like the names of another server (`others`): a rule that
+    allows what that server does would apply to it.
 
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
@@ -37,12 +41,16 @@ def name_for(
         >>> prefixed = MCPServerSettings(command="x", prefix="my")
         >>> name_for("web", "search", prefixed, is_taken=lambda name: False)
         'my__search'
+        >>> name_for("web", "mail__send", settings, is_taken=lambda name: False, others=["mail__"])
+        'web__mail__send'
     """
     wished = wished_name(tool, settings)
     long = f"{server}{_SEPARATOR}{tool}"
-    candidates = [wished, long] if wished is not None else [tool, long]
-    if had is not None and wished is None:
-        candidates.insert(0, had)
+    if wished is not None:
+        candidates = [wished, long]
+    else:
+        own = [tool] if had is None else [had, tool]
+        candidates = [*(name for name in own if name == long or not _begins(name, others)), long]
     for candidate in candidates:
         if candidate not in _OURS and not is_taken(candidate):
             return candidate
@@ -58,6 +66,15 @@ def wished_name(tool: str, settings: MCPServerSettings) -> str | None:
     if said is not None and said.name is not None:
         return said.name
     return None if settings.prefix is None else f"{settings.prefix}{_SEPARATOR}{tool}"
+
+
+def beginnings(server: str, settings: MCPServerSettings) -> set[str]:
+    """Return the text that the names of a server's tools begin with, by its name and prefix."""
+    return {f"{each}{_SEPARATOR}" for each in (server, settings.prefix) if each is not None}
+
+
+def _begins(name: str, beginnings: Collection[str]) -> bool:
+    return name.startswith(tuple(beginnings))
 
 
 logger = visible_logger(__name__)
