@@ -101,11 +101,12 @@ class CallStarts:
         """
         if call.id is None:
             return None
+        repetition = self._repetition(call, bound, known_until)
         async with asyncio.timeout(timeout_seconds):
-            before = await self._before(call, self._repetition(call, bound, known_until), database)
+            before = await self._before(call, repetition, database)
         if before is None:
             return None
-        if before.started < bound or not self._is_own(before):
+        if before.started < repetition.bound or not self._is_own(before):
             wait = self.outcome(call) if _goes_on(before) else None
             if wait is not None:
                 result = await wait(replace(call, id=before.call_id))
@@ -122,14 +123,15 @@ class CallStarts:
         return repeated(before.tool) if is_cut else _outcome(before)
 
     def _repetition(self, call: ToolCall, bound: float, known_until: float) -> Repetition:
-        received = asked_as(call)
+        received, first = asked_as(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
             user=name_of(shown_user(user_of(received.session))),
             tool=received.name,
             call_id=name_of(call.id or ""),
             run=self._recorder.run,
-            bound=bound,
+            # The call that binds a session has begun before.
+            bound=bound if first is None else min(bound, first),
             known_until=known_until,
         )
 

@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.events import EventKind, ToolEvent
@@ -18,7 +19,7 @@ from leonidas_tools.store.rows import STARTED
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from leonidas_tools.calls.call import ToolCall, ToolResult
+    from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
     from leonidas_tools.redaction import Redaction
     from leonidas_tools.store.write_queue import CallWriteQueue, Row
 
@@ -45,6 +46,7 @@ class Recorder:
         self._steps: dict[Hashable, list[str]] = {}
         self._secretive: set[Hashable] = set()
         self._marks: dict[Hashable, Row] = {}
+        self._first_starts: WeakKeyDictionary[ToolSession, float] = WeakKeyDictionary()
 
     def __call__(self, event: ToolEvent) -> None:
         """Record an event of a call."""
@@ -60,12 +62,17 @@ class Recorder:
         key = key_of(call)
         if self._calls.find(key) is not None:
             return True
+        self._first_starts.setdefault(call.session, at)
         row = self._row(call, at)
         if not self._calls.begin(key, row):
             return False
         if MASK in row["arguments"]:
             self._secretive.add(key)
         return True
+
+    def first_start(self, session: ToolSession) -> float | None:
+        """Return when the first call of this session object began; `None` if there was none."""
+        return self._first_starts.get(session)
 
     def redaction(self, call: ToolCall) -> Redaction:
         """Return the redaction of a call's arguments."""

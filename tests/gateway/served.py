@@ -66,9 +66,11 @@ class Served:
         return self
 
     async def _stop(self):
-        while not self.serving.done():  # a second time ends the draining
+        # A second time ends the draining, but would also interrupt the store as it closes.
+        patience_seconds = 0.1 if self.tools.store is None else 60
+        while not self.serving.done():
             self.serving.cancel()
-            await asyncio.wait({self.serving}, timeout=0.1)
+            await asyncio.wait({self.serving}, timeout=patience_seconds)
 
     async def __aexit__(self, *error):
         await self._stack.aclose()

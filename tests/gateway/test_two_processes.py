@@ -136,8 +136,11 @@ class Moves:
             client.ready = await client.until("ready")
             yield client
 
-    async def move(self):
+    async def move(self, client):
+        """Drop the connection of a client, which is led to the other process from now on."""
         await self.proxy.lead_to(self._second)
+        await client.closed()
+        await self.simulator.finished(1)  # the first process has left the model
 
 
 async def asks_for_tea(session):
@@ -184,8 +187,7 @@ async def test_a_call_goes_on_where_it_runs_and_is_answered_once_where_the_user_
         async with moves.client() as client:
             session = client.ready["session"]
             token = await begun(moves, client)
-            await moves.move()
-            await client.closed()
+            await moves.move(client)
         async with moves.client(resume=token) as client:
             assert (client.ready["session"], client.ready["resumed"]) == (session, True)
             await client.until("tool", event="tool_start", tool="order")
@@ -206,11 +208,45 @@ async def test_a_call_of_a_process_that_is_killed_is_not_run_by_the_other(where)
             session = client.ready["session"]
             token = await begun(moves, client)
             moves.first.kill()
-            await moves.move()
-            await client.closed()
+            await moves.move(client)
         async with moves.client(resume=token) as client:
             await client.until("turn_complete")
         refused, paid = (answer.response for answer in answers)
         assert (refused["status"], refused["reason_code"]) == ("unknown_outcome", "repeated_call")
         assert paid["result"] == "5 paid by B"
         assert await history(moves, session) == [("order", "c1"), ("order", "c2"), ("pay", "c3")]
+
+
+@pytest.mark.parametrize("where", ["postgresql"], indirect=True)
+async def test_an_open_question_is_asked_again_where_the_user_is(where):
+    answers = []
+
+    async def asks_to_pay(session):
+        await session.wait_for_input("text")
+        await session.session_resumption("h1")
+        await session.call(FunctionCall("pay", {"amount": 5}, id="c1"))
+        await session.wait_for_close()
+
+    async def asks_to_pay_again(session):
+        answers.extend(await session.call(FunctionCall("pay", {"amount": 5}, id="c2")))
+        await session.say("Shall I?")
+        await session.turn_complete()
+        await session.wait_for_input("text", containing="5 paid by B", within_seconds=60)
+        await session.say("Paid.")
+        await session.turn_complete()
+        await session.wait_for_close()
+
+    async with Moves(where, asks_to_pay, asks_to_pay_again) as moves:
+        async with moves.client() as client:
+            await client.say("text", text="Pay.")
+            token = (await client.until("resumption"))["token"]
+            open_on_a = await client.until("question")
+            await moves.move(client)
+        async with moves.client(resume=token) as client:
+            open_on_b = await client.until("question")
+            await client.until("turn_complete")
+            await client.say("answer", question=open_on_a["id"], approve=True)
+            await client.until("problem", question=open_on_a["id"])
+            await client.say("answer", question=open_on_b["id"], approve=True)
+            await client.until("transcript", who="agent", text="Paid.")
+        assert [answer.response["status"] for answer in answers] == ["pending_approval"]

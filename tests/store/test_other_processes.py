@@ -11,6 +11,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
 from leonidas_tools.session.resumption import Resumption
+from leonidas_tools.store import Store
 
 CHILD = Path(__file__).parent / "ordering.py"
 
@@ -117,6 +118,7 @@ async def test_an_outcome_after_the_move_is_told_once_and_the_next_equal_call_ru
         says(child, "serve")
         hears(child, "ok")
         assert (await here.order("tea", "c2")).result == "tea, ordered elsewhere"
+        assert await here.tools.store.flush()
         assert (await here.order("tea", "c3")).result == "tea, ordered here"
 
 
@@ -128,6 +130,7 @@ async def test_an_outcome_after_the_handle_was_not_heard_although_the_call_has_e
         says(child, "serve")
         hears(child, "ok")
         assert (await here.order("tea", "c2")).result == "tea, ordered elsewhere"
+        assert await here.tools.store.flush()
         assert (await here.order("tea", "c3")).result == "tea, ordered here"
 
 
@@ -162,7 +165,18 @@ async def test_a_call_that_was_cut_off_as_its_process_stopped_is_not_simply_run_
         told = await here.order("tea", "c2")
         assert (told.status, told.reason_code) == ("unknown_outcome", "repeated_call")
         assert here.ran == []
-        assert (await here.order("tea", "c3")).ok
+
+
+async def test_a_call_that_was_cut_off_is_told_of_once_and_the_next_equal_call_runs(
+    where, here, tell
+):
+    async with Store(where) as store:
+        told = tell(store, now=time.time())
+        told.session = ToolSession("kitchen", user="ana")
+        told.run("order", status="cancelled", article="tea")
+    assert (await here.order("tea", "c2")).reason_code == "repeated_call"
+    assert await here.tools.store.flush()
+    assert (await here.order("tea", "c3")).result == "tea, ordered here"
 
 
 async def test_calls_of_another_process_count_towards_the_limits_of_the_session(where):
