@@ -264,6 +264,15 @@ async def test_nothing_is_changed_by_get(refusing_console, path):
     assert answer.status_code in {404, 405} or path == "/api/tools/pay"
 
 
+@pytest.mark.parametrize(
+    "limit", ["0", "1001", "-1", "0000000010000000000", "٣", "1e3", "9" * 5000]
+)
+async def test_no_request_gets_more_rows_than_the_console_gives(refusing_console, limit):
+    answer = await refusing_console.client.get("/api/history", params={"limit": limit})
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("limit is a number from 1 to 1000, not ")
+
+
 @pytest.mark.parametrize("path", ["/", "/console.js", "/console.css", "/icon.svg"])
 async def test_the_page_is_served_without_the_token_and_has_no_data(refusing_console, path):
     answer = await refusing_console.client.get(path, headers={"Authorization": ""})
