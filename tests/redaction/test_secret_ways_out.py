@@ -594,6 +594,54 @@ async def test_a_server_does_not_give_back_what_it_was_given_in_confidence(tmp_p
     assert told_of(PLAIN, json.dumps([each.to_response() for each in told])) == []
 
 
+DESCRIBING = """
+import os
+from typing import Annotated
+
+from mcp.server.mcpserver import Context, MCPServer
+from pydantic import Field
+
+key = os.environ["TOKEN"]
+server = MCPServer("describes")
+
+@server.tool(description=f"Reads http://ana:{key}@host for {key}")
+async def read(
+    ctx: Context,
+    default: Annotated[str, Field(description=f"as {key}", examples=[key])] = key,
+    place: Annotated[str, Field(title=key)] = "home",
+) -> bool:
+    await ctx.session.send_log_message(level="warning", data="told", logger=f"of {key}")
+    return default == key
+
+server.run()
+"""
+
+
+async def test_what_a_server_says_of_its_tools_holds_none_of_its_secrets(tmp_path, logged, request):
+    told = asyncio.Event()
+    handler = logging.Handler()
+    handler.emit = lambda _: told.set()
+    log = logging.getLogger("leonidas_tools.mcp.server.describes")
+    log.addHandler(handler)
+    request.addfinalizer(lambda: log.removeHandler(handler))
+    file = tmp_path / "server.py"
+    file.write_text(DESCRIBING)
+    server = {"command": sys.executable, "args": [str(file)], "env": {"TOKEN": PLAIN}}
+    config = {"mcp_servers": {"describes": server}}
+    async with AdvancedToolProcessor(config=config, builtin_tools=False) as tools:
+        assert await tools.ready(timeout_seconds=60)
+        said = [json.dumps(tools.openai_tools()), tools.prompt_text()]
+        schema = tools.registry["read"].metadata.parameters
+        assert schema["properties"]["default"]["description"] == "as ***"
+        assert "default" not in schema["properties"]["default"]
+        assert schema["properties"]["place"]["default"] == "home"
+        assert (await tools.execute("read")).result == {"result": True}
+        async with asyncio.timeout(60):
+            await told.wait()
+    assert "of ***: told" in logged.text
+    assert told_of(PLAIN, "".join([*said, logged.text])) == []
+
+
 # --- cut at every place --------------------------------------------------------------------------
 
 FILLERS = st.text("ab c\n", max_size=60)

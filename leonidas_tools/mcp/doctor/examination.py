@@ -21,6 +21,7 @@ from leonidas_tools.mcp.listing.definitions import DefinitionReader, described
 from leonidas_tools.mcp.transport.reasons import with_place
 from leonidas_tools.mcp.trust.pins import Pins, PinsError, identity_of
 from leonidas_tools.mcp.trust.quarantine import fields_of
+from leonidas_tools.redaction import KnownSecrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -155,7 +156,12 @@ class _Examination:
             pinned = Pins(self._name, identity_of(self._settings)).pinned()
         except PinsError:
             return {tool.name: "may have changed: its pin cannot be read" for tool in tools}
-        pins = {t.name: pinned[t.name].seen(described(t)) for t in tools if t.name in pinned}
+        secrets = KnownSecrets(self._settings.secrets())
+        pins = {
+            tool.name: pinned[tool.name].seen(described(tool, secrets))
+            for tool in tools
+            if tool.name in pinned
+        }
         return {
             name: f"has changed since it was first used ({', '.join(fields_of(pin))})"
             for name, pin in pins.items()

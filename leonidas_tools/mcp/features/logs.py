@@ -80,7 +80,7 @@ class ServerLog:
             self._logger.warning("%d messages of the server were dropped", self._dropped)
             self._dropped = 0
         said = self._redact(_text(params.data))
-        place = f"{_line(params.logger)}: " if params.logger else ""
+        place = f"{_line(self._redact(params.logger))}: " if params.logger else ""
         self._logger.log(level, "%s%s", place, _line(said))
 
     def _drop(self) -> None:

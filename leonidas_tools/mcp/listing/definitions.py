@@ -17,6 +17,7 @@ from leonidas_tools.mcp.listing.selection import check_server, is_used
 from leonidas_tools.mcp.listing.tool_names import ListedNames
 from leonidas_tools.mcp.trust.pins import Pin, Pins, PinsError, ToolDefinition, identity_of
 from leonidas_tools.mcp.trust.quarantine import ListingReport
+from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.visible import hides, revealed, visible_logger, without_unseen
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.finding import Finding
@@ -39,6 +40,9 @@ CallTool: TypeAlias = Callable[
 _Made: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None, bool]
 """Inputs a tool is made from: while they are the same, so is the tool."""
 _TEXTS = frozenset({"description", "title", "$comment"})
+_SAMPLES = frozenset({"default", "examples"})
+_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose value has names of the server's choice for keys."""
 
 
 class DefinitionReader:
@@ -58,6 +62,7 @@ class DefinitionReader:
         self._call = call
         self._identity = identity_of(settings)
         self._pins = Pins(server, self._identity)
+        self._secrets = KnownSecrets(settings.secrets())
         self._names = ListedNames(server)
         self._read_for: MCPServerSettings | None = None
         self._known: dict[str, tuple[_Made, AnyTool | None]] = {}
@@ -87,12 +92,12 @@ class DefinitionReader:
             listed, twice = _by_name(listing.tools)
             used, too_many = _used(settings, listed)
             named = [*listed, *listing.refused]
-            pins, report = await self._pinned(settings, named, used)
+            said, pins, report = await self._pinned(settings, named, used)
             report.findings += check_server(self._server, settings, named)
             report.left_out |= {
                 name: why for name, why in listing.refused.items() if is_used(settings, name)
             }
-            tools = await self._read(settings, used, pins, report)
+            tools = await self._read(settings, used, said, pins, report)
             if settings is self.settings:  # they may have changed meanwhile
                 self._warn([*twice, *too_many])
                 report.after(self.report)
@@ -110,15 +115,17 @@ class DefinitionReader:
 
     async def _pinned(
         self, settings: MCPServerSettings, listed: list[str], used: Mapping[str, mcp_types.Tool]
-    ) -> tuple[Mapping[str, Pin] | None, ListingReport]:
-        """Return the pins of the tools; `None` where they are not known."""
+    ) -> tuple[Mapping[str, ToolDefinition], Mapping[str, Pin] | None, ListingReport]:
+        """Return the definitions of the tools, and their pins; `None` where they are not known."""
         report = ListingReport(denies=settings.pin == "quarantine")
+        said: dict[str, ToolDefinition] = {}
 
         def look() -> tuple[dict[str, Pin], list[str]]:
+            said.update({name: described(each, self._secrets) for name, each in used.items()})
             self._names.keep(listed)
             if settings.pin == "off":
                 return {}, []
-            return self._pins.check({name: described(each) for name, each in used.items()})
+            return self._pins.check(said)
 
         # A thread of its own: the disk may be slow, and another process may hold the file.
         worker = ThreadPoolExecutor(1, thread_name_prefix="leonidas-mcp-pins")
@@ -128,18 +135,19 @@ class DefinitionReader:
             report.pins_error = str(error)
             if settings.pin == "quarantine":
                 report.unknown = sorted(used)
-                return None, report
-            return {}, report
+                return said, None, report
+            return said, {}, report
         finally:
             worker.shutdown(wait=False)
         report.new = new if len(new) < len(pins) else []
         report.changed = {name: pin for name, pin in pins.items() if pin.waiting is not None}
-        return pins, report
+        return said, pins, report
 
     async def _read(
         self,
         settings: MCPServerSettings,
         used: Mapping[str, mcp_types.Tool],
+        definitions: Mapping[str, ToolDefinition],
         pins: Mapping[str, Pin] | None,
         report: ListingReport,
     ) -> list[AnyTool]:
@@ -152,16 +160,15 @@ class DefinitionReader:
             made = (definition, {} if said is None else said.arguments, changed, report.denies)
             before = self._known.get(name)
             if before is None or before[0] != made:
-                before = (made, self._made(made, report))
+                before = (made, self._made(made, definitions[name], report))
             elif before[1] is None:
                 report.remember(self.report, name, self._key(name))
             known[name] = before
         self._known = known
         return [tool for _, tool in known.values() if tool is not None]
 
-    def _made(self, made: _Made, report: ListingReport) -> AnyTool | None:
+    def _made(self, made: _Made, said: ToolDefinition, report: ListingReport) -> AnyTool | None:
         definition, fixed, changed, denies = made
-        said = described(definition)
         if changed is not None and denies:
             said = changed.trusted
         try:
@@ -242,12 +249,13 @@ def _used(
     return dict(itertools.islice(used.items(), most)), [said]
 
 
-def described(definition: mcp_types.Tool) -> ToolDefinition:
-    """Return the definition of a tool as it is pinned."""
+def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefinition:
+    """Return the definition of a tool as it is pinned and declared, without the secrets."""
+    schema = definition.input_schema
     return ToolDefinition(
         name=definition.name,
-        description=definition.description or definition.title or "",
-        input_schema=definition.input_schema,
+        description=secrets.text(definition.description or definition.title or ""),
+        input_schema=_without(secrets, schema) if secrets else schema,
         effect=effect_of(definition.annotations).value,
     )
 
@@ -296,6 +304,26 @@ def _inside(key: str, value: Any) -> Any:
             return without_unseen(value)
         return value if key == "pattern" else _honest(value)
     return visible_schema(value)
+
+
+def _without(secrets: KnownSecrets, schema: Any, *, has_names: bool = False) -> Any:
+    """Return a schema whose texts are masked, without the defaults and examples that are secret.
+
+    A masked default would be sent to the server; without it, the server takes its own.
+    """
+    if isinstance(schema, list):
+        return [_without(secrets, each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if has_names:
+        return {name: _without(secrets, each) for name, each in schema.items()}
+    return {
+        key: secrets.text(value)
+        if key in _TEXTS and isinstance(value, str)
+        else _without(secrets, value, has_names=key in _NAMED)
+        for key, value in schema.items()
+        if key not in _SAMPLES or secrets(value) == value
+    }
 
 
 def _honest(value: Any) -> Any:
