@@ -5,6 +5,7 @@ Started again, it asks first what has no answer: as a session does that is resum
 
 import asyncio
 import itertools
+import os
 import random
 import sys
 from pathlib import Path
@@ -83,3 +84,4 @@ def note(file, line):
 
 if __name__ == "__main__":
     asyncio.run(Session(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])).run())
+    os._exit(0)  # else temporalio may crash the interpreter as it ends: temporalio/sdk-python#300

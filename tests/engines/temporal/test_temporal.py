@@ -22,6 +22,7 @@ from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.engines.base import Code, Limits, TemporalPlace, Work
 from leonidas_tools.engines.temporal import TemporalEngine, connect, workflow_id
 from leonidas_tools.engines.temporal_worker import temporal_worker
+from tests.engines.temporal.conftest import started
 from tests.engines.temporal.kills import kill
 
 pytestmark = pytest.mark.slow  # a server and workers of its own
@@ -366,6 +367,28 @@ class Interrupted:
     def elsewhere(self):
         return ToolRuntime([self.pay], self.settings, builtin_tools=False)
 
+    async def ended(self):
+        """Wait for the end of the call in Temporal."""
+        await (await self._workflow()).result()
+
+    async def is_cancelled(self):
+        """Return whether a process has asked Temporal to cancel the call."""
+        events = (await (await self._workflow()).fetch_history()).events
+        cancel = "workflow_execution_cancel_requested_event_attributes"
+        return any(event.HasField(cancel) for event in events)
+
+    async def _workflow(self):
+        client = await connect(self._server)
+        return client.get_workflow_handle(workflow_id(call("pay", "a")))
+
+
+def told_by(runtime):
+    """Begin the session again, as a live session does, and return what it is told."""
+    session, told = ToolSession("ana"), asyncio.Queue()
+    runtime.begin(session)
+    runtime.notices.join(session, lambda call, result: told.put_nowait((call, result)))
+    return told
+
 
 async def test_a_session_that_was_killed_has_the_outcome_of_its_call_where_it_asks_again(
     server, tmp_path
@@ -398,6 +421,59 @@ async def test_a_session_that_was_killed_is_told_the_outcome_of_its_call_elsewhe
         again = await runtime.execute("pay", {"order": "tea"}, session=session, call_id="b")
         assert again.result == "paid 1"
         assert told.empty()
+    assert first.runs == ["tea"]
+
+
+async def test_a_call_that_ended_while_no_process_had_its_session_is_told_to_the_next(
+    server, tmp_path
+):
+    async with Interrupted(server, tmp_path) as first:
+        first.go_on.set()
+        await first.ended()
+        async with first.elsewhere() as runtime:
+            _, result = await told_by(runtime).get()
+            assert (result.status, result.result) == ("ok", "paid 1")
+    assert first.runs == ["tea"]
+
+
+async def test_a_process_that_stops_while_it_waits_leaves_the_call_to_the_next(
+    server, tmp_path, monkeypatch
+):
+    waits, wait = asyncio.Event(), TemporalEngine._told
+
+    async def waiting(*args):
+        waits.set()
+        return await wait(*args)
+
+    monkeypatch.setattr(TemporalEngine, "_told", waiting)
+    async with Interrupted(server, tmp_path) as first:
+        async with first.elsewhere() as second:
+            told = told_by(second)
+            await waits.wait()
+        assert told.empty()
+        assert not await first.is_cancelled()
+        first.go_on.set()
+        async with first.elsewhere() as third:
+            _, result = await told_by(third).get()
+            assert (result.status, result.result) == ("ok", "paid 1")
+    assert first.runs == ["tea"]
+
+
+async def test_a_call_that_the_server_has_forgotten_is_told_as_of_unknown_outcome(server, tmp_path):
+    async with Interrupted(server, tmp_path) as first:
+        another = await started()
+        try:
+            address = another.client.service_client.config.target_host
+            place = {**first.settings["temporal"], "address": address}
+            other = {**first.settings, "temporal": place}
+            async with (
+                Served(dataclasses.replace(server, address=address), first.pay),
+                ToolRuntime([first.pay], other, builtin_tools=False) as runtime,
+            ):
+                _, result = await told_by(runtime).get()
+                assert result.status == "unknown_outcome"
+        finally:
+            await another.shutdown()
     assert first.runs == ["tea"]
 
 
