@@ -101,13 +101,17 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
     """Return the calls that may have had the effect of this one, the newest first.
 
     They are the calls of the session with this id, and those under any id whose outcome the model
-    may not have heard: they began elsewhere and have no end, were cancelled, as when their process
-    stops, or ended after what the model knows.
+    may not have heard: they began elsewhere and have no end, were cancelled in another process, as
+    when it stops, or ended after what the model knows.
     """
     is_same_id = and_(executions.c.call_id == call.call_id, executions.c.status.in_(_MAY_HAVE_RUN))
     is_unheard = or_(
         executions.c.ended.is_(None),
-        and_(executions.c.status == ResultStatus.CANCELLED.value, executions.c.reason.is_(None)),
+        and_(
+            executions.c.status == ResultStatus.CANCELLED.value,
+            executions.c.reason.is_(None),
+            executions.c.run != call.run,
+        ),
         and_(executions.c.status.in_(_MAY_HAVE_RUN), executions.c.ended > call.known_until),
     )
     is_elsewhere = and_(

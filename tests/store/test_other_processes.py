@@ -179,6 +179,14 @@ async def test_a_call_that_was_cut_off_is_told_of_once_and_the_next_equal_call_r
     assert (await here.order("tea", "c3")).result == "tea, ordered here"
 
 
+async def test_a_call_that_was_cancelled_in_this_process_may_be_made_again(here, tell):
+    told = tell(here.tools.store, now=time.time() - 60)
+    told.session = ToolSession("kitchen", user="ana")
+    told.run("order", status="cancelled", article="tea")
+    assert await here.tools.store.flush()
+    assert (await here.order("tea", "c2")).ok
+
+
 async def test_calls_of_another_process_count_towards_the_limits_of_the_session(where):
     limits = {"policies": {"calls": {"per_session": 2}}}
     async with Here(where, **limits) as here:
