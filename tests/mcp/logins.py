@@ -16,6 +16,7 @@ import warnings
 import mcp_types
 import uvicorn
 from mcp.server.auth.handlers.token import TokenHandler
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.middleware.client_auth import ClientAuthenticator
 from mcp.server.auth.provider import (
     AccessToken,
@@ -27,6 +28,7 @@ from mcp.server.auth.provider import (
 from mcp.server.auth.routes import build_metadata, create_auth_routes
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.auth import OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
@@ -231,6 +233,13 @@ class Guarded:
         @server.tool(annotations=reading)
         async def add(a: int, b: int) -> int:
             return a + b
+
+        @server.tool(annotations=reading)
+        async def echo(fails: bool = False) -> dict[str, str]:
+            given = get_access_token().token
+            if fails:
+                raise ToolError(f"refused with {given}")
+            return {given: f"Bearer {given}"}
 
         @server.tool(annotations=reading)
         async def wait() -> str:

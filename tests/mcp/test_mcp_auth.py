@@ -76,6 +76,18 @@ async def test_the_tokens_are_kept_where_only_their_owner_reads_them(guard):
     assert modes == {file.parent.name: 0o700, file.name: 0o600, f"{file.name}.lock": 0o600}
 
 
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_a_server_that_hands_back_its_token_gives_it_to_no_model(guard, serve, transport):
+    guarded = guard(transport=transport)
+    await logged_in(guarded)
+    server = await serve(guarded.settings()).ready()
+    assert (await server.call("echo")).result == {"***": "Bearer ***"}
+    assert "refused with ***" in (await server.call("echo", fails=True)).message
+    guarded.logins.access.clear()  # so that it is renewed
+    assert (await server.call("echo")).result == {"***": "Bearer ***"}
+    assert guarded.logins.asked == ["code", "refresh"]
+
+
 async def test_without_a_person_the_server_is_down_and_nothing_is_begun(guard, serve):
     guarded = guard()
     server = serve(guarded.settings())

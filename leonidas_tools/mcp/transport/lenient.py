@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import mcp_types
 from mcp.shared.dispatcher import coerce_request_id
-from mcp.shared.message import SessionMessage
 from mcp_types import methods
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
     from mcp.client import Transport
     from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
 
     from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
 
@@ -39,12 +39,14 @@ class LenientTransport:
 
     Args:
         outputs: Takes the schemas of answers out of listings.
+        without_tokens: Masks the tokens of the login.
     """
 
-    def __init__(self, outputs: OutputSchemas) -> None:
+    def __init__(self, outputs: OutputSchemas, without_tokens: Callable[[Any], Any]) -> None:
         self.refused: dict[str, str] = {}
         """Why tools were taken out of listings, by name."""
         self._outputs = outputs
+        self._without_tokens = without_tokens
         self._version: str | None = None
         self._asked: dict[object, str] = {}
 
@@ -76,8 +78,11 @@ class LenientTransport:
             self._asked.pop(message.params.get("requestId"), None)  # it is not asked any more
 
     async def mended(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Return the message, if it is an answer in need of it mended."""
-        message = None if isinstance(item, Exception) else item.message
+        """Return the message without tokens and, if it is an answer in need of it, mended."""
+        if isinstance(item, Exception):
+            return item
+        item = replace(item, message=self._masked(item.message))
+        message = item.message
         if not isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
             return item
         asked = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
@@ -88,8 +93,19 @@ class LenientTransport:
             result = await self._listing(result)
         elif isinstance(result.get("task"), dict):
             result = {"content": [], **result}
-        assert isinstance(item, SessionMessage)
         return replace(item, message=message.model_copy(update={"result": result}))
+
+    def _masked(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCMessage:
+        """Return the message without tokens; the same one where there are none."""
+        part = next(part for part in ("result", "error", "params") if hasattr(message, part))
+        said = getattr(message, part)
+        if isinstance(said, mcp_types.ErrorData):
+            shown = said.model_dump()
+            masked = self._without_tokens(shown)
+            masked = said if masked == shown else mcp_types.ErrorData.model_validate(masked)
+        else:
+            masked = self._without_tokens(said)
+        return message if masked == said else message.model_copy(update={part: masked})
 
     async def _listing(self, result: dict[str, Any]) -> dict[str, Any]:
         tools = result.get("tools")

@@ -1,13 +1,16 @@
-"""Takes secrets out of what a server says about itself."""
+"""Takes secrets out of what a server says about itself, and the tokens of its login everywhere."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leonidas_tools.redaction import KnownSecrets, redact_text
+from leonidas_tools.redaction import MASK, KnownSecrets, redact_text
 
 if TYPE_CHECKING:
     from leonidas_tools.settings.models import MCPServerSettings
+
+_SHORTEST_TOKEN = 8
+_MOST_TOKENS = 32
 
 
 class ServerRedaction:
@@ -25,11 +28,32 @@ class ServerRedaction:
 
     def __init__(self, settings: MCPServerSettings) -> None:
         self._known = KnownSecrets([*settings.env.values(), *settings.credentials()])
+        self._tokens: tuple[str, ...] = ()
 
     def learn(self, secret: str) -> None:
         """Mask one more text from now on, such as a token that has come."""
         if secret not in self._known.texts:
             self._known = KnownSecrets([*self._known.texts, secret])
+        if len(secret) >= _SHORTEST_TOKEN and secret not in self._tokens:
+            self._tokens = (*self._tokens, secret)[-_MOST_TOKENS:]
+
+    def without_tokens(self, value: Any) -> Any:
+        """Return plain JSON in which the tokens that have come are masked.
+
+        The masking of calls knows the settings only, and a token is in none of them. It is looked
+        for as it is: a server that hands it back does so in a copy of the request.
+        """
+        if not self._tokens:
+            return value
+        if isinstance(value, str):
+            for token in self._tokens:
+                value = value.replace(token, MASK)
+        elif isinstance(value, dict):
+            items = value.items()
+            return {self.without_tokens(key): self.without_tokens(each) for key, each in items}
+        elif isinstance(value, list):
+            return [self.without_tokens(each) for each in value]
+        return value
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets; one without any keeps the key to reword it by."""
