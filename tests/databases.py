@@ -83,7 +83,12 @@ def file(tmp_path):
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request, file):
     """A place for a store of each kind."""
-    if request.param == "sqlite":
+    return place(request.param, request, file)
+
+
+def place(kind, request, file):
+    """Return a place for a store of that kind."""
+    if kind == "sqlite":
         return str(file)
     server = request.getfixturevalue("postgres")
     name = f"kept_{uuid.uuid4().hex[:8]}"

@@ -16,6 +16,8 @@ from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from leonidas_tools.store import Store
 from tests.gateway.served import SECRET, Client
 
+pytestmark = pytest.mark.slow  # each test starts two gateways
+
 ROOT = Path(__file__).parents[2]
 TEA = {"article": "tea"}
 

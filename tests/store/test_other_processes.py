@@ -12,8 +12,22 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.store import Store
+from tests.databases import place
 
 CHILD = Path(__file__).parent / "ordering.py"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def where(request, file):
+    """A place for a store; each test starts a process, so the quick tests have one kind."""
+    return place(request.param, request, file)
+
+
+@pytest.fixture(autouse=True)
+def a_busy_machine_is_waited_for(monkeypatch):
+    """The store has time to answer: nothing is judged by how fast it is."""
+    for waits in (Store.earlier, Store.begun):
+        monkeypatch.setitem(waits.__kwdefaults__, "timeout_seconds", 60.0)
 
 
 @contextmanager
@@ -87,6 +101,7 @@ async def test_a_call_whose_process_has_died_is_not_run_again_under_another_id(w
         assert here.ran == ["coffee"]
 
 
+@pytest.mark.slow
 async def test_it_runs_once_a_person_knows_of_the_call_that_was_interrupted(where, here):
     with ordering(where) as child:
         says(child, "order tea c1")
@@ -134,6 +149,7 @@ async def test_an_outcome_after_the_handle_was_not_heard_although_the_call_has_e
         assert (await here.order("tea", "c3")).result == "tea, ordered here"
 
 
+@pytest.mark.slow
 async def test_an_equal_call_after_one_that_has_ended_before_the_move_runs(where, here):
     with ordering(where) as child:
         says(child, "order tea c1")
@@ -187,6 +203,7 @@ async def test_a_call_that_was_cancelled_in_this_process_may_be_made_again(here,
     assert (await here.order("tea", "c2")).ok
 
 
+@pytest.mark.slow
 async def test_calls_of_another_process_count_towards_the_limits_of_the_session(where):
     limits = {"policies": {"calls": {"per_session": 2}}}
     async with Here(where, **limits) as here:
@@ -200,6 +217,7 @@ async def test_calls_of_another_process_count_towards_the_limits_of_the_session(
         assert (await here.order("cocoa", "c3", ToolSession("garden", user="ana"))).ok
 
 
+@pytest.mark.slow
 async def test_calls_before_the_move_count_for_their_minute(where):
     async with Here(where, tools={"order": {"calls_per_minute": 2}}) as here:
         for article in ("tea", "coffee"):
@@ -230,6 +248,7 @@ async def test_a_call_that_an_earlier_session_left_in_this_process_is_waited_for
         assert (await first).result == (await second).result == "tea, ordered before"
 
 
+@pytest.mark.slow
 async def test_calls_of_other_sessions_and_users_do_not_count(where, here):
     with ordering(where) as child:
         says(child, "order tea c1")
