@@ -27,12 +27,15 @@ from leonidas_tools import (
     ToolSession,
     tool,
 )
+from leonidas_tools.approvals.request import Decision
 from leonidas_tools.calls.call import Media
 from leonidas_tools.cli import history
+from leonidas_tools.mcp.features import ClientFeatures
 from leonidas_tools.redaction import KnownSecrets, spelled
 from leonidas_tools.results.plain import plain
 from leonidas_tools.results.spill import Results
 from tests.approvals.bench import Bank
+from tests.mcp.asked import SAMPLING, Model
 from tests.mcp_server.conftest import serve  # noqa: F401 - a fixture
 from tests.promises.faults.play import call, play
 
@@ -640,6 +643,67 @@ async def test_what_a_server_says_of_its_tools_holds_none_of_its_secrets(tmp_pat
             await told.wait()
     assert "of ***: told" in logged.text
     assert told_of(PLAIN, "".join([*said, logged.text])) == []
+
+
+ASKING = """
+import os
+from typing import Annotated
+
+import mcp_types as types
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve, Sample
+from pydantic import BaseModel, Field
+
+key = os.environ["TOKEN"]
+server = MCPServer("asks")
+
+class Size(BaseModel):
+    size: str = Field(default=key, title=f"Size for {key}", description=key)
+
+def which():
+    return Elicit(f"Which, with {key}?", Size)
+
+def poem():
+    text = types.TextContent(text=f"A poem on {key}")
+    said = types.SamplingMessage(role="user", content=text)
+    return Sample([said], max_tokens=50, system_prompt=f"Rhyme on {key}")
+
+@server.tool()
+async def ask(
+    size: Annotated[Size, Resolve(which)],
+    poem: Annotated[types.CreateMessageResult, Resolve(poem)],
+) -> str:
+    return f"{size.size}: {poem.content.text}"
+
+server.run()
+"""
+
+
+async def test_a_server_asks_for_nothing_with_its_secrets_in_the_question(tmp_path, logged):
+    file = tmp_path / "server.py"
+    file.write_text(ASKING)
+    server = {"command": sys.executable, "args": [str(file)], "env": {"TOKEN": PLAIN}}
+    config = {"mcp_servers": {"asks": {**server, "sampling": SAMPLING}}}
+    asked, model = [], Model()
+
+    async def person(request):
+        asked.append(request)
+        return Decision.approve() if request.schema is None else Decision.fill({"size": "S"})
+
+    async with AdvancedToolProcessor(
+        config=config, builtin_tools=False, approval=person, asks=ClientFeatures(sampling=model)
+    ) as tools:
+        assert await tools.ready(timeout_seconds=60)
+        assert (await tools.execute("ask")).result == {"result": "S: Roses are red."}
+    titles = sorted(request.title for request in asked)
+    assert [title.partition("'asks' ")[2] for title in titles] == [
+        "ask a language model this: A poem on ***",
+        "asks: Which, with ***? (Size for ***?)",
+    ]
+    (sampled,) = model.asked
+    assert (sampled.turns[0].content, sampled.system_prompt) == (("A poem on ***",), "Rhyme on ***")
+    told = [json.dumps([request.to_json() for request in asked]), repr(asked), logged.text]
+    assert told_of(PLAIN, "".join(told)) == []
 
 
 # --- cut at every place --------------------------------------------------------------------------

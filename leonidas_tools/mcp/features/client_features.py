@@ -87,14 +87,16 @@ class ServerRequestHandler:
         from leonidas_tools.mcp.features.roots import Roots
         from leonidas_tools.mcp.features.sampling_requests import SamplingRequests
         from leonidas_tools.mcp.trust.pins import identity_of
+        from leonidas_tools.redaction import KnownSecrets
 
         name, settings = self._name, self._settings
+        secrets = KnownSecrets(settings.secrets())
         options: dict[str, Any] = {}
         if settings.elicitation:
-            options["elicitation_callback"] = Elicitation(name, self.calls)
+            options["elicitation_callback"] = Elicitation(name, self.calls, secrets)
         if settings.sampling.enabled:
             options["sampling_callback"] = SamplingRequests(
-                name, identity_of(settings), settings.sampling, self._sampling, self.calls
+                name, identity_of(settings), settings.sampling, self._sampling, self.calls, secrets
             )
         if settings.roots:
             options["list_roots_callback"] = Roots(lambda: self._settings.roots)

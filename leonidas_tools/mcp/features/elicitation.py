@@ -17,6 +17,7 @@ from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.mcp.features.rate import Rate
 from leonidas_tools.mcp.features.wording import asks, clean, opens
+from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.approvals.request import Decision
     from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
+    from leonidas_tools.redaction import KnownSecrets
 
 logger = visible_logger(__name__)
 
@@ -45,11 +47,13 @@ class Elicitation:
     Args:
         server: The server's name.
         calls: Its running calls.
+        secrets: Texts that it was given in confidence, and may not tell.
     """
 
-    def __init__(self, server: str, calls: OngoingCalls) -> None:
+    def __init__(self, server: str, calls: OngoingCalls, secrets: KnownSecrets) -> None:
         self._server = server
         self._calls = calls
+        self._secrets = secrets
         self._rate = Rate(_MOST_PER_MINUTE)
 
     async def __call__(
@@ -71,7 +75,8 @@ class Elicitation:
     def _inquiry(self, params: mcp_types.ElicitRequestParams) -> Inquiry:
         if isinstance(params, mcp_types.ElicitRequestURLParams):
             return self._about_page(params)
-        schema = _bounded(params.requested_schema)
+        message = self._secrets.text(params.message)
+        schema = schema_without(self._secrets, _bounded(params.requested_schema))
         fields = properties_of(schema)
         try:
             validator = ArgumentValidator(schema)
@@ -79,10 +84,8 @@ class Elicitation:
             raise UnaskableError("what it asks for is no valid schema") from error
         return Inquiry(
             rule="elicitation",
-            title=lambda language, words: asks(
-                self._server, params.message, schema, language, words
-            ),
-            details={"server": self._server, "message": clean(params.message)},
+            title=lambda language, words: asks(self._server, message, schema, language, words),
+            details={"server": self._server, "message": clean(message)},
             answered=asyncio.get_running_loop().create_future(),
             schema=schema if fields else None,
             validate=_by_title(fields, validator),
@@ -99,16 +102,11 @@ class Elicitation:
         if not params.url.isprintable() or not _PLAIN_PLACE.fullmatch(parts.netloc):
             raise UnaskableError("the address of its page can be read in two ways")
         host = clean(parts.hostname or "?")
+        message = self._secrets.text(params.message)
         return Inquiry(
             rule="elicitation",
-            title=lambda language, words: opens(
-                self._server, host, params.message, language, words
-            ),
-            details={
-                "server": self._server,
-                "message": clean(params.message),
-                "url": params.url,
-            },
+            title=lambda language, words: opens(self._server, host, message, language, words),
+            details={"server": self._server, "message": clean(message), "url": params.url},
             answered=asyncio.get_running_loop().create_future(),
         )
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.mcp.features.ongoing_calls import OngoingCalls
     from leonidas_tools.mcp.features.sampling import SamplingModel
+    from leonidas_tools.redaction import KnownSecrets
     from leonidas_tools.settings.mcp_settings import SamplingSettings
 
 logger = visible_logger(__name__)
@@ -56,6 +57,7 @@ class SamplingRequests:
         settings: What it may ask.
         model: Answers.
         calls: The server's running calls.
+        secrets: Texts that it was given in confidence, and may not tell.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class SamplingRequests:
         settings: SamplingSettings,
         model: SamplingModel,
         calls: OngoingCalls,
+        secrets: KnownSecrets,
     ) -> None:
         self._server = server
         # An "always" is for this server, not for another one of its name.
@@ -79,6 +82,7 @@ class SamplingRequests:
         self._settings = settings
         self._model = model
         self._calls = calls
+        self._secrets = secrets
         self._rate = Rate(settings.calls_per_minute)
 
     async def __call__(
@@ -151,7 +155,7 @@ class SamplingRequests:
     def _request(self, params: mcp_types.CreateMessageRequestParams) -> SamplingRequest:
         if params.tools or params.tool_choice is not None:
             raise RefusedError("it wants tools for it, which a server is not given")
-        turns = tuple(_turn(message) for message in params.messages)
+        turns = tuple(_turn(message, self._secrets) for message in params.messages)
         length = sum(len(each) for turn in turns for each in turn.content if isinstance(each, str))
         if not turns or len(turns) > _MOST_TURNS or length > _LONGEST:
             raise RefusedError("it sends nothing, or too much at once")
@@ -164,21 +168,20 @@ class SamplingRequests:
             model=model,
             turns=turns,
             max_tokens=max(1, min(params.max_tokens, most)),
-            system_prompt=params.system_prompt,
+            system_prompt=params.system_prompt and self._secrets.text(params.system_prompt),
             temperature=params.temperature,
             stop_sequences=tuple(params.stop_sequences or ()),
         )
 
 
-def _turn(message: mcp_types.SamplingMessage) -> SamplingTurn:
-    return SamplingTurn(
-        role=message.role, content=tuple(_content(block) for block in message.content_as_list)
-    )
+def _turn(message: mcp_types.SamplingMessage, secrets: KnownSecrets) -> SamplingTurn:
+    content = tuple(_content(block, secrets) for block in message.content_as_list)
+    return SamplingTurn(role=message.role, content=content)
 
 
-def _content(block: Any) -> str | Media:
+def _content(block: Any, secrets: KnownSecrets) -> str | Media:
     if block.type == "text":
-        return str(block.text)
+        return secrets.text(str(block.text))
     if block.type not in {"image", "audio"}:
         raise RefusedError(f"it sends {block.type!r}, which is neither text nor a picture or sound")
     try:

@@ -18,6 +18,7 @@ from leonidas_tools.mcp.listing.tool_names import ListedNames
 from leonidas_tools.mcp.trust.pins import Pin, Pins, PinsError, ToolDefinition, identity_of
 from leonidas_tools.mcp.trust.quarantine import ListingReport
 from leonidas_tools.redaction import KnownSecrets
+from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import hides, revealed, visible_logger, without_unseen
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.finding import Finding
@@ -40,9 +41,6 @@ CallTool: TypeAlias = Callable[
 _Made: TypeAlias = tuple["mcp_types.Tool", Mapping[str, Any], Pin | None, bool]
 """Inputs a tool is made from: while they are the same, so is the tool."""
 _TEXTS = frozenset({"description", "title", "$comment"})
-_SAMPLES = frozenset({"default", "examples"})
-_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose value has names of the server's choice for keys."""
 
 
 class DefinitionReader:
@@ -251,11 +249,10 @@ def _used(
 
 def described(definition: mcp_types.Tool, secrets: KnownSecrets) -> ToolDefinition:
     """Return the definition of a tool as it is pinned and declared, without the secrets."""
-    schema = definition.input_schema
     return ToolDefinition(
         name=definition.name,
         description=secrets.text(definition.description or definition.title or ""),
-        input_schema=_without(secrets, schema) if secrets else schema,
+        input_schema=schema_without(secrets, definition.input_schema),
         effect=effect_of(definition.annotations).value,
     )
 
@@ -304,26 +301,6 @@ def _inside(key: str, value: Any) -> Any:
             return without_unseen(value)
         return value if key == "pattern" else _honest(value)
     return visible_schema(value)
-
-
-def _without(secrets: KnownSecrets, schema: Any, *, has_names: bool = False) -> Any:
-    """Return a schema whose texts are masked, without the defaults and examples that are secret.
-
-    A masked default would be sent to the server; without it, the server takes its own.
-    """
-    if isinstance(schema, list):
-        return [_without(secrets, each) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    if has_names:
-        return {name: _without(secrets, each) for name, each in schema.items()}
-    return {
-        key: secrets.text(value)
-        if key in _TEXTS and isinstance(value, str)
-        else _without(secrets, value, has_names=key in _NAMED)
-        for key, value in schema.items()
-        if key not in _SAMPLES or secrets(value) == value
-    }
 
 
 def _honest(value: Any) -> Any:
