@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
+from pydantic_core import to_json
 
 from leonidas_tools.agent.models.model import (
     DEFAULT_PARAMETERS,
@@ -75,7 +76,6 @@ STATUS_SUBSTREAM = "status"
 AGENT_RESULT = "agent_result"
 """Metadata key of the `AgentResult` on the last part of a run."""
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 _OPEN = (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
 _STOP = "\nObservation:"
 _LONGEST_SAID = 300
@@ -797,7 +797,7 @@ class _Run:
 
     def _write(self, turn: Turn, said: Answer) -> None:
         """Write a turn into the conversation."""
-        observed = [_encode(result.to_response()) for result in turn.results]
+        observed = [to_json(result.to_response()).decode() for result in turn.results]
         if self._is_native:
             self._messages.append(Message.assistant(said.text, turn.calls))
             self._messages += [

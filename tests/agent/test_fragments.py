@@ -108,7 +108,7 @@ async def test_the_calls_and_tokens_of_a_manager_bound_those_of_the_fragments_be
     fragments = Fragments(worker, given, models={"lead": lead})
     told = await runtime(fragments, weigh).execute("lead", {"task": "Feed us."})
     below = lead.asked[1].messages[-1].text
-    assert '"weigh: ok", "weigh: limited"' in below
+    assert '"weigh: ok","weigh: limited"' in below
     measures = await fragments.measures()
     assert told.result["tokens"] == measures["lead"].tokens > measures["bake"].tokens > 0
 
@@ -287,7 +287,7 @@ async def test_the_voice_asks_what_a_fragment_needs_approval_for_in_delegated_wo
     simulator, _ = await held([only], tools, generation="3.8-live", server=server, user=user)
     told = simulator.calls[0].final_answers[0].response["result"]
     assert (told["answer"], told["steps"]) == ("It is booked.", ["host: ok"])
-    assert books.asked[1].messages[-1].text.startswith('{"status": "ok"')
+    assert books.asked[1].messages[-1].text.startswith('{"status":"ok"')
 
 
 @pytest.mark.parametrize(
