@@ -173,13 +173,20 @@ class MCPServers:
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch(), name="mcp:watch")
 
-    def _is_reserved(self, server: str, name: str) -> bool:
-        """Return whether a server that goes before this one is about to bring a tool of that name.
+    def _is_reserved(self, server: str, name: str, is_late: bool) -> bool:
+        """Return whether another server is about to bring a tool of that name, and goes before.
 
-        Without it the name would go to the faster server, which differs each time.
+        Without it the name would go to the faster server, which differs each time. Servers go in
+        the order of the settings, but all tools that were there at first before those that are
+        late: a server could else take the name of another one's tool from the next process on.
         """
-        before = self._order[: self._order.index(server)] if server in self._order else ()
-        return any(self._tools[each].expects(name) for each in before if each in self._tools)
+        before = self._order[: self._order.index(server)] if server in self._order else []
+        others = [each for each in self._order if each != server] if is_late else before
+        return any(
+            self._tools[each].expects(name, late=is_late and each in before)
+            for each in others
+            if each in self._tools
+        )
 
     def _others(self, server: str) -> set[str]:
         """Return the text that names of the other servers' tools begin with."""

@@ -107,6 +107,29 @@ async def test_a_rule_that_allows_one_server_allows_no_tool_that_another_names_s
         assert {(await tools.execute(name)).status for name in evil} == {"denied"}
 
 
+async def test_a_tool_that_comes_late_takes_no_name_in_a_later_process_either(bench):
+    bench.server("first", "other").server("second", "send")
+
+    def owners():
+        tools = [tool for tool in bench.tools.registry if tool.origin is not None]
+        return {tool.name: tool.origin.server for tool in tools if tool.origin.tool == "send"}
+
+    async with bench.processor():
+        await bench.ready()
+        assert owners() == {"send": "second"}
+    for listed in ((), ("other", "send"), ("other", "send")):  # it forgets nothing by an empty list
+        bench.lists("first", *listed)
+        async with bench.processor():
+            await bench.ready()
+            late = {"first__send": "first"} if listed else {}
+            assert owners() == {"send": "second", **late}
+    bench.lists("second", "other")
+    for _ in range(2):  # `second` is known to have it no more once it has listed
+        async with bench.processor():
+            await bench.ready()
+    assert owners() == {"send": "first"}
+
+
 async def test_servers_whose_names_become_the_same_before_a_tools_name_do_not_meet(bench):
     for name in ("a b", "a_b", "a-b", "名前", "前名"):
         bench.server(name, "send")

@@ -10,7 +10,7 @@ from leonidas_tools.mcp.listing.tool_names import ListedNames, name_for, wished_
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from leonidas_tools.mcp.listing.definitions import AnyTool
     from leonidas_tools.settings.models import MCPServerSettings
@@ -26,7 +26,7 @@ class ServerTools:
         server: The server's name.
         registry: Where they are registered.
         settings: What they are called.
-        is_reserved: Whether a name is kept for a server that goes before this one.
+        is_reserved: Whether a name is kept for another server; a late tool gives way to more.
         others: Returns the text that names of other servers' tools begin with.
     """
 
@@ -35,7 +35,7 @@ class ServerTools:
         server: str,
         registry: ToolRegistry,
         settings: MCPServerSettings,
-        is_reserved: Callable[[str, str], bool],
+        is_reserved: Callable[[str, str, bool], bool],
         others: Callable[[str], Collection[str]],
     ) -> None:
         self.settings = settings
@@ -46,17 +46,22 @@ class ServerTools:
         self._names: dict[str, str] = {}
         self._wished: dict[str, str | None] = {}
         self._listed: dict[str, AnyTool] = {}
-        self._expected = frozenset(self._called(tool) for tool in self._used_before())
-        self._is_known = bool(self._expected)
+        listed = ListedNames(server)
+        names, first = frozenset(listed.names()), listed.first()
+        self._first = None if first is None else frozenset(first)
+        """Tools of the first listing; later ones of other servers do not get their names."""
+        self._expected = self._called(names & (self._first or frozenset()))
+        self._expected_late = self._called(names - (self._first or frozenset()))
+        self._is_known = bool(self._expected | self._expected_late)
 
     def registered(self) -> list[AnyTool]:
         """Return the tools in the registry."""
         tools = (self._registry.get(self._names[name]) for name in self._listed)
         return [tool for tool in tools if tool is not None]
 
-    def expects(self, name: str) -> bool:
-        """Return whether the server listed this name in an earlier process."""
-        return name in self._expected
+    def expects(self, name: str, *, late: bool = True) -> bool:
+        """Return whether the server listed this name in an earlier process, perhaps late."""
+        return name in self._expected or (late and name in self._expected_late)
 
     def may_bring(self, name: str) -> bool:
         """Return whether it may list a tool of that name, as long as its listing is unknown."""
@@ -68,7 +73,8 @@ class ServerTools:
 
     def update(self, tools: list[AnyTool]) -> None:
         """Put new and changed tools into the registry, and remove those that are gone."""
-        self._expected, self._is_known = frozenset(), True
+        self._expected = self._expected_late = frozenset()
+        self._is_known = True
         listed = {tool.name: tool for tool in tools}
         for gone in self._listed.keys() - listed.keys():
             self._take_out(gone)
@@ -82,6 +88,8 @@ class ServerTools:
             if self._listed.get(name) is not tool:
                 self._put(name, tool)
         self._listed = listed
+        if self._first is None:
+            self._first = frozenset(listed)
 
     def clear(self) -> None:
         """Take all tools out."""
@@ -91,11 +99,13 @@ class ServerTools:
         if self._is_ours(name):
             self._registry.replace(_named(tool, self._names[name]))
             return
+        is_first = self._first is None or name in self._first
+        is_late = not is_first and self._wished[name] is None
         chosen = name_for(
             self._server,
             name,
             self.settings,
-            is_taken=self._is_taken,
+            is_taken=lambda wanted: self._is_taken(wanted, is_late=is_late),
             had=self._names.get(name),
             others=self._others(self._server),
         )
@@ -113,8 +123,8 @@ class ServerTools:
             )
         self._registry.register(_named(tool, chosen))
 
-    def _is_taken(self, name: str) -> bool:
-        return name in self._registry or self._is_reserved(self._server, name)
+    def _is_taken(self, name: str, *, is_late: bool) -> bool:
+        return name in self._registry or self._is_reserved(self._server, name, is_late)
 
     def _take_out(self, name: str) -> None:
         if self._is_ours(name):
@@ -126,11 +136,10 @@ class ServerTools:
         now = self._registry.get(self._names.get(name, name))
         return before is not None and now is not None and now.function is before.function
 
-    def _used_before(self) -> list[str]:
-        return [tool for tool in ListedNames(self._server).names() if is_used(self.settings, tool)]
-
-    def _called(self, tool: str) -> str:
-        return wished_name(tool, self.settings) or tool
+    def _called(self, tools: Iterable[str]) -> frozenset[str]:
+        """Return the names that the used ones among these tools want here."""
+        used = (tool for tool in tools if is_used(self.settings, tool))
+        return frozenset(wished_name(tool, self.settings) or tool for tool in used)
 
 
 def _named(tool: AnyTool, name: str) -> AnyTool:

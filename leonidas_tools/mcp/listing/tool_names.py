@@ -83,12 +83,18 @@ logger = visible_logger(__name__)
 class ListedNames:
     """The names that one server has listed, kept from one process to the next.
 
+    Those of its very first listing are kept as well: a tool that came later must not be called in
+    the place of one that another server had first.
+
     Args:
         server: The server's name.
 
     Example:
         >>> ListedNames("notes").keep(["add", "search"])
         >>> ListedNames("notes").names()
+        ['add', 'search']
+        >>> ListedNames("notes").keep(["add", "search", "send"])
+        >>> ListedNames("notes").first()
         ['add', 'search']
     """
 
@@ -101,15 +107,27 @@ class ListedNames:
         """Keep the names, as well as the disk allows. It blocks."""
         if self._kept == list(names):
             return
+        first = self.first()
         try:
-            self._file.write(json.dumps({"tools": list(names)}))
+            self._file.write(
+                json.dumps({"tools": list(names), "first": list(names) if first is None else first})
+            )
             self._kept = list(names)
         except OSError as error:
             logger.debug("The listing of the MCP server %r is not kept: %s", self._server, error)
 
     def names(self) -> list[str]:
         """Return the names, as far as they are known."""
+        return self._read().get("tools", [])
+
+    def first(self) -> list[str] | None:
+        """Return those of the first listing; `None` before there was one."""
+        kept = self._read()
+        return kept.get("first", kept.get("tools"))
+
+    def _read(self) -> dict[str, list[str]]:
         try:
-            return [str(name) for name in json.loads(self._file.read() or "{}").get("tools", ())]
+            kept = json.loads(self._file.read() or "{}")
+            return {key: [str(name) for name in names] for key, names in kept.items()}
         except (OSError, ValueError, AttributeError, TypeError):
-            return []  # they only spare a surprise: where they are gone, nothing is lost
+            return {}  # they only spare a surprise: where they are gone, nothing is lost
