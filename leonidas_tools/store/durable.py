@@ -15,6 +15,7 @@ from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
+from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.store.queries import (
     RESUMABLE_SECONDS,
@@ -32,7 +33,7 @@ from leonidas_tools.tools.metadata import ToolEffect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leonidas_tools.calls.call import Run, ToolCall
+    from leonidas_tools.calls.call import Run, ToolCall, ToolSession
     from leonidas_tools.store.database import Database
     from leonidas_tools.store.recorder import Recorder
     from leonidas_tools.store.rows import Execution
@@ -194,9 +195,11 @@ class DurableStart:
 
     After a crash, the store knows which of these calls may have happened. If the store is not
     writable (a full disk, a lock of another process, no server), the call continues unrecorded or
-    is refused, and the store's status counts it. A call with the id and the arguments of an
-    earlier call of the session is answered from the store. So is one with the arguments of a call
-    whose outcome the model may not have heard, since the conversation was elsewhere.
+    is refused, and the store's status counts it. It is refused in any case where the earlier calls
+    of a session that comes from another process cannot be read. A call with the id and the
+    arguments of an earlier call of the session is answered from the store. So is one with the
+    arguments of a call whose outcome the model may not have heard, since the conversation was
+    elsewhere.
 
     Args:
         store: The store.
@@ -220,7 +223,7 @@ class DurableStart:
                     before = await self._store.earlier(call)
                 except StoreError as error:
                     logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
-                    if self._refuses:
+                    if self._refuses or _is_from_elsewhere(call.session):
                         return _refused(call)
                     before = None
                 if before is not None:
@@ -239,6 +242,12 @@ def asked_as(call: ToolCall) -> ToolCall:
         return call
     is_same = received.session is call.session and received.number == call.number
     return received if is_same else call
+
+
+def _is_from_elsewhere(session: ToolSession) -> bool:
+    """Return whether another process may have begun calls that the model makes again."""
+    resumption = session.find(Resumption)
+    return resumption is not None and resumption.known_until is not None
 
 
 def _never(_: ToolCall) -> None:

@@ -12,7 +12,7 @@ import pytest
 from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.store import Store
-from tests.databases import place
+from tests.databases import free_port, place
 
 CHILD = Path(__file__).parent / "ordering.py"
 
@@ -249,6 +249,24 @@ async def test_a_call_that_an_earlier_session_left_in_this_process_is_waited_for
 
 
 @pytest.mark.slow
+async def test_without_the_store_a_session_from_another_process_makes_no_such_call():
+    ran = []
+
+    @tool(effect="once")
+    async def order(article: str) -> None:
+        ran.append(article)
+
+    nowhere = f"postgresql://ana@127.0.0.1:{free_port()}/kept"
+    settings = {"store": {"enabled": True, "url": nowhere, "durable": True}}
+    moved = ToolSession("kitchen", user="ana")
+    moved.get(Resumption).use("h1", at=time.time())
+    async with AdvancedToolProcessor([order], settings, builtin_tools=False) as tools:
+        refused = await tools.execute("order", {"article": "tea"}, session=moved, call_id="c2")
+        assert (refused.status, refused.reason_code) == ("unavailable", "not_recorded")
+        await tools.execute("order", {"article": "coffee"}, session=ToolSession(), call_id="c3")
+    assert ran == ["coffee"]
+
+
 async def test_calls_of_other_sessions_and_users_do_not_count(where, here):
     with ordering(where) as child:
         says(child, "order tea c1")
