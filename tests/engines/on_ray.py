@@ -27,8 +27,9 @@ def listens(port):
     raise AssertionError("the cluster has not started")
 
 
-@pytest.fixture(scope="module")
-def address():
+@contextlib.contextmanager
+def cluster():
+    """Run a cluster, and yield its address."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
     os.environ["RAY_AUTH_TOKEN"] = "made-up-token-of-this-cluster-0123456789"
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
@@ -37,10 +38,16 @@ def address():
             *("--port=6379", "--num-cpus=2", "--include-dashboard=false"),
             *(f"--temp-dir={directory}", "--object-store-memory=100000000"),
         ]
-        with subprocess.Popen(start, stdout=subprocess.DEVNULL) as cluster:
+        with subprocess.Popen(start, stdout=subprocess.DEVNULL) as running:
             listens(6379)
             yield "127.0.0.1:6379"
-            cluster.terminate()
+            running.terminate()
+
+
+@pytest.fixture(scope="module")
+def address():
+    with cluster() as running:
+        yield running
 
 
 @pytest.fixture
