@@ -247,6 +247,24 @@ async def test_a_login_that_fails_says_why(guard, auth, answer, person, reason):
     assert error.value.message == f"No login to the MCP server 'lab': {reason} at {guarded.url}"
 
 
+@pytest.mark.parametrize("answer", ["access_denied", "code"])
+async def test_a_person_who_does_not_log_in_is_asked_once(guard, answer):
+    guarded = guard()
+    guarded.logins.answer = answer
+    pages = []
+
+    async def person(url):
+        pages.append(url)
+        if answer != "code":
+            await browse(url)
+
+    settings = of(guarded.settings(login_timeout=0.1))
+    async with asyncio.timeout(30):
+        with pytest.raises(ConfigurationError):
+            await log_in("lab", settings, person)
+    assert len(pages) == 1
+
+
 async def test_a_port_that_is_taken_is_named(guard):
     guarded = guard()
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -127,15 +127,19 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
         self._auth = auth
         self._open_page = open_page
         self._callback: Callback | None = None
+        self._refused: LoginError | None = None
 
     async def prepare(self, stack: AsyncExitStack) -> None:
         """Open the port that the browser comes back to.
 
         Raises:
             LoginNeededError: There is no person to log in.
+            LoginError: The person has refused, or did not come.
         """
         if self._open_page is None:
             raise LoginNeededError(self._name)
+        if self._refused is not None:  # the client library asks a server in two ways
+            raise LoginError(str(self._refused))
         registered = _registered_port(self.context.client_info)
         any_port = () if self._auth.callback_port else (registered, 0)
         self._callback = await stack.enter_async_context(
@@ -157,7 +161,11 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
 
     async def _wait_for_person(self) -> AuthorizationCodeResult:
         assert self._callback is not None
-        return await self._callback.result(self._auth.login_timeout)
+        try:
+            return await self._callback.result(self._auth.login_timeout)
+        except LoginError as error:
+            self._refused = error
+            raise
 
 
 def _check_pkce(metadata: OAuthMetadata | None) -> None:
