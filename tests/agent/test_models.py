@@ -393,6 +393,16 @@ async def test_a_scripted_model_keeps_to_its_script():
     assert model.asked[0].tools == ("weather.get",)
 
 
+async def test_a_script_in_json_names_calls_as_servers_do():
+    call = {"name": "pay", "arguments": {"to": "ana"}}
+    model = ScriptedModel.from_json(json.dumps([{"calls": [call, ["now", {}]]}]))
+    made = await answer(model, QUESTION)
+    assert [(each.name, each.arguments) for each in made.calls] == [
+        ("pay", {"to": "ana"}),
+        ("now", {}),
+    ]
+
+
 def test_a_budget_is_spent_by_what_answers_take():
     budget = Budget(10)
     budget.add(Usage(input_tokens=4, output_tokens=5))

@@ -51,9 +51,9 @@ class ScriptedModel:
 
     Args:
         answers: Each is a text; a mapping with `text`, `thought` and `calls` (each a pair of name
-            and arguments); an `Answer`; an exception to raise; a number of seconds, to wait and
-            say nothing, which a longer wait stands for a server that hangs; or a function of the
-            messages that returns one of those.
+            and arguments, or a mapping of `name` and `arguments`); an `Answer`; an exception to
+            raise; a number of seconds, to wait and say nothing, which a longer wait stands for a
+            server that hangs; or a function of the messages that returns one of those.
         name: The name of the model.
         calls_functions: Whether it counts as a model that makes calls; `False` has it write them.
         repeat: Whether the script starts over at its end; otherwise asking once more is an error.
@@ -155,7 +155,9 @@ def _answer(said: str | Mapping[str, Any], taken: set[str]) -> Answer:
     if isinstance(said, str):
         return Answer(text=said)
     calls = list[ModelCall]()
-    for name, arguments, *more in said.get("calls", ()):
+    for call in said.get("calls", ()):
+        is_named = isinstance(call, dict)
+        name, arguments, *more = (call["name"], call["arguments"]) if is_named else call
         identifier = new_id(more[0] if more else f"call_{len(calls)}", taken)
         taken.add(identifier)
         calls.append(ModelCall(id=identifier, name=name, arguments=arguments))
