@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import threading
@@ -127,7 +128,7 @@ class TerminalChannel:
 
         def read() -> None:
             text = self._read()
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
                 loop.call_soon_threadsafe(tell, text)
 
         threading.Thread(target=read, name="approval", daemon=True).start()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -302,7 +303,11 @@ class _Typed:
     def read(self) -> str:
         """Return the next line, from a thread that asks a question; empty at the end."""
         assert self.loop is not None
-        line = asyncio.run_coroutine_threadsafe(self.ask(""), self.loop).result()
+        asking = asyncio.run_coroutine_threadsafe(self.ask(""), self.loop)
+        try:
+            line = asking.result()
+        except CancelledError:  # the program ends
+            return ""
         return "" if line is None else f"{line}\n"
 
 

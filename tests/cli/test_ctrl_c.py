@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import functools
 import json
+import os
+import pty
 import signal
 import socket
 import subprocess
@@ -39,6 +41,10 @@ async def wait() -> None:
 def block() -> None:
     kept = reach()
     time.sleep(600)
+
+@tool(effect="once", requires_approval=True)
+async def pay() -> None:
+    pass
 
 @tool(cpu_bound=True)
 def compute() -> None:
@@ -228,6 +234,35 @@ def test_ctrl_c_ends_an_agent_in_a_call(interrupt, slow_tools, silent, tmp_path)
         wait_until=silent.reached,
     )  # fmt: skip
     assert_interrupted(finished)
+
+
+def test_ctrl_c_at_a_question_of_an_agent_ends_it(slow_tools, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"calls": [["pay", {}]]}]))
+    command = [sys.executable, "-m", "leonidas_tools", "agent", "--config", str(slow_tools)]
+    options = {
+        "args": [*command, "--model", f"scripted:{script}"],
+        "preexec_fn": functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    }
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(**options, stdin=theirs, stdout=theirs, stderr=theirs) as program:
+        os.close(theirs)
+        shown_until(ours, b"> ")
+        os.write(ours, b"Pay.\n")
+        shown_until(ours, b"in this session: ")
+        program.send_signal(signal.SIGINT)
+        said = shown_until(ours, b"\0")
+    os.close(ours)
+    assert program.returncode == 130
+    assert b"Traceback" not in said
+
+
+def shown_until(terminal, text):
+    said = b""
+    with contextlib.suppress(OSError):  # the program has ended
+        while not said.endswith(text):
+            said += os.read(terminal, 1)
+    return said
 
 
 def test_ctrl_c_ends_an_agent_whose_model_never_answers(interrupt, settings, silent):
