@@ -77,11 +77,11 @@ def openai_names(registry: ToolRegistry) -> dict[str, str]:
 
 def find(registry: ToolRegistry, name: str) -> AnyTool | None:
     """Return the tool of that name, be it its own or one it is declared with anywhere."""
-    return (
-        registry.get(name)
-        or registry.find(name)
-        or registry.get(openai_names(registry).get(name, ""))
-    )
+    tool = registry.get(name) or registry.find(name)
+    if tool is not None:
+        return tool
+    own = openai_names(registry).get(name)
+    return None if own is None else registry.get(own)
 
 
 def prompt_text(registry: ToolRegistry, tools: Iterable[AnyTool]) -> str:

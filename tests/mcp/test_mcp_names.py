@@ -107,6 +107,14 @@ async def test_a_rule_that_allows_one_server_allows_no_tool_that_another_names_s
         assert {(await tools.execute(name)).status for name in evil} == {"denied"}
 
 
+async def test_a_tool_without_a_name_is_not_called_in_the_place_of_one_that_does_not_exist(bench):
+    bench.server("a", "", "send")
+    async with bench.processor() as tools:
+        await bench.ready()
+        for name in ("sent", "no_such_tool", " "):
+            assert (await tools.execute(name)).status == "not_found"
+
+
 async def test_a_tool_that_comes_late_takes_no_name_in_a_later_process_either(bench):
     bench.server("first", "other").server("second", "send")
 
