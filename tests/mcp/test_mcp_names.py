@@ -6,6 +6,7 @@ import logging
 import pytest
 from typer.testing import CliRunner
 
+from leonidas_tools import Tool
 from leonidas_tools.cli.app import program
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.listing.fixed_arguments import fix
@@ -113,6 +114,19 @@ async def test_a_tool_without_a_name_is_not_called_in_the_place_of_one_that_does
         await bench.ready()
         for name in ("sent", "no_such_tool", " "):
             assert (await tools.execute(name)).status == "not_found"
+
+
+async def test_no_tool_of_a_server_is_called_what_a_model_calls_another_one(bench):
+    def send() -> str:
+        return "mine"
+
+    bench.server("a", "send_mail")
+    tools = bench.processor()
+    tools.registry.register(Tool(send, name="send mail"))
+    async with tools:
+        await bench.ready()
+        assert bench.names() == ["a__send_mail"]
+        assert (await tools.execute("send_mail")).result == "mine"
 
 
 async def test_a_tool_that_comes_late_takes_no_name_in_a_later_process_either(bench):

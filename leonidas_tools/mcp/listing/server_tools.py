@@ -124,7 +124,9 @@ class ServerTools:
         self._registry.register(_named(tool, chosen))
 
     def _is_taken(self, name: str, *, is_late: bool) -> bool:
-        return name in self._registry or self._is_reserved(self._server, name, is_late)
+        # Nor may it be what a model calls another tool, such as `send_mail` for "send mail".
+        is_known = name in self._registry or self._registry.find(name) is not None
+        return is_known or self._is_reserved(self._server, name, is_late)
 
     def _take_out(self, name: str) -> None:
         if self._is_ours(name):
