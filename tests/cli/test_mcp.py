@@ -44,6 +44,7 @@ def test_each_server_is_listed_with_its_state_and_tools(run):
     assert (idle["transport"], idle["state"], idle["last_error"]) == ("http", "disabled", None)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_is_a_failure_and_one_that_is_off_is_none(invoke, settings, run):
     assert run().exit_code == 1
     off = "version: 1\nmcp_servers:\n  idle: {url: 'http://127.0.0.1:9/mcp', enabled: false}\n"
@@ -51,6 +52,7 @@ def test_a_server_that_is_down_is_a_failure_and_one_that_is_off_is_none(invoke, 
     assert invoke(mcp.commands(), "list", "--config", settings).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_table_tells_people_the_same(run):
     lines = run().stdout.splitlines()
     assert [line.split()[:3] for line in lines[:2]] == [

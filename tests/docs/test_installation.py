@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 LARGE = ("cv2", "numpy", "googleapiclient")
 PROGRAM = f"""
@@ -17,6 +19,7 @@ print(*(name for name in {LARGE!r} if name in sys.modules))
 """
 
 
+@pytest.mark.slow
 def test_neither_the_library_nor_the_simulator_loads_what_is_large():
     said = subprocess.check_output([sys.executable, "-c", PROGRAM], text=True)
     assert said.split() == []

@@ -96,6 +96,7 @@ def collector():
         thread.join()
 
 
+@pytest.mark.slow
 async def test_the_spans_of_a_live_session_arrive_over_otlp_and_tell_no_argument(collector):
     host, port = collector.server_address
     process = await asyncio.create_subprocess_exec(

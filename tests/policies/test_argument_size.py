@@ -20,21 +20,22 @@ def _circle():
     return value
 
 
+# Made in the test: every worker collects all tests.
 TOO_LARGE = {
-    "many keys": {"value": {f"key {n}": n for n in range(300_000)}},
-    "many unknown names": {f"name{n}": n for n in range(300_000)},
-    "many items": {"value": [0] * 2_000_000},
-    "many empty items": {"value": [[]] * 500_000},
-    "many items in many lists": {"value": [[0] * 200] * 200},
-    "many objects with one key": {"value": [{"amount": 1}] * 20_000},
-    "the same list many times": {"value": [[["x"] * 1000] * 1000] * 1000},
-    "one long text": {"value": "x" * 2_000_000},
-    "one long text of long letters": {"value": "\u91cc" * 400_000},
-    "one long text of half letters": {"value": "\ud800" * 400_000},
-    "one long name": {"x" * 2_000_000: 1},
-    "one long number": {"value": 1 << 8_000_000},
-    "many levels": {"value": _nested(20_000)},
-    "a circle": _circle(),
+    "many keys": lambda: {"value": {f"key {n}": n for n in range(300_000)}},
+    "many unknown names": lambda: {f"name{n}": n for n in range(300_000)},
+    "many items": lambda: {"value": [0] * 2_000_000},
+    "many empty items": lambda: {"value": [[]] * 500_000},
+    "many items in many lists": lambda: {"value": [[0] * 200] * 200},
+    "many objects with one key": lambda: {"value": [{"amount": 1}] * 20_000},
+    "the same list many times": lambda: {"value": [[["x"] * 1000] * 1000] * 1000},
+    "one long text": lambda: {"value": "x" * 2_000_000},
+    "one long text of long letters": lambda: {"value": "\u91cc" * 400_000},
+    "one long text of half letters": lambda: {"value": "\ud800" * 400_000},
+    "one long name": lambda: {"x" * 2_000_000: 1},
+    "one long number": lambda: {"value": 1 << 8_000_000},
+    "many levels": lambda: {"value": _nested(20_000)},
+    "a circle": _circle,
 }
 
 
@@ -67,12 +68,10 @@ RULES = [
 
 
 @pytest.mark.parametrize("name", ["look", "send"])
-@pytest.mark.parametrize("arguments", TOO_LARGE.values(), ids=TOO_LARGE)
-async def test_a_call_with_too_large_arguments_is_refused_and_reported_without_them(
-    name, arguments
-):
+@pytest.mark.parametrize("made", TOO_LARGE.values(), ids=TOO_LARGE)
+async def test_a_call_with_too_large_arguments_is_refused_and_reported_without_them(name, made):
     kitchen = Kitchen(rules=RULES)
-    result = await kitchen.tools.execute(name, arguments, session=ToolSession("ana"))
+    result = await kitchen.tools.execute(name, made(), session=ToolSession("ana"))
     assert (result.status, result.reason_code) == ("invalid_argument", "arguments_too_large")
     assert "1048576 bytes" in result.message
     assert kitchen.ran == []
@@ -83,7 +82,7 @@ async def test_a_call_with_too_large_arguments_is_refused_and_reported_without_t
 @pytest.mark.parametrize("name", ["look", "send", "no_such_tool"])
 async def test_the_same_is_so_on_a_stream_also_for_a_tool_that_does_not_exist(name):
     kitchen = Kitchen()
-    part = call(name, TOO_LARGE["many keys"], id="1")
+    part = call(name, TOO_LARGE["many keys"](), id="1")
     heard = await play(kitchen.tools, [part, call("look", {}, id="2")])
     told = {id_: (body["status"], body.get("reason_code")) for id_, _, body in heard.answers}
     expected = ("invalid_argument", "arguments_too_large")
@@ -95,24 +94,24 @@ async def test_the_same_is_so_on_a_stream_also_for_a_tool_that_does_not_exist(na
 
 LARGE = "x" * 2_000_000
 DIFFERENT = {
-    "texts": [f"{LARGE}{n}" for n in range(6)],
-    "the beginning of a text": [f"{n}{LARGE}" for n in range(6)],
-    "the middle of a text": [f"{LARGE}{n}{LARGE}" for n in range(6)],
-    "half letters": ["\ud800" * 400_000 + str(n) for n in range(6)],
-    "numbers": [(1 << 8_000_000) + n for n in range(6)],
-    "an item": [[n] * 300_000 for n in range(6)],
-    "a number of items": [[0] * (300_000 + n) for n in range(6)],
-    "a key": [{str(n): "", "text": LARGE} for n in range(6)],
-    "bytes": [LARGE.encode() + b"%d" % n for n in range(6)],
+    "texts": lambda: [f"{LARGE}{n}" for n in range(6)],
+    "the beginning of a text": lambda: [f"{n}{LARGE}" for n in range(6)],
+    "the middle of a text": lambda: [f"{LARGE}{n}{LARGE}" for n in range(6)],
+    "half letters": lambda: ["\ud800" * 400_000 + str(n) for n in range(6)],
+    "numbers": lambda: [(1 << 8_000_000) + n for n in range(6)],
+    "an item": lambda: [[n] * 300_000 for n in range(6)],
+    "a number of items": lambda: [[0] * (300_000 + n) for n in range(6)],
+    "a key": lambda: [{str(n): "", "text": LARGE} for n in range(6)],
+    "bytes": lambda: [LARGE.encode() + b"%d" % n for n in range(6)],
 }
 
 
 @pytest.mark.parametrize("name", ["look", "no_such_tool"])
-@pytest.mark.parametrize("values", DIFFERENT.values(), ids=DIFFERENT)
-async def test_different_arguments_that_are_too_large_are_no_loop(name, values):
+@pytest.mark.parametrize("made", DIFFERENT.values(), ids=DIFFERENT)
+async def test_different_arguments_that_are_too_large_are_no_loop(name, made):
     kitchen, session = Kitchen(), ToolSession("ana")
     results = [
-        await kitchen.tools.execute(name, {"value": value}, session=session) for value in values
+        await kitchen.tools.execute(name, {"value": value}, session=session) for value in made()
     ]
     codes = {result.reason_code for result in results}
     assert codes == {"unknown_tool" if name == "no_such_tool" else "arguments_too_large"}
@@ -120,9 +119,9 @@ async def test_different_arguments_that_are_too_large_are_no_loop(name, values):
     assert all(event.call.arguments == {} for event in kitchen.events)
 
 
-@pytest.mark.parametrize("arguments", TOO_LARGE.values(), ids=TOO_LARGE)
-async def test_the_same_arguments_that_are_too_large_are_a_loop(arguments):
-    kitchen, session = Kitchen(), ToolSession("ana")
+@pytest.mark.parametrize("made", TOO_LARGE.values(), ids=TOO_LARGE)
+async def test_the_same_arguments_that_are_too_large_are_a_loop(made):
+    kitchen, session, arguments = Kitchen(), ToolSession("ana"), made()
     results = [await kitchen.tools.execute("look", arguments, session=session) for _ in range(5)]
     assert [result.status for result in results] == ["invalid_argument"] * 4 + ["loop"]
 
@@ -130,7 +129,7 @@ async def test_the_same_arguments_that_are_too_large_are_a_loop(arguments):
 async def test_a_category_alone_refuses_them_too():
     kitchen = Kitchen()
     chain = PythonFunctionProcessor(kitchen.functions).to_processor()
-    heard = await play(chain, [call("send", TOO_LARGE["many keys"], id="1")])
+    heard = await play(chain, [call("send", TOO_LARGE["many keys"](), id="1")])
     assert [body["reason_code"] for _, _, body in heard.answers] == ["arguments_too_large"]
 
 

@@ -279,6 +279,7 @@ def test_an_hour_with_a_go_away_every_ten_minutes_passes_in_a_moment(connect):
     assert simulator.violations == ()
 
 
+@pytest.mark.slow
 async def test_a_long_speech_is_spoken_chunk_by_chunk_to_a_slow_listener(connect):
     async def scenario(session):
         await session.say("a story", audio_seconds=300, paced=True)

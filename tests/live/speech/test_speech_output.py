@@ -490,6 +490,7 @@ async def test_a_long_chunk_is_changed_in_slices():
     assert len(sound_of(heard)) == pytest.approx(4 * HERTZ, rel=0.03)
 
 
+@pytest.mark.slow
 def test_without_numpy_speech_passes_unchanged_and_that_is_logged_once():
     program = """
 import asyncio, logging, sys
@@ -514,6 +515,7 @@ asyncio.run(run())
     assert "install 'leonidas-tools[speech]'" in printed[0]
 
 
+@pytest.mark.slow
 def test_numpy_is_not_loaded_before_a_stage_is_made():
     program = (
         "import sys, leonidas_tools, leonidas_tools.live.speech_output as s;"

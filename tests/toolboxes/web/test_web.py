@@ -72,12 +72,14 @@ async def test_a_long_page_is_read_in_parts(service, ask):
     assert "next" not in rest["result"]
 
 
+@pytest.mark.slow
 async def test_a_compressed_page_is_read(service, ask):
     service.gives("/bread", gzip.compress(BREAD.encode()), content_encoding="gzip")
     answer = await ask("read_page", {"url": f"{service.address}/bread"})
     assert "yeast" in answer["result"]["text"]
 
 
+@pytest.mark.slow
 async def test_a_page_in_another_character_set_is_read(service, ask):
     service.gives("/p", "pão e água".encode("latin-1"), content_type="text/plain; charset=latin-1")
     service.gives("/q", b"plain", content_type="text/plain; charset=no-such-set")
@@ -87,6 +89,7 @@ async def test_a_page_in_another_character_set_is_read(service, ask):
     assert (await ask("read_page", {"url": f"{service.address}/q"}))["result"]["text"] == "plain"
 
 
+@pytest.mark.slow
 async def test_of_a_page_that_is_too_big_the_beginning_is_read(service, ask):
     service.gives("/big", "a" * 3000, content_type="text/plain")
     answer = await ask("read_page", {"url": f"{service.address}/big"}, max_page_kilobytes=1)
