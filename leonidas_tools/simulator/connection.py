@@ -421,6 +421,8 @@ class ConnectionHandler:
             self._finish("left", f"the client left: {error}")
         except (StepFailedError, AssertionError) as error:
             message = str(error) or repr(error)
+            if not self._context.strict:  # nobody is told at the end, and a close frame is short
+                _logger.warning("The scenario has failed: %s", message)
             await self._fail(message, f"scenario failed: {message}")
         except Exception as error:
             _logger.exception("The scenario failed")

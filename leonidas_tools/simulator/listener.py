@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -91,10 +92,11 @@ class Listener:
         """Start listening; always on the same port."""
         if any(server.is_serving() for server in self._servers):
             return
+        # Bound before anything is awaited: from now on a client waits instead of being refused.
+        listening = socket.create_server(("127.0.0.1", self.port))
         server = await serve(
             self._serve,
-            "127.0.0.1",
-            self.port,
+            sock=listening,
             ssl=self._tls,
             create_connection=PausableConnection,
             process_request=self._process_request,
