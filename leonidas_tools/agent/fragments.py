@@ -22,6 +22,7 @@ from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with 
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import ConfigurationError, ToolError
 from leonidas_tools.files.reading import read_file, why_unreadable
+from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.similar import closest
 from leonidas_tools.results.texts import say
 from leonidas_tools.runtime.runtime import runtime_of
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
     from leonidas_tools.store.store import Store
     from leonidas_tools.tools.registry import AnyTool
 
+
 ENTRY_POINT_GROUP = "leonidas_tools.fragments"
+
+_logger = visible_logger(__name__)
 
 _GRACE_SECONDS = 10.0
 _MOST_MEASURED = 100
@@ -304,6 +308,7 @@ class Fragments:
         on_question = ask if around is None else around.on_question
         below = Surroundings(budget, None if around is None else around.on_step, on_question)
         may_use = self._may_use(fragment, self._brought(fragment, runtime))
+        _warn_of_unknown_tools(fragment, runtime)
         async with self._opened(fragment) as model:
             agent = ReActAgent(
                 model,
@@ -453,6 +458,18 @@ def _check_names(owner: str, key: str, names: Iterable[str], known: Iterable[str
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or '-'}"
             raise ConfigurationError(
                 f"the fragment {owner!r} names {name!r}, which is not there: {hint}", key=key
+            )
+
+
+def _warn_of_unknown_tools(fragment: Fragment, runtime: ToolRuntime) -> None:
+    """Log each name that is no tool of the runtime now; those of an MCP server may yet come."""
+    known = list(runtime.registry.by_name)
+    for name in fragment.tools:
+        if isinstance(name, str) and not any(fnmatchcase(each, name) for each in known):
+            near = closest(name, known)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            _logger.warning(
+                "The fragment %r names the tool %r, which is not there%s", fragment.name, name, hint
             )
 
 

@@ -228,6 +228,7 @@ _LABEL = re.compile(
 _NONE = re.compile(r"(?:none|null|n/?a|no(?:thing| action| tool)?|nenhuma?|无)\W*", re.IGNORECASE)
 _FINISH = re.compile(r"(?:final[ _-]?(?:answer|response)|finish|answer|respond)", re.IGNORECASE)
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,127}")
+_FINAL = re.compile(r"final[ _]?(?:answer|response)|resposta final|最终", re.IGNORECASE)
 _QUOTES = "`'\"*_ \t"
 
 
@@ -487,6 +488,15 @@ def _is_mentioned(text: str, found: re.Match[str]) -> bool:
     return found[0].endswith(">") and _is_in_a_sentence(text, start, end)
 
 
+def _answer_at(text: str, tagged: Sequence[re.Match[str]]) -> int:
+    """Return where a final answer begins outside of the tags, in which calls are talked about."""
+    for found in _LABEL.finditer(text) if tagged else ():
+        is_inside = any(each.start() < found.start() < each.end() for each in tagged)
+        if _FINAL.search(found[0]) and not is_inside and _is_label(found, text):
+            return found.start()
+    return len(text)
+
+
 def _without_mentions(text: str) -> str:
     """Return the text with spaces for the tags that are only mentioned, which have JSON in them."""
     for form in (_TAGGED, _NAMED):
@@ -596,8 +606,12 @@ class _Reading:
 
     def _tags(self, text: str) -> None:
         begin = len(text)
-        for found in [*_TAGGED.finditer(text), *_NAMED.finditer(text)]:
-            if not _is_mentioned(text, found) and self._tagged(found):
+        tagged = [*_TAGGED.finditer(text), *_NAMED.finditer(text)]
+        answer = _answer_at(text, tagged)
+        for found in tagged:
+            if found.start() > answer or _is_mentioned(text, found):
+                continue
+            if self._tagged(found):
                 begin = min(begin, found.start())
         if self._is_done:
             self._think(_unfenced(_bare(text[:begin])))

@@ -838,6 +838,7 @@ class _Run:
             seconds=time.perf_counter() - self._begun,
             messages=tuple(self._messages),
             tools=tuple(self._tools),
+            by_text=not self._is_native,
         )
 
     def _tell(self, number: int, **data: Any) -> None:

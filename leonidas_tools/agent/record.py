@@ -99,6 +99,7 @@ class AgentResult:
         seconds: How long the run took.
         messages: The whole conversation with the model.
         tools: The tools it had.
+        by_text: Whether the model was told of its tools in words, and called them by text.
     """
 
     status: AgentStatus
@@ -110,6 +111,7 @@ class AgentResult:
     seconds: float = 0.0
     messages: Sequence[Message] = field(default=(), repr=False)
     tools: Sequence[Declaration] = field(default=(), repr=False)
+    by_text: bool = False
 
     @property
     def ok(self) -> bool:

@@ -25,7 +25,9 @@ def trajectory(result: AgentResult) -> dict[str, Any]:
 
     Secrets are masked: what looks like one, the arguments that tools declare to be secret, and
     these wherever else they are said. The thoughts of the model are left out, as they are where it
-    is asked. A run without an answer ends with a result, which no service learns from.
+    is asked. The tools are there although none was called, for that is learned too; a model that
+    calls by text was told of them in words. A run without an answer ends with a result, which no
+    service learns from.
 
     Args:
         result: The run.
@@ -41,7 +43,7 @@ def trajectory(result: AgentResult) -> dict[str, Any]:
     messages = [masked.message(message) for message in result.messages]
     names = undotted_names([*(tool.name for tool in result.tools), *names_in(messages)])
     body: dict[str, Any] = {"messages": [chat_message(each, names) for each in messages]}
-    if any(message.calls for message in messages):  # else the tools are told in words
+    if result.tools and not result.by_text:
         body["tools"] = [chat_function(tool, names) for tool in result.tools]
     return body
 

@@ -106,8 +106,8 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
         options |= {"fragments": _found(fragments), "memory": memory or None}
     elif memory:
         raise ConfigurationError(
-            "--memory is for an agent that leads fragments: give --fragments FOLDER too, or have "
-            "the settings load the toolbox 'memory'"
+            "--memory is for an agent that leads fragments: give --fragments FOLDER too. Without "
+            "them, leave it out: the toolbox 'memory' in the settings gives any agent a memory"
         )
     shown: _Display = _JsonLines() if json_lines else _Lines()
     with nullcontext() if export is None else _appended(export) as exported:

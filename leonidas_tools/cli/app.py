@@ -36,8 +36,12 @@ _USAGE = 2
 _LONGEST_SUMMARY = 1000
 """Of a command, in characters: all of its first sentence."""
 _UsageError: Any = typer.BadParameter.__base__
-_SHOWN_BY_RUN = ("leonidas_tools.live.runner", "leonidas_tools.policies.loop_guard")
-"""The loggers whose warnings `leonidas run` shows itself: lost connections and loops."""
+_SHOWN_BY_RUN = (
+    "leonidas_tools.live.runner",
+    "leonidas_tools.policies.loop_guard",
+    "leonidas_tools.simulator.connection",
+)
+"""The loggers whose warnings `leonidas run` shows itself: lost connections, loops, failed steps."""
 
 
 def main() -> None:
@@ -225,6 +229,7 @@ def _show_version(wanted: bool) -> None:
 
 
 def _configure(
+    context: typer.Context,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log to standard error what happens inside.")
     ] = False,
@@ -257,8 +262,9 @@ def _configure(
     logging.getLogger("leonidas_tools").setLevel(logging.DEBUG if verbose else logging.WARNING)
     if not verbose:
         logging.getLogger("asyncio").setLevel(logging.ERROR)  # a lost connection is told by `run`
-        for shown in _SHOWN_BY_RUN:
-            logging.getLogger(shown).setLevel(logging.ERROR)
+        if context.invoked_subcommand == "run":
+            for shown in _SHOWN_BY_RUN:
+                logging.getLogger(shown).setLevel(logging.ERROR)
     if log_file is not None:
         handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
         _log_to(log_file, log_level)

@@ -12,7 +12,7 @@ import typer
 
 from leonidas_tools.cli import options
 from leonidas_tools.cli.mcp.serve import Hosts, ListenAddress, Origins, listen_address, until_told
-from leonidas_tools.cli.places import Config, default_config, find_scenario
+from leonidas_tools.cli.places import Config, configs_for, default_config, find_scenario
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -86,11 +86,13 @@ def serve(  # noqa: PLR0913, PLR0917 - the options of a command
         from leonidas_tools import AdvancedToolProcessor
 
         async with AsyncExitStack() as stack:
-            tools = AdvancedToolProcessor(config=config or default_config())
             if scenario is None:
+                tools = AdvancedToolProcessor(config=config or default_config())
                 live = _live(tools, model, profile)
             else:
-                live = await _simulated(stack, tools, scenario)
+                file = find_scenario(scenario)
+                tools = AdvancedToolProcessor(config=config or configs_for([file])[0])
+                live = await _simulated(stack, tools, file)
             await _serve(tools, live, secret, place, grace, pages, worker)
 
     if worker is None:
@@ -175,15 +177,19 @@ def _live(
 
 
 async def _simulated(
-    stack: AsyncExitStack, tools: "AdvancedToolProcessor", scenario: str
+    stack: AsyncExitStack, tools: "AdvancedToolProcessor", scenario: Path
 ) -> "GeminiLiveProcessor":
+    """Start the simulator, and the MCP servers whose tools the scenario may call at once."""
     from leonidas_tools.cli.conversation import live_config
+    from leonidas_tools.cli.starting import wait_for_servers
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.simulator import LiveSimulator, Scenario
 
-    simulator = LiveSimulator(Scenario.load(find_scenario(scenario)), strict=False)
+    simulator = LiveSimulator(Scenario.load(scenario), strict=False)
     stack.callback(simulator.stop)
     simulator.start()
+    await stack.enter_async_context(tools)
+    await wait_for_servers(tools.runtime)
     return GeminiLiveProcessor(
         _MODEL,
         config=live_config(),

@@ -97,6 +97,16 @@ async def test_fragments_that_hand_a_task_on_in_circles_come_to_an_end():
     assert (measured.runs, measured.successes) == (2, 2)
 
 
+async def test_a_fragment_that_names_a_tool_that_is_not_there_says_so_when_it_works(caplog):
+    bake = Fragment(name="bake", description="Knows bread.", tools=["wiegh", "we*", "weigh"])
+    fragments = Fragments(ScriptedModel(["Done."]), [bake])
+    manager = ScriptedModel([calls("bake"), "Done."])
+    await ReActAgent(manager, runtime(fragments, weigh)).run("Make bread.")
+    assert caplog.messages == [
+        "The fragment 'bake' names the tool 'wiegh', which is not there: did you mean 'weigh'?"
+    ]
+
+
 async def test_the_calls_and_tokens_of_a_manager_bound_those_of_the_fragments_below_it():
     weighs = {"calls": [("weigh", {"what": "a"}), ("weigh", {"what": "b"})]}
     given = [

@@ -193,6 +193,14 @@ def test_a_call_in_tags_that_the_model_only_mentions_does_not_run(text, call):
     assert parse(text.replace("{}", call), ["pay"]).calls == ()
 
 
+@pytest.mark.parametrize("call", IN_TAGS)
+def test_a_call_in_tags_within_the_final_answer_does_not_run(call):
+    text = f"Thought: I have read it.\nFinal Answer: The page says:\n{call}\nShall I?"
+    read = parse(text, ["pay"])
+    assert (read.calls, read.problems) == ((), ())
+    assert call in read.answer
+
+
 @pytest.mark.parametrize("text", ['The text is "{}".', "It says “{}”.", "«{}» is what it says"])
 def test_a_call_in_quotation_marks_does_not_run(text):
     assert parse(text.replace("{}", PAY), ["pay"]).calls == ()

@@ -5,7 +5,6 @@ import json
 from typing import Annotated
 
 import pytest
-from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 from pydantic import TypeAdapter
 
 from leonidas_tools import Secret, ToolRuntime, tool
@@ -26,6 +25,9 @@ def run(model, task, **options):
 
 def checked(result):
     """The line, if it is what the API of OpenAI takes."""
+    # Imported here: every worker collects all tests, and this costs a second.
+    from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+
     line = trajectory_line(result)
     assert line.endswith("\n")
     assert line.count("\n") == 1
@@ -77,8 +79,16 @@ def test_a_short_secret_is_masked_under_its_name_in_a_call_by_text():
     assert '{"account": "a", "pin": "***"}' in body["messages"][2]["content"]
 
 
-def test_a_run_without_calls_has_no_tools():
-    body = checked(run(ScriptedModel(["Hello."]), "Hi.", instructions="Be kind."))
+@pytest.mark.parametrize("calls_functions", [True, False])
+def test_a_run_without_calls_has_the_tools_that_its_model_could_have_called(calls_functions):
+    body = checked(run(ScriptedModel(["Hello."], calls_functions=calls_functions), "Hi."))
+    names = [each["function"]["name"] for each in body.get("tools", [])]
+    assert ("bank_balance" in names) is calls_functions
+
+
+def test_a_run_of_an_agent_without_tools_has_none():
+    model = ScriptedModel(["Hello."])
+    body = checked(run(model, "Hi.", instructions="Be kind.", enable_tools=False))
     assert body == {
         "messages": [
             {"role": "system", "content": "Be kind."},

@@ -27,7 +27,7 @@ steps:
 """
 
 
-async def leonidas(*words):
+async def leonidas(*words, **options):
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -36,6 +36,7 @@ async def leonidas(*words):
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         env={**os.environ, "LEONIDAS_GATEWAY_SECRET": SECRET},
+        **options,
     )
 
 
@@ -55,6 +56,51 @@ async def test_a_token_opens_a_conversation_which_sigterm_lets_end(tmp_path):
         assert await server.wait() == 0
     finally:
         await ended(server)
+
+
+@pytest.mark.slow
+async def test_a_scenario_that_ships_is_served_with_its_own_settings_once_its_tools_are_there(
+    tmp_path,
+):
+    (tmp_path / "tools.yaml").write_text("toolboxes: []")
+    server = await leonidas("serve", "--http", "0", "--scenario", "demo", cwd=tmp_path)
+    try:
+        headers = {"Authorization": f"Bearer {make_token(SECRET, 'ana')}"}
+        address = await address_of(server)
+        async with connect(address, additional_headers=headers, proxy=None) as websocket:
+            client = Client(websocket)
+            await client.say("start")
+            while (told := await client.until("tool"))["event"] != "tool_complete" or (
+                told["tool"] != "get_current_time"  # of an MCP server
+            ):
+                pass
+            assert told["status"] == "ok"
+    finally:
+        await ended(server)
+
+
+@pytest.mark.slow
+async def test_a_scenario_that_calls_what_is_not_there_says_so_in_the_log_and_how_to_mend_it(
+    tmp_path,
+):
+    (tmp_path / "tools.yaml").write_text("{}")
+    (tmp_path / "wrong.yaml").write_text("steps: [{call: {name: no_such_tool, args: {}}}]")
+    files = ("--config", "tools.yaml", "--scenario", "wrong.yaml")
+    server = await leonidas("serve", "--http", "0", *files, cwd=tmp_path)
+    try:
+        headers = {"Authorization": f"Bearer {make_token(SECRET, 'ana')}"}
+        address = await address_of(server)
+        async with connect(address, additional_headers=headers, proxy=None) as websocket:
+            client = Client(websocket)
+            await client.say("start")
+            assert await client.closed() == 1011
+    finally:
+        server.terminate()
+        log = (await server.communicate())[0].decode()
+    assert "the client declared no function 'no_such_tool'" in log
+    assert "Add the tool to the session" in log
+    assert "A conversation has failed: " in log
+    assert "Traceback" not in log
 
 
 async def address_of(server):
