@@ -581,19 +581,23 @@ def repeated(name: str, result: ToolResult | None = None) -> ToolResult:
     )
 
 
-def name_called(text: str) -> str:
+def name_called(text: str, *, longest: int = _LONGEST_NAME) -> str:
     """Return the name or id that a model gave, as valid UTF-8 of bounded length.
 
     A digest keeps apart what is cut.
+
+    Args:
+        text: The name or id.
+        longest: How long it may be, at least 65 characters.
 
     Example:
         >>> name_called("get_weather"), len(name_called("x" * 1_000_000))
         ('get_weather', 256)
     """
-    if len(text) <= _LONGEST_NAME:
+    if len(text) <= longest:
         return text if text.isascii() else utf8_text(text)
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-    return f"{utf8_text(text[: _LONGEST_NAME - len(digest) - 1])}…{digest}"
+    return f"{utf8_text(text[: longest - len(digest) - 1])}…{digest}"
 
 
 Run: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from leonidas_tools.errors import RetryableError
+from leonidas_tools.errors import ToolError
 from leonidas_tools.results.texts import say
 from leonidas_tools.workers.jobs import in_own_thread
 
@@ -23,17 +24,21 @@ class Entry:
 
     Args:
         name: The module and name of its class, which is made with its place.
+        package: What has to be installed for it.
         is_durable: Whether its calls outlive this process; such an engine also repeats them.
     """
 
     name: str
+    package: str
     is_durable: bool = False
 
 
 ENGINES: Mapping[str, Entry] = MappingProxyType(
     {
-        "ray": Entry("leonidas_tools.engines.ray:RayEngine"),
-        "temporal": Entry("leonidas_tools.engines.temporal:TemporalEngine", is_durable=True),
+        "ray": Entry("leonidas_tools.engines.ray:RayEngine", "ray"),
+        "temporal": Entry(
+            "leonidas_tools.engines.temporal:TemporalEngine", "temporalio", is_durable=True
+        ),
     }
 )
 """The engines by the value of `runs_on`."""
@@ -65,19 +70,18 @@ class Engines:
         """Return an engine.
 
         Raises:
-            RetryableError: Its package is not installed.
+            ToolError: Its package is not installed.
         """
         while name not in self._engines:
-            place = self._places[name]
-            try:
-                # Its package may take half a second to import.
-                make = await in_own_thread(resolve_name, ENGINES[name].name)
-            except ImportError:
-                raise RetryableError(
+            place, entry = self._places[name], ENGINES[name]
+            if find_spec(entry.package) is None:
+                raise ToolError(
                     say("engine_missing", engine=name),
                     status="unavailable",
                     reason_code="engine_away",
-                ) from None
+                )
+            # Its package may take half a second to import.
+            make = await in_own_thread(resolve_name, entry.name)
             if place == self._places[name]:  # else the settings have changed meanwhile
                 self._engines.setdefault(name, make(place))
         return self._engines[name]

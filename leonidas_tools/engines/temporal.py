@@ -148,7 +148,8 @@ class TemporalEngine:
 
     def _asked(self, call: ToolCall, limits: Limits) -> there.TemporalCall:
         try:
-            text = json.dumps([call.name, dict(call.arguments)], sort_keys=True)
+            known = [call.name, dict(call.arguments), call.session.user]
+            text = json.dumps(known, sort_keys=True)
         except (TypeError, ValueError) as error:
             raise ToolError(
                 say("unsendable_arguments", type=type(error).__name__),
@@ -280,10 +281,11 @@ def workflow_id(call: ToolCall) -> str:
         >>> workflow_id(ToolCall(name="pay", id="fc-1", session=ToolSession("ana")))
         'leonidas/ana/fc-1'
     """
-    name = f"leonidas/{call.session.id}/{call.id or uuid4().hex}"
-    if len(name) <= _LONGEST_ID and name.isprintable():
+    ids = [call.session.id, call.id or uuid4().hex]
+    name = "/".join(["leonidas", *ids])
+    if len(name) <= _LONGEST_ID and name.isprintable() and "/" not in "".join(ids):
         return name
-    return f"leonidas/{hashlib.sha256(name.encode(errors='replace')).hexdigest()}"
+    return f"leonidas/{hashlib.sha256(json.dumps(ids).encode()).hexdigest()}"
 
 
 async def _tell(

@@ -55,7 +55,7 @@ class TemporalCall:
         id: The id of the call.
         session: The id of its session.
         user: Who speaks in the session.
-        gist: Identifies the tool with its arguments.
+        gist: Identifies the tool, its arguments and the user.
         once: Whether the effect must not happen twice.
         room: The length that the JSON of the result may have.
         seconds: How long one attempt may take.

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
+from google.genai.errors import APIError
 from starlette.websockets import WebSocketDisconnect
 
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
+from leonidas_tools.approvals.untrusted import UntrustedContent, tools_read_in
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.errors import ToolError
 from leonidas_tools.gateway import wire
@@ -27,6 +29,7 @@ from leonidas_tools.gateway.closing import (
 from leonidas_tools.gateway.limits import Pace
 from leonidas_tools.gateway.sound import SoundFormat, SoundToClient
 from leonidas_tools.gateway.tokens import make_resumption, resumption_of
+from leonidas_tools.live.connection import said_by
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.live.session import LiveToolSession
 from leonidas_tools.processors.parts import EventPart
@@ -255,9 +258,10 @@ class Conversation:
         if known is None:
             reason = "The resumption is not valid here, or has expired: start without it"
             raise CloseError(UNSUPPORTED, "resumption", reason)
-        session, handle, at = known
-        self._session = ToolSession(session, user=self._user)
-        self._session.get(Resumption).use(handle, at=at)
+        self._session = ToolSession(known.session, user=self._user)
+        self._session.get(Resumption).use(known.handle, at=known.at)
+        for tool in known.read:  # the model knows it, though the store may not be there
+            self._session.get(UntrustedContent).mark(tool)
 
     async def _started(self) -> wire.Start:
         try:
@@ -399,7 +403,8 @@ class Conversation:
         self._asked = set(pending)
 
     def _tell_resumption(self, handle: str) -> None:
-        token = make_resumption(self._secret, self._user, self._session.id, handle)
+        session, read = self._session, tools_read_in(self._session)
+        token = make_resumption(self._secret, self._user, session.id, handle, read=read)
         if token is not None:
             self._tell("resumption", token=token)
 
@@ -428,5 +433,8 @@ def _close_error(error: BaseException) -> CloseError:
         error = error.exceptions[0]
     if isinstance(error, CloseError):
         return error
-    logger.error("A conversation has failed", exc_info=error)
+    if isinstance(error, APIError):  # the model's server says why; our code does not
+        logger.error("A conversation has failed: %s", said_by(error))
+    else:
+        logger.error("A conversation has failed", exc_info=error)
     return CloseError(FAILED, "failed", "The agent has failed: the log of the server says why")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jwt
 
 from leonidas_tools.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 AUDIENCE: Final = "leonidas-gateway"
 METRICS_AUDIENCE: Final = "leonidas-metrics"
@@ -72,7 +75,25 @@ def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> st
     return user if _is_user(user) else None
 
 
-def make_resumption(secret: str, user: str, session: str, handle: str) -> str | None:
+class Resumed(NamedTuple):
+    """What a conversation goes on with.
+
+    Args:
+        session: The id of its session.
+        handle: The handle of the model.
+        at: When the model gave it, in seconds since the epoch.
+        read: The tools whose untrusted results the model knows.
+    """
+
+    session: str
+    handle: str
+    at: float
+    read: Sequence[str]
+
+
+def make_resumption(
+    secret: str, user: str, session: str, handle: str, *, read: Sequence[str] = ()
+) -> str | None:
     """Return a token with which a user goes on with a conversation; `None` if it is too long."""
     claims = {
         "sub": user,
@@ -81,22 +102,20 @@ def make_resumption(secret: str, user: str, session: str, handle: str) -> str | 
         "session": session,
         "handle": handle,
         "at": time.time(),
+        "read": list(read),
     }
     token = jwt.encode(claims, secret, algorithm=_ALGORITHM)
     return token if len(token) <= _LONGEST_RESUMPTION_BYTES else None
 
 
-def resumption_of(token: str, secret: str, user: str) -> tuple[str, str, float] | None:
-    """Return the session of a token of this user, its handle, and when the model gave it.
-
-    Return `None` if the token is not valid.
-    """
+def resumption_of(token: str, secret: str, user: str) -> Resumed | None:
+    """Return what a token of this user goes on with; `None` if it is not valid."""
     if len(token) > _LONGEST_RESUMPTION_BYTES:
         return None
-    claims = _claims(token, secret, _RESUMPTION_AUDIENCE, "session", "handle", "at")
+    claims = _claims(token, secret, _RESUMPTION_AUDIENCE, *Resumed._fields)
     if claims is None or claims["sub"] != user:
         return None
-    return claims["session"], claims["handle"], claims["at"]
+    return Resumed(*(claims[name] for name in Resumed._fields))
 
 
 def _claims(token: bytes | str, secret: str, audience: str, *names: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from leonidas_tools.gateway.closing import UNSUPPORTED, CloseError
 from leonidas_tools.gateway.sound import SoundFormat
+from leonidas_tools.results.jsonable import utf8_text
 
 if TYPE_CHECKING:
     from leonidas_tools.approvals.request import ApprovalRequest
@@ -93,7 +94,7 @@ def said(text: str) -> ClientMessage:
 
 def message(kind: str, **fields: Any) -> str:
     """Return a message to the client."""
-    return json.dumps({"type": kind, **fields}, ensure_ascii=False)
+    return utf8_text(json.dumps({"type": kind, **fields}, ensure_ascii=False))
 
 
 def tool_message(event: ToolEvent) -> str:

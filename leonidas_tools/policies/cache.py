@@ -13,6 +13,7 @@ from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult
 from leonidas_tools.calls.invocation import Invocation, current
 from leonidas_tools.calls.sendable import says_little
+from leonidas_tools.redaction import secrets_in
 from leonidas_tools.results.plain import snapshot
 from leonidas_tools.results.texts import join, say
 from leonidas_tools.tools.metadata import Overflow, ToolEffect, fingerprint_of, hash_of
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.policies.shared import Shared
     from leonidas_tools.settings.effective import EffectiveOptions
+    from leonidas_tools.settings.models import Settings
+    from leonidas_tools.store.cached_results import CachedResults, StoredKey
+    from leonidas_tools.tools.registry import AnyTool
 
 Key: TypeAlias = tuple[Hashable, ...]
 """A tool's name, a user or a session, and what stands for the tool and for the arguments."""
@@ -89,6 +93,8 @@ class ResultCache:
     def __init__(self, *, max_entries: int = 1000, max_bytes: int = 10_000_000) -> None:
         self.max_entries = max_entries
         self.max_bytes = max_bytes
+        self.stored: CachedResults | None = None
+        """Results that other processes share, if the settings of a tool ask for that."""
         self._bytes = 0
         self._entries: OrderedDict[Key, CacheEntry] = OrderedDict()
         self._flights: dict[Key, Flight] = {}
@@ -102,11 +108,17 @@ class ResultCache:
     def invalidate(
         self, tool: str | None = None, arguments: Mapping[str, Any] | None = None
     ) -> int:
-        """Forget results, so that the next such call runs.
+        """Forget results, so that the next such call runs, also in processes that share them.
 
         Returns:
-            How many were forgotten.
+            How many were forgotten in this process.
         """
+        if self.stored is not None:
+            self.stored.forget(tool, arguments)
+        return self.forget(tool, arguments)
+
+    def forget(self, tool: str | None = None, arguments: Mapping[str, Any] | None = None) -> int:
+        """Forget results in this process only; return how many."""
 
         def meant(key: Key, of: Mapping[str, Any]) -> bool:
             return tool in (None, key[0]) and all(
@@ -240,6 +252,10 @@ def _counted(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: counts.get(key, 0) for name, key in names.items()}
 
 
+_SHAPE = ("collect", "max_result_bytes", "max_result_tokens", "overflow")
+"""Options that decide what becomes of the value that a function returns."""
+_LONG_SECRET = 16
+"""Length from which a secret cannot be guessed from the hash of it."""
 _FAILURES = frozenset({ResultStatus.FAILED, ResultStatus.TIMEOUT, ResultStatus.UNAVAILABLE})
 _NOT_OF_THE_TOOL = frozenset(
     {
@@ -331,6 +347,76 @@ class Cache:
         return known.again(say("stale_result", tool=call.name, seconds=f"{age:.0f}"))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredCache(Cache):
+    """Answers a call as the same call was answered a moment ago in any process with the same store.
+
+    What must not be written, since it is secret in part or too long, is kept in this process. So
+    the store has the only copy of all else, and what is invalidated in one process is so in all.
+
+    Args:
+        stored: Where results are kept.
+    """
+
+    stored: CachedResults
+
+    async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
+        """Answer the call from the store, or run it if nothing is stored."""
+        user = user_of(call.session)
+        owner = ("session", call.session.id) if user is None else ("user", user)
+        stored_key = self.stored.key(call, owner, self.fingerprint)
+        if stored_key is None:
+            return await Cache.__call__(self, call, run)
+        cache, key = self.cache, (call.name, stored_key.digest)
+        known = cache.find(key)
+        if known is not None and self._is_fresh(known):
+            cache.count(call.name, "hit")
+            return known.again()
+        result = await self._shared(key, call) if cache.flight(key) is not None else None
+        if result is None:
+            result = await self._read_or_run(key, stored_key, call, run)
+        if not result.ok and result.status in _FAILURES:
+            known = cache.find(key)
+            if known is None and self.stale_seconds:
+                known = (await self.stored.find(stored_key)).entry
+            return self._or_stale(call, result, known)
+        return result
+
+    def _is_fresh(self, known: CacheEntry) -> bool:
+        return asyncio.get_running_loop().time() < known.at + self.seconds
+
+    async def _read_or_run(
+        self, key: Key, stored_key: StoredKey, call: ToolCall, run: Run
+    ) -> ToolResult:
+        """Return the stored result, else run the call and store what it returns."""
+        cache, stored = self.cache, self.stored
+        flight, result = cache.begin(key, call), None
+        try:
+            found = await stored.find(stored_key)
+            known = found.entry
+            # Else it was invalidated meanwhile.
+            if known is not None and self._is_fresh(known) and cache.flight(key) is flight:
+                cache.count(call.name, "hit")
+                result = known.again()
+                return result
+            cache.count(call.name, "miss")
+            result = await run(call)
+        finally:
+            may_keep = cache.land(key, flight, result)
+        if may_keep and result.ok and not result.media:
+            may_write = await stored.keep(
+                stored_key,
+                call,
+                result,
+                generation=found.generation,
+                seconds=self.seconds + self.stale_seconds,
+                most=(cache.max_entries, cache.max_bytes),
+            )
+            if not may_write:
+                self._keep(key, call, result)
+        return result
+
+
 def _standing_for(arguments: Mapping[str, Any]) -> Hashable:
     """Return the same for the same arguments, and for no others."""
     for value in arguments.values():
@@ -344,14 +430,53 @@ def for_tool(options: EffectiveOptions, shared: Shared) -> Iterator[Cache]:
     tool, metadata = options.tool, options.tool.metadata
     if not options.cache_seconds or options.effect is not ToolEffect.READ:
         return
-    if shared.cached_functions.get(tool.name) is not tool.function:
+    cache, before = shared.cache, shared.cached_functions.get(tool.name)
+    if before is not tool.function:
         shared.cached_functions[tool.name] = tool.function
-        shared.cache.invalidate(tool.name)
-    stands_for = {"version": metadata.version, "parameters": options.settings.custom_parameters}
+        # The function of a server's tool is another one whenever the server has listed it.
+        is_other = before is not None and tool.origin is None
+        (cache.invalidate if is_other else cache.forget)(tool.name)
+    parameters = options.settings.custom_parameters
+    per_session = options.overflow is Overflow.SPILL
+    if cache.stored is not None and options.cache_shared and not per_session:
+        fingerprint = stored_fingerprint(tool, parameters, shared.settings)
+        if fingerprint is not None:
+            shape = {name: getattr(options, name) for name in _SHAPE}
+            yield StoredCache(
+                cache=cache,
+                seconds=options.cache_seconds,
+                stale_seconds=options.stale_if_error_seconds,
+                fingerprint=hash_of(tool.name, fingerprint, shape),
+                stored=cache.stored,
+            )
+            return
+    stands_for = {"version": metadata.version, "parameters": parameters}
     yield Cache(
-        cache=shared.cache,
+        cache=cache,
         seconds=options.cache_seconds,
         stale_seconds=options.stale_if_error_seconds,
         fingerprint=hash_of(tool.name, fingerprint_of(metadata), stands_for),
-        per_session=options.overflow is Overflow.SPILL,
+        per_session=per_session,
     )
+
+
+def stored_fingerprint(
+    tool: AnyTool, parameters: Mapping[str, Any], settings: Settings
+) -> str | None:
+    """Return what stands for a tool in all processes; `None` if it would reveal a short secret."""
+    metadata, server = tool.metadata, None
+    if tool.origin is not None:
+        server = settings.mcp_servers.get(tool.origin.server)
+    stands_for = {
+        "version": metadata.version,
+        "secrets": metadata.secrets,
+        "parameters": parameters,
+        "toolboxes": {toolbox.name: toolbox.settings for toolbox in settings.toolboxes},
+        "server": server and {"args": server.args, "env": server.env, "headers": server.headers},
+    }
+    secrets = [*secrets_in({**stands_for, "fixed": metadata.fixed}, settings.hidden)]
+    if server is not None:
+        secrets += server.secrets(settings.hidden)
+    if any(len(secret) < _LONG_SECRET for secret in secrets):
+        return None
+    return hash_of(tool.name, fingerprint_of(metadata), stands_for)

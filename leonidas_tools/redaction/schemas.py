@@ -10,14 +10,17 @@ if TYPE_CHECKING:
 
 _TEXTS = frozenset({"description", "title", "$comment"})
 _SAMPLES = frozenset({"default", "examples"})
+_NEEDED = frozenset({"const", "type", "$ref", "$id", "$anchor"})
+"""Keywords with a text that the schema is not the same without."""
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose value has names of the author's choice for keys."""
 
 
 def schema_without(secrets: KnownSecrets, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema whose texts are masked, without the defaults and examples that are secret.
+    """Return a schema whose texts are masked, without other keywords that are secret.
 
-    A masked default would be sent as it is; without it, the receiver takes its own.
+    A masked default would be sent as it is; without it, the receiver takes its own. Names and the
+    values that an argument may have stay.
 
     Example:
         >>> from leonidas_tools.redaction import KnownSecrets
@@ -40,5 +43,9 @@ def _without(secrets: KnownSecrets, schema: Any, *, has_names: bool = False) -> 
         if key in _TEXTS and isinstance(value, str)
         else _without(secrets, value, has_names=key in _NAMED)
         for key, value in schema.items()
-        if key not in _SAMPLES or secrets(value) == value
+        if not _may_be_left_out(key, value) or secrets(value) == value
     }
+
+
+def _may_be_left_out(key: str, value: Any) -> bool:
+    return key in _SAMPLES or (isinstance(value, str) and key not in _TEXTS | _NEEDED)

@@ -80,6 +80,18 @@ class Redaction:
         text = _json_text(value)
         return text if self.is_needless(text) else _json_text(self(value))
 
+    def hides(self, value: Any) -> bool:
+        """Return whether masking would change a value.
+
+        Args:
+            value: Plain JSON.
+
+        Example:
+            >>> PLAIN_REDACTION.hides({"city": "Lisbon"}), PLAIN_REDACTION.hides({"token": "abc"})
+            (False, True)
+        """
+        return not self.is_needless(_json_text(value)) and bool(self(value) != value)
+
     def is_needless(self, text: str) -> bool:
         """Return whether masking would leave a value unchanged.
 

@@ -370,14 +370,15 @@ TEXTS: Mapping[str, Text] = {
         "The tool cannot run now: {problem}.", "A Temporal server cannot be reached."
     ),
     "temporal_no_address": Text(
-        "no Temporal server is named: set TEMPORAL_ADDRESS", "A problem in temporal_away."
+        "no Temporal server is named: set temporal.address in the settings, or TEMPORAL_ADDRESS",
+        "A problem in temporal_away.",
     ),
     "temporal_no_answer": Text(
         "the Temporal server at {address} does not answer", "A problem in temporal_away."
     ),
     "temporal_no_worker": Text(
-        "The tool {tool!r} did not begin: no worker of the Temporal task queue {task_queue!r} is "
-        "free.",
+        "The tool {tool!r} did not begin: no worker of the Temporal task queue {task_queue!r} has "
+        "taken it. `leonidas worker` runs one.",
         "No Temporal worker has taken a call in time.",
     ),
     "temporal_no_tool": Text(

@@ -13,7 +13,7 @@ from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.records import record
 from leonidas_tools.engines.base import Limits
 from leonidas_tools.engines.engines import Engines, is_durable
-from leonidas_tools.errors import RetryableError
+from leonidas_tools.errors import ToolError
 from leonidas_tools.policies import in_process, result_budget, timeout, untrusted
 from leonidas_tools.policies.order import policy_functions
 from leonidas_tools.policies.shared import Shared
@@ -129,7 +129,7 @@ class Compiler:
         own = ((tool, self.settings.for_tool(tool.name, tool.origin)) for tool in self.registry)
         engines = []
         for name in {runs_on_of(*each) for each in own} - {RunsOn.HERE}:
-            with contextlib.suppress(RetryableError):
+            with contextlib.suppress(ToolError):
                 engines.append(await self.engines.get(name))
         for engine in engines:  # all at once, so that a cancellation leaves none of them begun
             engine.prepare()

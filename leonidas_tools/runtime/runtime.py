@@ -425,6 +425,7 @@ class ToolRuntime:
 
     def _apply(self, settings: Settings) -> list[ToolboxError]:
         self._applied = settings
+        self.executor.cache.stored = self._stored.cached_results(settings)
         self.executor.apply(settings)
         self.monitor.configure(
             history_size=settings.monitoring.history_size,

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import Run, ToolCall, ToolSession
     from leonidas_tools.monitoring.monitor import Monitor
     from leonidas_tools.policies.base import Policy
+    from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.store_settings import StoreSettings
     from leonidas_tools.store import Store
+    from leonidas_tools.store.cached_results import CachedResults
 
 
 class StoreBinding:
@@ -34,6 +36,12 @@ class StoreBinding:
         """Ask for the outcome of a call that goes on without the process that began it."""
         if self.store is not None:
             self.store.resume_with(outcome)
+
+    def cached_results(self, settings: Settings) -> CachedResults | None:
+        """Return the results that processes share, if the settings of a tool ask for that."""
+        if self.store is None or not settings.shares_results:
+            return None
+        return self.store.cached_results
 
     def error(self) -> str | None:
         """Return what is wrong with the store, if anything."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from leonidas_tools.policies.cache import stored_fingerprint
 from leonidas_tools.settings.check_rules import check_rules
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.settings.finding import Finding
 from leonidas_tools.tools.metadata import meant_category
-from leonidas_tools.tools.tool import OnCancel, Tool, ToolBehavior, ToolEffect
+from leonidas_tools.tools.tool import OnCancel, Overflow, Tool, ToolBehavior, ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -184,6 +185,7 @@ def _contradictions(
         message = "the tool has no undo, and takes no ToolContext to note one: say 'stop' instead"
         yield Finding(severity="error", key=f"{key}.on_cancel", message=message)
     yield from _caching(key, holds, tool)
+    yield from _sharing(key, holds, tool, settings)
     timeout = holds.timeout or own.timeout_seconds or settings.policies.default_timeout
     deadline = own.deadline_seconds if holds.deadline is None else holds.deadline
     if deadline and deadline < timeout:
@@ -213,3 +215,28 @@ def _caching(key: str, holds: ToolConfiguration, tool: Tool[..., Any]) -> Iterat
     if holds.stale_if_error and not seconds:
         message = "does nothing without cache_seconds: set that too"
         yield Finding(severity="error", key=f"{key}.stale_if_error", message=message)
+
+
+def _sharing(
+    key: str, holds: ToolConfiguration, tool: Tool[..., Any], settings: Settings
+) -> Iterator[Finding]:
+    """Yield why the results of a tool stay in the process although they are to be shared."""
+    own = tool.metadata
+    overflow = holds.overflow or own.overflow
+    cached = own.cache_seconds if holds.cache_seconds is None else holds.cache_seconds
+    if not holds.cache_shared:
+        return
+    if not cached:
+        if not settings.defaults.cache_shared:  # which are for the tools that have a cache
+            message = "does nothing without cache_seconds: set that too"
+            yield Finding(severity="error", key=f"{key}.cache_shared", message=message)
+        return
+    if not settings.store.enabled:
+        message = "does nothing without a store: set store.enabled"
+    elif overflow is Overflow.SPILL:
+        message = "does nothing, since the handles of long results are their session's own"
+    elif stored_fingerprint(tool, holds.custom_parameters, settings) is None:
+        message = "does nothing, since its settings have a secret that is short enough to guess"
+    else:
+        return
+    yield Finding(severity="warning", key=f"{key}.cache_shared", message=message)

@@ -61,6 +61,7 @@ class EffectiveOptions:
         retry_longest_delay_seconds: No wait is longer.
         fallback_tools: The tools to try in turn when this one stays down.
         cache_seconds: How long a result may be used again; 0 for never.
+        cache_shared: Whether other processes with the same store use its results again too.
         stale_if_error_seconds: How long beyond that it may replace a failure.
         polling: Whether repeated calls are no loop.
         breaker: The limits of its circuit breaker; `None` for no breaker.
@@ -91,6 +92,7 @@ class EffectiveOptions:
     retry_longest_delay_seconds: float
     fallback_tools: Sequence[str]
     cache_seconds: float
+    cache_shared: bool
     stale_if_error_seconds: float
     polling: bool
     breaker: BreakerLimits | None
@@ -159,6 +161,7 @@ def effective_options(
         retry_longest_delay_seconds=either(settings.retry_longest_delay, LONGEST_DELAY_SECONDS),
         fallback_tools=either(settings.fallback_tools, own.fallback_tools),
         cache_seconds=either(settings.cache_seconds, own.cache_seconds) or 0.0,
+        cache_shared=bool(settings.cache_shared),
         stale_if_error_seconds=either(settings.stale_if_error, own.stale_if_error_seconds) or 0.0,
         polling=bool(either(settings.polling, own.polling)),
         breaker=_breaker_limits(settings, policies),

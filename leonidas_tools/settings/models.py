@@ -351,6 +351,15 @@ class Settings(Model):
             for name in self.tools
         }
 
+    @property
+    def shares_results(self) -> bool:
+        """Return whether the results of any tool are used again by other processes."""
+        servers = self.mcp_servers.values()
+        sections = [self.defaults, *self.tools.values()]
+        sections += [tool for server in servers for tool in server.tools.values()]
+        layers = (each for said in sections for each in (said, *said.environment_specific.values()))
+        return any(layer.cache_shared for layer in layers)
+
     @functools.cached_property
     def wording(self) -> Wording | None:
         """Return the texts that are reworded; `None` where none is."""

@@ -242,6 +242,7 @@ class _Resolution:
             cached = self._of("cache_seconds", value=None, note=note)
         yield cached
         if cached.value:
+            yield self._of("cache_shared", default=False)
             yield self._of("stale_if_error")
 
     def _limits(self) -> Iterator[Effective]:

@@ -152,6 +152,7 @@ class ToolOverrides(Model):
             set, `policies.after_untrusted` says so for all tools.
         cache_seconds: How long a result may be used again, only with the effect `read`; `0` or
             `off` for never.
+        cache_shared: Whether other processes with the same store use its results again too.
         stale_if_error: How long beyond that it may replace a failure; `0` or `off` for
             never.
         polling: Whether asking again and again is its purpose: no repeat of it counts as a loop.
@@ -202,6 +203,7 @@ class ToolOverrides(Model):
     untrusted: OptionalSwitch = None
     after_untrusted: ReadsUntrusted = None
     cache_seconds: DurationOrOff = None
+    cache_shared: OptionalSwitch = None
     stale_if_error: DurationOrOff = None
     polling: OptionalSwitch = None
     calls_per_turn: CountOrOff = None

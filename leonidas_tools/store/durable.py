@@ -48,6 +48,8 @@ _ENDS_SECONDS = 1.0
 _ELSEWHERE_SECONDS = 60.0
 """Time to wait for the end of a call that runs elsewhere."""
 _LOOK_SECONDS = 0.5
+_GIVEN_WAY = ResultStatus.UNAVAILABLE
+"""The outcome of a call that has not run since an equal one began elsewhere at the same time."""
 _OPEN = frozenset({ResultStatus.UNKNOWN_OUTCOME, ResultStatus.CANCELLED})
 """Outcomes after which a call may still have another."""
 
@@ -98,37 +100,46 @@ class CallStarts:
     ) -> ToolResult | None:
         """Return the result of an earlier call of the session that this one repeats.
 
-        One that still runs elsewhere is waited for: the model hears of its end only here.
+        One that still runs elsewhere is waited for: the model hears of its end only here. Of calls
+        that begin at the same instant, the last one runs; the others give way.
         """
         if call.id is None:
             return None
         repetition = self._repetition(call, bound, known_until)
-        async with asyncio.timeout(timeout_seconds):
-            before = await self._before(call, repetition, database)
-        if before is None:
-            return None
-        if before.started < repetition.bound or not self._is_own(before):
-            wait = self.outcome(call) if _goes_on(before) else None
-            if wait is not None:
-                result = await wait(replace(call, id=before.call_id))
-                if result.status not in _OPEN:
-                    await self.settle(before, call, result, database)
-                    call.session.get(_Told).ids.add(before.id)
-                return result
-            before = await self._ended(before, database, timeout_seconds)
-        if before.call_id == name_of(call.id):
-            return _outcome(before)
-        if before.ended is not None:
-            call.session.get(_Told).ids.add(before.id)  # an equal call after this one is a new one
-        is_cut = before.status == ResultStatus.CANCELLED.value
-        return repeated(before.tool) if is_cut else _outcome(before)
+        result: ToolResult | None = None
+        while result is None:
+            async with asyncio.timeout(timeout_seconds):
+                before, is_later = await self._before(call, repetition, database)
+            if before is None:
+                return None
+            if is_later and before.status == STARTED and not self._is_own(before):
+                return replace(repeated(before.tool), status=_GIVEN_WAY)
+            if before.started < repetition.bound or not self._is_own(before):
+                result = await self._elsewhere(before, call, database, timeout_seconds)
+            else:
+                result = _answer(before, call)
+        return result
+
+    async def _elsewhere(
+        self, before: Execution, call: ToolCall, database: Database, timeout_seconds: float
+    ) -> ToolResult | None:
+        """Return the answer to a call that repeats one of elsewhere; `None` if that gives way."""
+        wait = self.outcome(call) if _goes_on(before) else None
+        if wait is not None:
+            result = await wait(replace(call, id=before.call_id))
+            if result.status not in _OPEN:
+                await self.settle(before, call, result, database)
+                call.session.get(_Told).ids.add(before.id)
+            return result
+        before = await self._ended(before, database, timeout_seconds)
+        return None if before.status == _GIVEN_WAY.value else _answer(before, call)
 
     def _repetition(self, call: ToolCall, bound: float, known_until: float) -> Repetition:
         received, first = asked_as(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
             user=name_of(shown_user(user_of(received.session))),
-            tool=received.name,
+            tool=name_of(received.name),
             call_id=name_of(call.id or ""),
             run=self._recorder.run,
             # The call that binds a session has begun before.
@@ -138,16 +149,20 @@ class CallStarts:
 
     async def _before(
         self, call: ToolCall, repetition: Repetition, database: Database
-    ) -> Execution | None:
+    ) -> tuple[Execution | None, bool]:
+        """Return the newest call that this one repeats, and whether it has begun later."""
+        is_later = True
         current_entry = self._calls.find(key_of(call))
         arguments = json.loads(self._recorder.arguments(asked_as(call)))
         told = call.session.get(_Told).ids
         for before in await self._candidates(repetition, database):
             is_told = before.id in told and before.call_id != repetition.call_id
             is_current = current_entry is not None and before.id == current_entry.id
-            if not is_current and not is_told and same_arguments(before.arguments, arguments):
-                return before
-        return None
+            if is_current:
+                is_later = False
+            elif not is_told and same_arguments(before.arguments, arguments):
+                return before, is_later
+        return None, False
 
     async def _candidates(self, call: Repetition, database: Database) -> list[Execution]:
         """Return the earlier calls that may be equal, with all ends that this process has seen."""
@@ -219,6 +234,10 @@ class DurableStart:
         if tool is not None:
             effect = tool.metadata.effect if settings is None else effect_of(tool, settings)
             if effect is ToolEffect.ONCE:
+                # First, so that of equal calls that begin at once elsewhere one sees the other.
+                is_stored = await self._store.begun(call)
+                if self._refuses and not is_stored:
+                    return _refused(call)
                 try:
                     before = await self._store.earlier(call)
                 except StoreError as error:
@@ -228,9 +247,6 @@ class DurableStart:
                     before = None
                 if before is not None:
                     return before
-                is_stored = await self._store.begun(call)
-                if self._refuses and not is_stored:
-                    return _refused(call)
         return await run(call)
 
 
@@ -259,6 +275,16 @@ def _goes_on(before: Execution) -> bool:
     is_cut = before.status == ResultStatus.CANCELLED.value and before.reason is None
     is_recent = before.started > time.time() - RESUMABLE_SECONDS
     return is_recent and (is_cut or before.status in (STARTED, INTERRUPTED))
+
+
+def _answer(before: Execution, call: ToolCall) -> ToolResult:
+    """Return the answer to a call that repeats one, and note that its session has heard of it."""
+    if before.call_id == name_of(call.id or ""):
+        return _outcome(before)
+    if before.ended is not None:
+        call.session.get(_Told).ids.add(before.id)  # an equal call after this one is a new one
+    is_cut = before.status == ResultStatus.CANCELLED.value
+    return repeated(before.tool) if is_cut else _outcome(before)
 
 
 def _outcome(before: Execution) -> ToolResult:

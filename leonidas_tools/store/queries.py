@@ -115,7 +115,6 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
         and_(executions.c.status.in_(_MAY_HAVE_RUN), executions.c.ended > call.known_until),
     )
     is_elsewhere = and_(
-        executions.c.user == call.user,
         or_(executions.c.run != call.run, executions.c.started < call.bound),
         executions.c.effect == ToolEffect.ONCE.value,
         executions.c.acknowledged.is_(None),
@@ -123,7 +122,8 @@ async def find_repeated(database: Database, call: Repetition) -> list[Execution]
     )
     query = (
         select(*_COLUMNS)
-        .where(executions.c.session == call.session, executions.c.tool == call.tool)
+        .where(executions.c.session == call.session, executions.c.user == call.user)
+        .where(executions.c.tool == call.tool)
         .where(or_(is_same_id, and_(is_elsewhere, is_unheard)))
         .order_by(executions.c.started.desc(), executions.c.id.desc())
         .limit(_MOST_REPEATED)

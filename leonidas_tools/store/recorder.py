@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from leonidas_tools.approvals.session_policy import user_of
+from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.redaction import MASK, redact_text
 from leonidas_tools.results.jsonable import utf8_text
@@ -208,7 +209,7 @@ def shown_user(user: str | None) -> str:
 
 def name_of(text: str) -> str:
     """Return a name within bounds, since a model or a user may have made it up."""
-    return clean(text[:_LONGEST_NAME])
+    return clean(name_called(text, longest=_LONGEST_NAME))
 
 
 def clean(text: str) -> str:

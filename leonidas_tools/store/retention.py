@@ -10,7 +10,15 @@ from sqlalchemy import and_, delete, not_, or_, select
 
 from leonidas_tools.errors import LeonidasError
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.store.schema import approvals, conversations, executions, results, runs, tasks
+from leonidas_tools.store.schema import (
+    approvals,
+    cached_results,
+    conversations,
+    executions,
+    results,
+    runs,
+    tasks,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Table
@@ -53,6 +61,7 @@ class Retention:
         """
         oldest = time.time() - self._keep_seconds
         deleted = await self._delete(results, results.c.expires < time.time())
+        deleted += await self._delete(cached_results, cached_results.c.expires < time.time())
         deleted += await self._delete(executions, executions.c.started < oldest)
         deleted += await self._delete_surplus()
         deleted += await self._delete(approvals, approvals.c.requested < oldest, not_(_is_open()))

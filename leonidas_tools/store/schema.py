@@ -222,6 +222,32 @@ conversations = Table(
 )
 Index("conversations_by_user", conversations.c.user, conversations.c.started)
 
+cached_results = Table(
+    "cached_results",
+    TABLES,
+    Column("key", Text, primary_key=True),
+    Column("tool", Text, nullable=False),
+    Column("arguments", Text, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("expires", Double, nullable=False),
+    Column("content", Text, nullable=False),
+)
+Index(
+    "cached_results_by_tool",
+    cached_results.c.tool,
+    cached_results.c.created,
+    cached_results.c.size,
+)
+Index("cached_results_by_expiry", cached_results.c.expires)
+cache_generations = Table(
+    "cache_generations",
+    TABLES,
+    Column("tool", Text, primary_key=True),
+    Column("generation", Integer, nullable=False),
+)
+"""How often the results of a tool were invalidated; those of all tools under an empty name."""
+
 
 Upgrade: TypeAlias = Callable[["Connection"], None]
 """Upgrades a database by one version, in a transaction."""
@@ -265,6 +291,11 @@ def _add_conversations(connection: Connection) -> None:
     TABLES.create_all(connection, [conversations])
 
 
+def _add_cached_results(connection: Connection) -> None:
+    """Upgrade to version 9: results of reads that processes share."""
+    TABLES.create_all(connection, [cached_results, cache_generations])
+
+
 UPGRADES: Sequence[Upgrade] = (
     _add_approval_details,
     _index_call_ids,
@@ -273,6 +304,7 @@ UPGRADES: Sequence[Upgrade] = (
     _add_reminders,
     _add_memories,
     _add_conversations,
+    _add_cached_results,
 )
 """The upgrades to version 2, 3 and so on."""
 

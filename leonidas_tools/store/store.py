@@ -13,6 +13,7 @@ from leonidas_tools.settings.store_settings import StoreSettings
 from leonidas_tools.store import queries
 from leonidas_tools.store.address import database_url
 from leonidas_tools.store.approvals import ApprovalTable
+from leonidas_tools.store.cached_results import CachedResults
 from leonidas_tools.store.conversations import ConversationTable
 from leonidas_tools.store.database import Database
 from leonidas_tools.store.durable import CallStarts, DurableStart
@@ -109,6 +110,8 @@ class Store:
             keep_seconds=settings.keep_results_for,
         )
         """Results that are too long for the model, by handle."""
+        self.cached_results = CachedResults(self._database)
+        """Results of reads that all processes may use again."""
         self.conversations = ConversationTable(self._database, self._writer, run=self._recorder.run)
         """The conversations of users, counted over all processes."""
         self._sessions = SessionBinding(self, self._writer)
@@ -407,6 +410,7 @@ class Store:
         """Write the queues and close the database."""
         await self._retention.close()
         await self._sessions.close()
+        await self.cached_results.close()
         await self._writer.close(_CLOSING_SECONDS)
         await self._database.close()
 

@@ -357,7 +357,7 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: its signature and docstring become the schema.
 
     Args:
-        function: The function, when used without options.
+        function: The function; without it, `tool` returns a decorator.
         options: The fields of `ToolMetadata` except `parameters`, and `undo`. Enumerations also
             take their names as strings in any case. `0` and `"off"` switch a limit off; only the
             timeout cannot be switched off.
@@ -380,5 +380,5 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     if isinstance(function, str):
         raise TypeError(f"the name of a tool is an option: write @tool(name={function!r})")
     if function is not None:
-        return Tool(function)
+        return Tool(function, **options)
     return lambda decorated: Tool(decorated, **options)

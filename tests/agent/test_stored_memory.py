@@ -30,6 +30,7 @@ async def learned(file, *lessons, session=ANA):
             await memory.learn(lesson, session=session)
 
 
+@pytest.mark.slow
 async def test_a_lesson_is_recalled_for_a_task_that_it_fits_after_a_restart(file):
     await learned(file, OTHER, LESSON, LESSON, "  ")
     found = await recalled(file, "Add up the figures of this month.", ToolSession(user="ana"))
@@ -54,6 +55,7 @@ async def test_the_voice_recalls_what_an_agent_has_learned_and_an_agent_what_was
     assert await recalled(file, "Feed the cat.", ANA, limit=1) == [OTHER]
 
 
+@pytest.mark.slow
 async def test_what_stands_in_a_file_is_no_memory_of_an_agent(file, tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()

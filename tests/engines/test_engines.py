@@ -15,14 +15,14 @@ def test_each_value_of_runs_on_besides_here_is_an_engine():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_an_engine_without_its_module_makes_its_tools_unavailable(engine, monkeypatch):
-    module, _, _ = ENGINES[engine].name.partition(":")
-    monkeypatch.setitem(sys.modules, module, None)  # as where its package is not installed
-    settings = {"defaults": {"runs_on": engine, "retry_attempts": 0}}
-    async with ToolRuntime([Tool(ray_tools.add, effect="once")], settings) as runtime:
+async def test_a_tool_whose_engine_is_not_installed_says_what_to_install(engine, monkeypatch):
+    monkeypatch.setitem(sys.modules, ENGINES[engine].package, None)  # as where it is not there
+    settings = {"defaults": {"runs_on": engine}, engine: {"address": "127.0.0.1:1"}}
+    async with ToolRuntime([Tool(ray_tools.add, effect="read")], settings) as runtime:
         said = (await runtime.execute("add", {"a": 1, "b": 2})).to_response()
     assert (said["status"], said["reason_code"]) == ("unavailable", "engine_away")
-    assert engine in said["message"]
+    assert said["message"].endswith(f"pip install 'leonidas-tools[{engine}]'.")
+    assert not said["retryable"]  # nor was it tried again
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -36,5 +36,6 @@ async def test_another_address_applies_to_the_next_call(engine, monkeypatch, tmp
         runtime.settings.update({engine: {"address": "127.0.0.1:1", "connect": "200ms"}})
         after = await runtime.execute("add", {"a": 1, "b": 2})
     assert before.status == after.status == "unavailable"
-    assert "_ADDRESS" in before.message  # none is known
+    assert f"{engine}.address" in before.message  # none is known
+    assert "_ADDRESS" in before.message
     assert "_ADDRESS" not in after.message

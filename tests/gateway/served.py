@@ -20,11 +20,12 @@ PROTOCOL = "leonidas.gateway.v1"
 
 
 class Served:
-    """A gateway whose model plays the same steps in each conversation."""
+    """A gateway whose model plays the same steps in each conversation, or one after another."""
 
-    def __init__(self, steps=(), *, tools=(), limits=None, config=None, **options):
+    def __init__(self, steps=(), *, connections=(), tools=(), limits=None, config=None, **options):
         self.tools = AdvancedToolProcessor(tools=list(tools), config=config, builtin_tools=False)
-        self.simulator = LiveSimulator(Scenario(steps), speed=math.inf, strict=False)
+        scenario = Scenario(steps, connections=connections)
+        self.simulator = LiveSimulator(scenario, speed=math.inf, strict=False)
         self.limits = limits or GatewayLimits()
         self._options = options
         self._stack = contextlib.AsyncExitStack()

@@ -54,6 +54,7 @@ def test_the_import_loads_what_tools_are_written_with_and_nothing_that_runs_them
     assert FRAMEWORKS & loaded == set()
 
 
+@pytest.mark.slow
 def test_the_stages_and_the_runtime_are_loaded_by_the_first_processor_not_by_its_import():
     loaded = _loaded_by("from leonidas_tools import AdvancedToolProcessor")
     parts = {"leonidas_tools.runtime.runtime", "leonidas_tools.settings.models"}
@@ -110,6 +111,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_the_first_call_of_a_session_loads_nothing_even_where_a_person_is_asked():
     assert subprocess.check_output([sys.executable, "-c", ASKED_ABOUT], text=True).split() == []
 

@@ -612,10 +612,17 @@ async def read(
     ctx: Context,
     default: Annotated[str, Field(description=f"as {key}", examples=[key])] = key,
     place: Annotated[str, Field(title=key)] = "home",
+    shape: Annotated[str, Field(pattern=f"^$|{key}", json_schema_extra={"x-of": key})] = "",
 ) -> bool:
     await ctx.session.send_log_message(level="warning", data="told", logger=f"of {key}")
     return default == key
 
+@server.tool()
+async def broken(a: str) -> bool:
+    return True
+
+tool = server._tool_manager.get_tool("broken")
+tool.parameters["properties"]["a"] = {"$ref": f"#/no/{key}"}
 server.run()
 """
 
@@ -633,7 +640,9 @@ async def test_what_a_server_says_of_its_tools_holds_none_of_its_secrets(tmp_pat
     config = {"mcp_servers": {"describes": server}}
     async with AdvancedToolProcessor(config=config, builtin_tools=False) as tools:
         assert await tools.ready(timeout_seconds=60)
-        said = [json.dumps(tools.openai_tools()), tools.prompt_text()]
+        [status] = tools.mcp_servers.status()
+        said = [json.dumps(tools.openai_tools()), tools.prompt_text(), repr(status)]
+        assert "broken" in repr(status["left_out"])
         schema = tools.registry["read"].metadata.parameters
         assert schema["properties"]["default"]["description"] == "as ***"
         assert "default" not in schema["properties"]["default"]

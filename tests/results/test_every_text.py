@@ -218,6 +218,7 @@ def written(file: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_error_or_result_for_the_model_is_written_beside_the_texts():
     found = {
         (str(file.relative_to(PACKAGE)), text)

@@ -9,6 +9,7 @@ import itertools
 import json
 import threading
 from collections import OrderedDict, UserDict, UserList, deque
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -466,32 +467,34 @@ async def test_progress_from_the_loop_shows_a_foreign_value_by_its_type() -> Non
 
 # --- sizes -------------------------------------------------------------------------------------
 
-BIG = [
-    pytest.param(10**100_000, id="integer"),
-    pytest.param({10**100_000: 1}, id="integer as key"),
-    pytest.param(Decimal(10) ** 100_000, id="decimal"),
-    pytest.param(Fraction(1, 10**5000), id="fraction"),
-    pytest.param(bytes(50_000_000), id="bytes"),
-    pytest.param([bytes(100_000)] * 10_000, id="the same bytes often"),
-    pytest.param([Text("x" * 100_000)] * 10_000, id="the same text often"),
-    pytest.param({"x" * 50_000_000: 1}, id="key"),
-    pytest.param({"é" * 5_000_000: 1}, id="key that is not ASCII"),
-    pytest.param({f"é{n}": n for n in range(300_000)}, id="many keys"),
-    pytest.param("e\u0301" * 5_000_000, id="combining characters"),
-    pytest.param(itertools.count(), id="endless iterator"),
-    pytest.param({"a": itertools.repeat("x" * 1000)}, id="endless iterator of texts"),
-    pytest.param(range(10**18), id="range"),
-    pytest.param(datetime.max.replace(tzinfo=UTC), id="the last date"),
-    pytest.param(timedelta.max, id="the longest time"),
-    pytest.param([*([{"a": "x" * 10_000}] * 1000), (1,), 2.5, {3}], id="late tuple"),
-    pytest.param([{"x" * 1_000_000: 1}] * 100_000, id="the same long key often"),
-    pytest.param(["x" * 1_000_000] * 100_000, id="the same long text often"),
-    pytest.param({1: "a", "1": "b", None: "c", (1,): "d", 1.5: UUID(int=1)}, id="mixed keys"),
-]
+# Made in the test: every worker collects all tests.
+BIG: dict[str, Callable[[], Any]] = {
+    "integer": lambda: 10**100_000,
+    "integer as key": lambda: {10**100_000: 1},
+    "decimal": lambda: Decimal(10) ** 100_000,
+    "fraction": lambda: Fraction(1, 10**5000),
+    "bytes": lambda: bytes(50_000_000),
+    "the same bytes often": lambda: [bytes(100_000)] * 10_000,
+    "the same text often": lambda: [Text("x" * 100_000)] * 10_000,
+    "key": lambda: {"x" * 50_000_000: 1},
+    "key that is not ASCII": lambda: {"é" * 5_000_000: 1},
+    "many keys": lambda: {f"é{n}": n for n in range(300_000)},
+    "combining characters": lambda: "e\u0301" * 5_000_000,
+    "endless iterator": itertools.count,
+    "endless iterator of texts": lambda: {"a": itertools.repeat("x" * 1000)},
+    "range": lambda: range(10**18),
+    "the last date": lambda: datetime.max.replace(tzinfo=UTC),
+    "the longest time": lambda: timedelta.max,
+    "late tuple": lambda: [*([{"a": "x" * 10_000}] * 1000), (1,), 2.5, {3}],
+    "the same long key often": lambda: [{"x" * 1_000_000: 1}] * 100_000,
+    "the same long text often": lambda: ["x" * 1_000_000] * 100_000,
+    "mixed keys": lambda: {1: "a", "1": "b", None: "c", (1,): "d", 1.5: UUID(int=1)},
+}
 
 
-@pytest.mark.parametrize("value", BIG)
-def test_a_big_value_is_cut_to_what_there_is_room_for(value: Any) -> None:
+@pytest.mark.parametrize("made", BIG.values(), ids=BIG)
+def test_a_big_value_is_cut_to_what_there_is_room_for(made: Callable[[], Any]) -> None:
+    value = made()
     for room in (ROOM, 5 * ROOM):
         body = sendable(value, room, tool="big").to_response()
         assert len(json_of(body)) <= 3 * room

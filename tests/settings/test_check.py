@@ -109,6 +109,38 @@ SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
             "1 s end the call before its timeout of 2 s",
         ),
         (
+            {"tools": {"search": {"cache_shared": True}}},
+            "error",
+            "tools.search.cache_shared",
+            "does nothing without cache_seconds",
+        ),
+        (
+            {"tools": {"search": {"cache_shared": True, "cache_seconds": 5}}},
+            "warning",
+            "tools.search.cache_shared",
+            "does nothing without a store",
+        ),
+        (
+            {
+                "store": {"enabled": True},
+                "defaults": {"cache_shared": True},
+                "tools": {"search": {"cache_seconds": 5, "overflow": "spill"}},
+            },
+            "warning",
+            "tools.search.cache_shared",
+            "handles of long results are their session's own",
+        ),
+        (
+            {
+                "store": {"enabled": True},
+                "tools": {"search": {"cache_shared": True, "cache_seconds": 5}},
+                "toolboxes": [{"weather": {"api_key": "4711"}}],
+            },
+            "warning",
+            "tools.search.cache_shared",
+            "a secret that is short enough to guess",
+        ),
+        (
             {"tools": {"book": {"retry_attempts": 2}}},
             "warning",
             "tools.book.retry_attempts",
@@ -138,6 +170,7 @@ def test_what_would_do_nothing_is_found(settings, severity, key, message):
         {},
         {"tools": {"search": {"custom_parameters": {"query": "x"}, "retry_attempts": 2}}},
         {"tools": {"book": {"custom_parameters": {"anything": 1}}}},
+        {"defaults": {"cache_shared": True}, "tools": {"search": {}}},
         {"tools": {"play": {"custom_parameters": {"station": "x", "volume": 3}}}},
         {"defaults": {"environment_specific": {"production": {"timeout": 1}}}},
         {"tools": {"book": {"scheduling": "silent", "behavior": "non_blocking"}}},

@@ -125,6 +125,7 @@ async def test_a_call_that_still_runs_elsewhere_is_answered_with_its_outcome(whe
         assert here.ran == ["coffee"]
 
 
+@pytest.mark.slow
 async def test_an_outcome_after_the_move_is_told_once_and_the_next_equal_call_runs(where, here):
     with ordering(where) as child:
         says(child, "order tea c1")
@@ -137,6 +138,7 @@ async def test_an_outcome_after_the_move_is_told_once_and_the_next_equal_call_ru
         assert (await here.order("tea", "c3")).result == "tea, ordered here"
 
 
+@pytest.mark.slow
 async def test_an_outcome_after_the_handle_was_not_heard_although_the_call_has_ended(where, here):
     here.session.get(Resumption).use("h1", at=time.time())
     with ordering(where) as child:
@@ -159,6 +161,7 @@ async def test_an_equal_call_after_one_that_has_ended_before_the_move_runs(where
         assert (await here.order("tea", "c2")).result == "tea, ordered here"
 
 
+@pytest.mark.slow
 async def test_a_call_that_outlives_its_conversation_is_answered_in_the_next_one(where, here):
     with ordering(where) as child:
         says(child, "order tea c1")
@@ -273,5 +276,31 @@ async def test_calls_of_other_sessions_and_users_do_not_count(where, here):
         hears(child, "runs tea")
         child.kill()
         child.wait()
-        assert (await here.order("tea", "c2", ToolSession("kitchen", user="ben"))).ok
-        assert (await here.order("tea", "c2", ToolSession("garden", user="ana"))).ok
+        for other in (ToolSession("kitchen", user="ben"), ToolSession("garden", user="ana")):
+            for call_id in ("c1", "c2"):
+                assert (await here.order("tea", call_id, other)).ok
+
+
+async def test_calls_with_one_id_that_begin_in_two_processes_at_once_have_one_effect(where):
+    async with Here(where) as one, Here(where) as another:
+        for article in ("tea", "milk", "salt"):
+            orders = [each.order(article, f"order {article}") for each in (one, another)]
+            assert {each.status for each in await asyncio.gather(*orders)} <= {"ok", "unavailable"}
+    assert sorted(one.ran + another.ran) == ["milk", "salt", "tea"]
+
+
+@pytest.mark.parametrize("which", ["name", "id"])
+async def test_what_is_too_long_for_the_store_is_told_apart_and_found_again(where, which):
+    same, other = "x" * 200, "x" * 199 + "y"
+    ran = []
+
+    async def order(article: str) -> None:
+        ran.append(article)
+
+    for call_id in (same, same, other) if which == "id" else ("c1", "c1"):
+        own = tool(order, name=same if which == "name" else "order", effect="once")
+        async with Here(where, own) as here:
+            await here.tools.execute(
+                own.name, {"article": "tea"}, session=ToolSession("kitchen"), call_id=call_id
+            )
+    assert len(ran) == (2 if which == "id" else 1)

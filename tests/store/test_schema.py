@@ -19,7 +19,9 @@ NEW_SINCE_1 = {
     "tasks": ("user",),
     "runs": ("lock",),
 }
-NEW_TABLES_SINCE_1 = ("note_words", "note_tags", "notes", "reminders")
+NEW_TABLES_SINCE_1 = (
+    "note_words", "note_tags", "notes", "reminders", "cached_results", "cache_generations",
+)  # fmt: skip
 
 
 def add_mood(connection):
@@ -135,3 +137,4 @@ async def test_a_store_of_version_1_is_upgraded_to_what_there_is_now(where, tell
         assert (await store.notes.find("ana", query="milk")).notes == (note,)
     async with opened(where) as connection:
         assert await version(connection) == [NEWEST]
+        assert (await connection.execute(text("SELECT * FROM cached_results"))).all() == []

@@ -150,6 +150,13 @@ def test_an_option_that_is_none_leaves_the_default():
     assert made.metadata == tool(add).metadata
 
 
+def test_options_beside_the_function_count():
+    made = tool(add, name="plus", requires_approval=True)
+    assert (made.name, made.metadata.requires_approval) == ("plus", True)
+    with pytest.raises(SchemaError):
+        tool(add, requires_aproval=True)
+
+
 def test_an_unknown_option_is_named():
     with pytest.raises(
         SchemaError, match="not an option of a tool: did you mean 'timeout_seconds'"

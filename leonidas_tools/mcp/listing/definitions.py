@@ -93,7 +93,9 @@ class DefinitionReader:
             said, pins, report = await self._pinned(settings, named, used)
             report.findings += check_server(self._server, settings, named)
             report.left_out |= {
-                name: why for name, why in listing.refused.items() if is_used(settings, name)
+                name: self._secrets.text(why)
+                for name, why in listing.refused.items()
+                if is_used(settings, name)
             }
             tools = await self._read(settings, used, said, pins, report)
             if settings is self.settings:  # they may have changed meanwhile
@@ -178,7 +180,7 @@ class DefinitionReader:
                 parameters, values = fix(parameters, fixed)
             return self._tool(said, parameters, values, denied=changed is not None and denies)
         except SchemaError as error:
-            report.left_out[definition.name] = str(error)
+            report.left_out[definition.name] = self._secrets.text(str(error))
         except ConfigurationError as error:
             key = self._key(definition.name)
             report.findings.append(Finding(severity="error", key=key, message=error.message))

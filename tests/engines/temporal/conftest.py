@@ -3,7 +3,6 @@
 import importlib.metadata
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from leonidas_tools.engines.base import TemporalPlace
 
@@ -16,6 +15,9 @@ def temporal_program():
 
 async def started():
     """Start a server; another process may take a port between its choice and its use."""
+    # Imported here: every worker collects all tests, and this costs half a second.
+    from temporalio.testing import WorkflowEnvironment
+
     for tries_left in reversed(range(5)):
         try:
             return await WorkflowEnvironment.start_local(

@@ -102,6 +102,29 @@ async def test_another_call_with_the_same_id_is_refused_instead_of_answered_by_t
     assert paid == ["tea"]
 
 
+async def test_a_call_of_another_user_with_the_same_ids_is_not_answered_by_the_first(server):
+    @tool(effect="once")
+    async def pay(order: str) -> str:
+        return f"receipt of {order}"
+
+    async with Served(server, pay) as engine:
+        first = work_of("pay", "a", order="tea", limits=ONCE)
+        eve = dataclasses.replace(first.call, session=ToolSession("ana", user="eve"))
+        await engine.run(first)
+        with pytest.raises(ToolError) as refused:
+            await engine.run(dataclasses.replace(first, call=eve))
+    assert refused.value.reason_code == "call_id_reused"
+
+
+def test_ids_with_slashes_are_of_their_own_session():
+    ids = [("ana", "b/c"), ("ana/b", "c"), ("ana", "b"), ("ana/b", "")]
+    made = {
+        workflow_id(ToolCall(name="pay", id=call_id, session=ToolSession(session)))
+        for session, call_id in ids
+    }
+    assert len(made) == len(ids)
+
+
 async def test_calls_without_an_id_are_calls_of_their_own(server):
     paid = []
 
