@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -242,24 +242,18 @@ class ReActAgent(Stage):
                 about, and what a model is told that is to ask it.
             within: The budget of larger work that this is a part of.
         """
-        result: AgentResult | None = None
-        async with aclosing(
-            self.steps(
-                task,
-                session=session,
-                history=history,
-                on_chunk=on_chunk,
-                on_question=on_question,
-                within=within,
-            )
-        ) as steps:
-            async for step in steps:
-                if on_step is not None:
-                    on_step(step)
-                if isinstance(step, AgentResult):
-                    result = step
-        assert result is not None
-        return result
+        tell = on_step or _ignore
+        async with _Run(self, session, on_chunk, on_question, within) as run:
+            await run.begin(task, history)
+            while (asked := await run.ask()) is not None:
+                for step in asked.steps:
+                    tell(step)
+                turn = await run.act(asked)
+                tell(TurnEnded(turn))
+                await run.conclude(asked, turn)
+        assert run.result is not None
+        tell(run.result)
+        return run.result
 
     async def steps(
         self,
@@ -283,23 +277,16 @@ class ReActAgent(Stage):
                 about, and what a model is told that is to ask it.
             within: The budget of larger work that this is a part of.
         """
-        run = _Run(self, session, on_chunk, on_question, within)
-        around = innermost()
-        # A call of this runtime ends before the runtime closes, and must not close it.
-        is_inside = around is not None and around.host is self.runtime
-        async with nullcontext() if is_inside else self.runtime:
-            try:
-                await run.begin(task, history)
-                while (turn := await run.ask()) is not None:
-                    for step in turn.steps:
-                        yield step
-                    ended = await run.act(turn)
-                    yield TurnEnded(ended)
-                    await run.conclude(turn, ended)
-            finally:
-                run.close()
-            assert run.result is not None
-            yield run.result
+        async with _Run(self, session, on_chunk, on_question, within) as run:
+            await run.begin(task, history)
+            while (asked := await run.ask()) is not None:
+                for step in asked.steps:
+                    yield step
+                turn = await run.act(asked)
+                yield TurnEnded(turn)
+                await run.conclude(asked, turn)
+        assert run.result is not None
+        yield run.result
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
@@ -322,8 +309,12 @@ class ReActAgent(Stage):
         await self.runtime.__aexit__(*error)
 
 
+def _ignore(step: Step) -> None:
+    """Do nothing with a step."""
+
+
 class _Asked(NamedTuple):
-    """What the model has said in a turn, and what is read in it."""
+    """An answer of the model, and the steps that are read in it."""
 
     begun: float
     said: Answer
@@ -359,6 +350,7 @@ class _Run:
         self.result: AgentResult | None = None
         self._agent = agent
         self._session = session
+        self._open = AsyncExitStack()
         self._on_chunk = on_chunk
         self._limits = agent.limits
         limits = agent.limits
@@ -384,6 +376,17 @@ class _Run:
         self._id_prefix = "" if self._is_own_session else f"agent-{self._event_call.number}-"
         self._late = _LateResults(session.get(Approvals), self._id_prefix, on_question)
 
+    async def __aenter__(self) -> Self:
+        # A call of this runtime ends before the runtime closes, and must not close it.
+        around = innermost()
+        if around is None or around.host is not self._agent.runtime:
+            await self._open.enter_async_context(self._agent.runtime)
+        self._open.callback(self._close)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._open.aclose()
+
     async def begin(self, task: str, history: Sequence[Message]) -> None:
         """Begin the conversation with the model, with a plan if there is a planner."""
         self._task = task
@@ -402,7 +405,7 @@ class _Run:
         if self._agent.planner is not None and self.result is None:
             await self._plan(self._agent.planner)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Withdraw the open questions of the run, and stop the approved calls it waits for."""
         for call_id in self._late.close():
             with suppress(ToolError):  # it has ended, or has not begun
