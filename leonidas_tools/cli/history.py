@@ -123,8 +123,9 @@ def sessions(
     console.print(rows)
 
 
-def replay(
+def replay(  # noqa: PLR0913, PLR0917 - each is an option of the command
     session: Annotated[str, typer.Argument(help="Its id, out of `leonidas history sessions`.")],
+    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     speed: Annotated[
         float, typer.Option(min=0.0, help="How fast; 2 is twice as fast, 0 without pauses.")
     ] = 1.0,
@@ -145,7 +146,7 @@ def replay(
     from leonidas_tools.cli import terminal
 
     async def asked(store: "Store") -> "list[ReplayEvent]":
-        return await store.replay(session)
+        return await store.replay(session, user=user)
 
     found = answer(asked, config, place)
     if not found:

@@ -54,6 +54,7 @@ class _SessionRecords:
 
 def show(
     session: str,
+    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=MOST_ROWS, help="How many of each at most.")
     ] = 200,
@@ -69,9 +70,9 @@ def show(
 
     async def asked(store: "Store") -> _SessionRecords:
         return _SessionRecords(
-            calls=(await store.executions(session=session, limit=limit))[::-1],
-            approvals=(await store.approvals.find(session=session, limit=limit))[::-1],
-            tasks=await store.tasks.read(session),
+            calls=(await store.executions(session=session, user=user, limit=limit))[::-1],
+            approvals=(await store.approvals.find(session=session, user=user, limit=limit))[::-1],
+            tasks=await store.tasks.find(session, user=user),
             results=(await store.results.find(session=session, limit=limit))[::-1],
         )
 

@@ -404,7 +404,8 @@ class Api:
         return [asdict(each) for each in found]
 
     async def _replay(self, request: Request, __: None) -> list[dict[str, Any]]:
-        found = await self._store().replay(request.path_params["session"])
+        user = request.query_params.get("user")
+        found = await self._store().replay(request.path_params["session"], user=user)
         if not found:
             raise HTTPException(404, "There is no such conversation")
         return [asdict(each) for each in found]

@@ -12,7 +12,7 @@ from sqlalchemy import insert, or_, select, update
 from leonidas_tools.approvals.log import CLOSED_BY_NO_PERSON, Closing
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.errors import StoreError
-from leonidas_tools.store.recorder import clean, name_of, shown_user
+from leonidas_tools.store.recorder import clean, name_of, owner_of
 from leonidas_tools.store.rows import Approval, Decision
 from leonidas_tools.store.runs import living_runs, lost_runs
 from leonidas_tools.store.schema import approvals
@@ -56,7 +56,7 @@ class ApprovalTable:
         row = {
             "id": self.id_of(request),
             "session": name_of(request.session),
-            "user": name_of(shown_user(request.user)),
+            "user": name_of(owner_of(request.user)),
             "trace_id": name_of(call.trace_id),
             "call_id": None if request.call_id is None else name_of(request.call_id),
             "tool": name_of(request.tool),
@@ -74,7 +74,7 @@ class ApprovalTable:
         """Return the write of an answer; it also replaces `unanswered`."""
         request, call, decision = question.request, question.call, closing.decision
         redaction = call.redaction.hiding(call.arguments)
-        user = shown_user(request.user)
+        user = owner_of(request.user)
         reason = None if decision is None else decision.reason
         edited = None if decision is None else decision.arguments
         values = {
@@ -116,8 +116,8 @@ class ApprovalTable:
         now = time.time()
         row = {
             "id": secrets.token_hex(8),
-            "session": call.session.id,
-            "user": shown_user(user_of(call.session)),
+            "session": name_of(call.session.id),
+            "user": name_of(owner_of(user_of(call.session))),
             "trace_id": call.trace_id,
             "call_id": call.id,
             "tool": call.name,
@@ -178,7 +178,7 @@ class ApprovalTable:
 
         Args:
             session: Only questions of this session.
-            user: Only questions to this user.
+            user: Only questions to this user, as `Approval.user` has it.
             tool: Only questions about this tool.
             decision: Only questions with this decision.
             limit: The maximum number of questions; `None` for all.
@@ -231,7 +231,7 @@ class ApprovalTable:
 
         Args:
             session: Only questions of this session.
-            user: Only questions to this user.
+            user: Only questions to this user, as `Approval.user` has it.
 
         Raises:
             StoreError: The questions cannot be read.

@@ -25,7 +25,7 @@ from leonidas_tools.store.queries import (
     mark_interrupted,
     settle,
 )
-from leonidas_tools.store.recorder import key_of, name_of, shown_user
+from leonidas_tools.store.recorder import key_of, name_of, owner_of
 from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.runs import LOST_SECONDS
 from leonidas_tools.tools.metadata import ToolEffect
@@ -138,7 +138,7 @@ class CallStarts:
         received, first = asked_as(call), self._recorder.first_start(call.session)
         return Repetition(
             session=name_of(received.session.id),
-            user=name_of(shown_user(user_of(received.session))),
+            user=name_of(owner_of(user_of(received.session))),
             tool=name_of(received.name),
             call_id=name_of(call.id or ""),
             run=self._recorder.run,

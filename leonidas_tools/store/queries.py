@@ -183,21 +183,21 @@ async def find_untrusted(database: Database, *, session: str, user: str) -> list
 async def find_sessions(
     database: Database, *, user: str | None, limit: int | None
 ) -> list[SessionSummary]:
-    """Return the sessions, the latest first."""
+    """Return the sessions of each user, the latest first."""
     bad = case((executions.c.status.in_((*_GOOD, _PENDING)), 0), else_=1)
     pending = case((executions.c.status == _PENDING, 1), else_=0)
     last = func.max(executions.c.started)
     query = (
         select(
             executions.c.session,
-            func.max(executions.c.user).label("user"),
+            executions.c.user,
             func.min(executions.c.started).label("started"),
             last.label("last"),
             func.count().label("calls"),
             func.sum(bad).label("failures"),
             func.sum(pending).label("pending_approvals"),
         )
-        .group_by(executions.c.session)
+        .group_by(executions.c.session, executions.c.user)
         .order_by(last.desc())
         .limit(limit)
     )

@@ -32,7 +32,7 @@ _LONGEST_NAME = 128
 _LONGEST_MESSAGE = 1024
 
 LOCAL_USER = "local"
-"""The user of a session without a user, in the history."""
+"""What belongs to no user is kept under this name."""
 
 
 class Recorder:
@@ -100,7 +100,7 @@ class Recorder:
             "id": f"{self.run}-{self._number:09d}",
             "run": self.run,
             "session": name_of(session.id),
-            "user": name_of(shown_user(user_of(session))),
+            "user": name_of(owner_of(user_of(session))),
             "trace_id": name_of(call.trace_id),
             "call_id": None if call.id is None else name_of(call.id),
             "tool": name_of(call.name if tool is not None else redact_text(call.name)),
@@ -200,11 +200,6 @@ class Recorder:
 def key_of(call: ToolCall) -> Hashable:
     """Return the key of a running call: its session and number, or the id of its object."""
     return (call.session, call.number) if call.number else id(call)
-
-
-def shown_user(user: str | None) -> str:
-    """Return the user as the history shows it."""
-    return LOCAL_USER if user is None else user
 
 
 def name_of(text: str) -> str:

@@ -37,7 +37,7 @@ class Execution:
     Args:
         id: The id of the row.
         session: The id of the session.
-        user: The user of the session.
+        user: The user of the session; `local` without a user, `=local` for a user of that name.
         trace_id: Identifies the call in events and logs.
         call_id: The id of the call, if the server gave one.
         tool: The tool's name.
@@ -94,7 +94,7 @@ class SessionSummary:
 
     Args:
         session: Its id.
-        user: Its user.
+        user: Its user; `local` without a user, `=local` for a user of that name.
         started: The start of its first call, in seconds since the epoch.
         last: The start of its last call.
         calls: The number of calls.
@@ -155,7 +155,7 @@ class Approval:
     Args:
         id: The id of the question.
         session: The id of the session.
-        user: The user who is asked.
+        user: The user who is asked; `local` without a user, `=local` for a user of that name.
         trace_id: Identifies the call in events and logs.
         call_id: The id of the call, if the server gave one.
         tool: The tool's name.

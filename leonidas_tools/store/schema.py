@@ -117,13 +117,13 @@ tasks = Table(
     "tasks",
     TABLES,
     Column("session", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
     Column("id", Text, primary_key=True),
     Column("title", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("position", Integer, nullable=False),
     Column("calls", Text, nullable=False),
     Column("updated", Double, nullable=False),
-    Column("user", Text),
 )
 
 results = Table(
@@ -256,7 +256,7 @@ Upgrade: TypeAlias = Callable[["Connection"], None]
 def _add_approval_details(connection: Connection) -> None:
     """Upgrade to version 2: details of answers, and owners of task lists."""
     _add_columns(connection, approvals, "rule", "on_expiry", "answer", "channel", "edited", "run")
-    _add_columns(connection, tasks, "user")
+    connection.execute(text('ALTER TABLE tasks ADD COLUMN "user" TEXT'))
 
 
 def _index_call_ids(connection: Connection) -> None:
@@ -296,6 +296,25 @@ def _add_cached_results(connection: Connection) -> None:
     TABLES.create_all(connection, [cached_results, cache_generations])
 
 
+def _keep_tasks_of_users_apart(connection: Connection) -> None:
+    """Upgrade to version 10: a task list for each user of sessions of one id.
+
+    Lists without an owner, as version 1 wrote them, are kept as those of no user.
+    """
+    connection.execute(text("ALTER TABLE tasks RENAME TO earlier_tasks"))
+    if connection.dialect.name == "postgresql":  # an index keeps its name, which the new one needs
+        connection.execute(text("ALTER INDEX tasks_pkey RENAME TO earlier_tasks_pkey"))
+    TABLES.create_all(connection, [tasks])
+    names = "session, id, title, status, position, calls, updated"
+    connection.execute(
+        text(
+            f"""INSERT INTO tasks ({names}, "user") SELECT {names}, coalesce("user", 'local')
+            FROM earlier_tasks"""  # noqa: S608 - the names stand above
+        )
+    )
+    connection.execute(text("DROP TABLE earlier_tasks"))
+
+
 UPGRADES: Sequence[Upgrade] = (
     _add_approval_details,
     _index_call_ids,
@@ -305,6 +324,7 @@ UPGRADES: Sequence[Upgrade] = (
     _add_memories,
     _add_conversations,
     _add_cached_results,
+    _keep_tasks_of_users_apart,
 )
 """The upgrades to version 2, 3 and so on."""
 

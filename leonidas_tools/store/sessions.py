@@ -23,7 +23,6 @@ from leonidas_tools.session.reminders import Reminders
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
-from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.results import SessionResults
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -59,6 +58,8 @@ class _SessionState:
     is_loaded: bool = False
     has_counts: bool = False
     """Whether the calls that were made elsewhere are counted."""
+    has_tasks_of_another: bool = False
+    """Whether its task list is that of the user before; it is then not stored."""
     version: int = 0
     """The version of the preferences in force."""
     tried: float = 0.0
@@ -110,7 +111,7 @@ class SessionBinding:
             state = self._sessions[session] = self._attached(session, now)
         if state.user != user_of(session):
             state.user, state.is_loaded, state.loading = user_of(session), False, None
-            state.version = 0
+            state.version, state.has_tasks_of_another = 0, True
             state.waits_until = now + _LOADING_SECONDS
             session.get(SessionPolicy).preferred = Preferred(is_known=False)
         if state.loading is None or (state.loading.done() and now > state.tried + _AGAIN_SECONDS):
@@ -223,7 +224,7 @@ class SessionBinding:
         try:
             if user is not None:
                 preferences = await self._store.preferences.read(user)
-            tasks = await self._store.tasks.read(session.id, user=owner_of(user))
+            tasks = await self._store.tasks.read(session.id, user=user)
             read = await self._store.untrusted_read(session.id, user=user)
             made = await self._store.earlier_calls(session.id, user=user, before=state.bound)
         except LeonidasError as error:
@@ -244,7 +245,8 @@ class SessionBinding:
             session.get(SessionPolicy).preferred = Preferred()
         else:
             self._apply(session, state, preferences)
-        if tasks and not list_.tasks:
+        if state.has_tasks_of_another or (tasks and not list_.tasks):
+            state.has_tasks_of_another = False
             list_.put(tasks)
         state.is_loaded = True
 
@@ -292,10 +294,12 @@ class SessionBinding:
         """Store the task list."""
         session, list_ = where(), what()
         if session is not None and list_ is not None:
-            write = self._store.tasks.writing(
-                session.id, list_.tasks, user=owner_of(user_of(session))
-            )
-            self._writer.put(write, key=("tasks", session.id))
+            state = self._sessions.get(session)
+            if state is None or state.has_tasks_of_another or state.user != user_of(session):
+                return
+            user = user_of(session)
+            write = self._store.tasks.writing(session.id, list_.tasks, user=user)
+            self._writer.put(write, key=("tasks", session.id, user))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name="store-session")

@@ -20,7 +20,7 @@ from leonidas_tools.store.durable import CallStarts, DurableStart
 from leonidas_tools.store.memories import MemoryTable
 from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.preferences import PreferenceTable
-from leonidas_tools.store.recorder import Recorder, name_of, shown_user
+from leonidas_tools.store.recorder import Recorder, name_of, owner_of
 from leonidas_tools.store.reminders import ReminderTable
 from leonidas_tools.store.replay import replayed
 from leonidas_tools.store.results import ResultTable
@@ -223,7 +223,7 @@ class Store:
         return await queries.find_unfinished(
             self._database,
             session=name_of(session.id),
-            user=name_of(shown_user(user_of(session))),
+            user=name_of(owner_of(user_of(session))),
         )
 
     async def settle(self, before: Execution, call: ToolCall, result: ToolResult) -> bool:
@@ -253,7 +253,7 @@ class Store:
             StoreError: The calls cannot be read.
         """
         return await queries.find_untrusted(
-            self._database, session=name_of(session), user=name_of(shown_user(user))
+            self._database, session=name_of(session), user=name_of(owner_of(user))
         )
 
     async def earlier_calls(
@@ -272,7 +272,7 @@ class Store:
         return await queries.find_earlier_calls(
             self._database,
             session=name_of(session),
-            user=name_of(shown_user(user)),
+            user=name_of(owner_of(user)),
             before=before,
         )
 
@@ -295,7 +295,7 @@ class Store:
             tool: Only calls of this tool.
             status: Only calls with this status; `started` and `interrupted` are possible, too.
             session: Only calls of this session.
-            user: Only calls of this user.
+            user: Only calls of this user, as `Execution.user` has it.
             since: Only calls that began at this time or later, in seconds since the epoch.
             until: Only calls that began at this time or earlier.
             text: Only calls with this text in the tool's name, the arguments or the result.
@@ -327,23 +327,25 @@ class Store:
         """Return the sessions, the latest first.
 
         Args:
-            user: Only sessions of this user.
+            user: Only sessions of this user, as `SessionSummary.user` has it.
             limit: The maximum number of sessions; `None` for all.
         """
         await self._flushed()
         return await queries.find_sessions(self._database, user=user, limit=limit)
 
-    async def replay(self, session: str) -> list[ReplayEvent]:
+    async def replay(self, session: str, *, user: str | None = None) -> list[ReplayEvent]:
         """Return the events of a session, in the order in which they happened.
 
         Args:
             session: The id of the session.
+            user: Only those of this user, as `Execution.user` has it; sessions of several users
+                can have one id.
 
         Raises:
             StoreError: The session cannot be read.
         """
-        calls = await self.executions(session=session, limit=_MOST_REPLAYED)
-        questions = await self.approvals.find(session=session, limit=_MOST_REPLAYED)
+        calls = await self.executions(session=session, user=user, limit=_MOST_REPLAYED)
+        questions = await self.approvals.find(session=session, user=user, limit=_MOST_REPLAYED)
         long_results = await self.results.find(session=session, limit=_MOST_REPLAYED)
         return replayed(calls[::-1], questions[::-1], long_results[::-1])
 

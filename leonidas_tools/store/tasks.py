@@ -7,15 +7,17 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import delete, insert, select, update
 
 from leonidas_tools.errors import StoreError
 from leonidas_tools.session.tasks import Task, TaskStatus
+from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.schema import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sqlalchemy import ColumnElement
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.store.database import Database
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TaskTable:
-    """Stores a list of tasks for each session."""
+    """Stores a list of tasks for each session of each user."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -33,13 +35,29 @@ class TaskTable:
 
         Args:
             session: The id of the session.
-            user: Only tasks of this user, or without a user; `None` for all.
+            user: The user of the session, if it has one.
 
         Raises:
             StoreError: The tasks cannot be read.
         """
         async with self._database.reading() as connection:
-            return await _read(connection, session, user)
+            return await _read(connection, *_of(session, user))
+
+    async def find(self, session: str, *, user: str | None = None) -> list[Task]:
+        """Return the tasks of all sessions of an id, those of each user in order.
+
+        Args:
+            session: The id of the sessions.
+            user: Only tasks of this user, as the history has it (`Execution.user`).
+
+        Raises:
+            StoreError: The tasks cannot be read.
+        """
+        where = [tasks.c.session == session]
+        if user is not None:
+            where.append(tasks.c.user == user)
+        async with self._database.reading() as connection:
+            return await _read(connection, *where)
 
     async def write(self, session: str, list_: Sequence[Task], *, user: str | None = None) -> None:
         """Replace all tasks of a session.
@@ -47,7 +65,7 @@ class TaskTable:
         Args:
             session: The id of the session.
             list_: The tasks, in order, with unique ids.
-            user: The owner of the tasks.
+            user: The user of the session, if it has one.
 
         Raises:
             StoreError: The tasks cannot be written.
@@ -57,10 +75,11 @@ class TaskTable:
 
     def writing(self, session: str, list_: Sequence[Task], *, user: str | None) -> Write:
         """Return the write that replaces all tasks of a session."""
-        rows = [_row(session, task, position, user) for position, task in enumerate(list_)]
+        owner = owner_of(user)
+        rows = [_row(session, task, position, owner) for position, task in enumerate(list_)]
 
         async def write(connection: AsyncConnection) -> None:
-            await connection.execute(delete(tasks).where(tasks.c.session == session))
+            await connection.execute(delete(tasks).where(*_of(session, user)))
             if rows:
                 await connection.execute(insert(tasks), rows)
 
@@ -74,6 +93,7 @@ class TaskTable:
         title: str | None = None,
         status: TaskStatus | None = None,
         call: str | None = None,
+        user: str | None = None,
     ) -> list[Task]:
         """Change one task.
 
@@ -83,6 +103,7 @@ class TaskTable:
             title: The new title; by default unchanged.
             status: The new status; by default unchanged.
             call: The trace id of a call to add to the task.
+            user: The user of the session, if it has one.
 
         Returns:
             All tasks of the session, in order.
@@ -91,7 +112,8 @@ class TaskTable:
             StoreError: There is no such task, or it cannot be written.
         """
         async with self._database.writing() as connection:
-            list_ = await _read(connection, session)
+            of_session = _of(session, user)
+            list_ = await _read(connection, *of_session)
             task = next((task for task in list_ if task.id == task_id), None)
             if task is None:
                 known = ", ".join(repr(task.id) for task in list_) or "none"
@@ -103,15 +125,18 @@ class TaskTable:
             values: dict[str, Any] = {"calls": packed, "updated": time.time()}
             values |= {} if title is None else {"title": title}
             values |= {} if status is None else {"status": TaskStatus(status).value}
-            where = (tasks.c.session == session, tasks.c.id == task_id)
-            await connection.execute(update(tasks).where(*where).values(values))
-            return await _read(connection, session)
+            one = update(tasks).where(*of_session, tasks.c.id == task_id)
+            await connection.execute(one.values(values))
+            return await _read(connection, *of_session)
 
 
-async def _read(connection: AsyncConnection, session: str, user: str | None = None) -> list[Task]:
-    query = select(tasks).where(tasks.c.session == session).order_by(tasks.c.position)
-    if user is not None:
-        query = query.where(or_(tasks.c.user == user, tasks.c.user.is_(None)))
+def _of(session: str, user: str | None) -> tuple[ColumnElement[bool], ...]:
+    """Return what selects the tasks of a session of a user."""
+    return tasks.c.session == session, tasks.c.user == owner_of(user)
+
+
+async def _read(connection: AsyncConnection, *where: ColumnElement[bool]) -> list[Task]:
+    query = select(tasks).where(*where).order_by(tasks.c.user, tasks.c.position)
     return [
         Task(
             id=row.id,
@@ -137,7 +162,7 @@ def _unpacked(text: str) -> dict[str, tuple[str, ...]]:
     return {key: tuple(kept.get(key, ())) for key in ("calls", "tools", "done")}
 
 
-def _row(session: str, task: Task, position: int, user: str | None) -> dict[str, Any]:
+def _row(session: str, task: Task, position: int, owner: str) -> dict[str, Any]:
     return {
         "session": session,
         "id": task.id,
@@ -146,5 +171,5 @@ def _row(session: str, task: Task, position: int, user: str | None) -> dict[str,
         "position": position,
         "calls": _packed(task),
         "updated": time.time(),
-        "user": user,
+        "user": owner,
     }

@@ -17,7 +17,7 @@ from leonidas_tools import (
     tool,
 )
 from leonidas_tools.session.tasks import TaskList
-from leonidas_tools.store import Approval, Store
+from leonidas_tools.store import Approval, Store, Task
 from leonidas_tools.tools.metadata import fingerprint_of
 
 from .conftest import locked, until
@@ -333,6 +333,70 @@ async def test_a_session_that_becomes_another_users_has_the_preferences_of_that_
         assert (await tools.execute("touch", session=session)).ok
         session.user = "ana"
         assert (await tools.execute("touch", session=session)).reason_code == "denied_by_rule"
+
+
+USERS = ("ana", "", "local", "=local", None)
+
+
+async def test_sessions_of_one_id_have_a_task_list_for_each_user(where):
+    for which in (USERS, USERS[::-1]):  # each list is written again beside all the others
+        async with chain(where) as tools:
+            for user in which:
+                session = ToolSession("kitchen", user=user)
+                await tools.execute("touch", session=session)
+                session.get(TaskList).write([f"for {user!r}"])
+            await tools.store.flush(timeout_seconds=20)
+    async with chain(where) as tools:
+        for user in USERS:
+            session = ToolSession("kitchen", user=user)
+            await tools.execute("touch", session=session)
+            assert [task.title for task in session.get(TaskList).tasks] == [f"for {user!r}"]
+
+
+async def test_a_session_that_becomes_another_users_has_the_task_list_of_that_one(file):
+    async with chain(str(file)) as tools:
+        await tools.store.tasks.write("kitchen", [Task(id="1", title="Ana's")], user="ana")
+        session = ToolSession("kitchen", user="rui")
+        await tools.execute("touch", session=session)
+        session.get(TaskList).write(["Rui's"])
+        session.user = "ana"
+        await tools.execute("touch", session=session)
+        assert [task.title for task in session.get(TaskList).tasks] == ["Ana's"]
+        session.get(TaskList).update("1", "completed")
+        await tools.store.flush(timeout_seconds=20)
+        (of_ana,) = await tools.store.tasks.read("kitchen", user="ana")
+        assert (of_ana.title, of_ana.status) == ("Ana's", "completed")
+        (of_rui,) = await tools.store.tasks.read("kitchen", user="rui")
+        assert of_rui.title == "Rui's"
+
+
+async def test_the_history_of_a_user_is_of_no_other_with_a_session_of_that_id(where):
+    async with chain(where, durable=True) as tools:
+        for user in USERS:
+            session = ToolSession("kitchen", user=user)
+            call = tools.execute("pay", {"to": repr(user), "amount": 1}, session=session)
+            assert (await call).status == "pending_approval"
+        shown = {"ana": "ana", "": "", "local": "=local", "=local": "==local", None: "local"}
+        for user, name in shown.items():
+            (asked,) = await kept(tools, user=name)
+            (called,) = await tools.store.executions(user=name)
+            assert asked.arguments["to"] == called.arguments["to"] == repr(user)
+            assert {event.trace_id for event in await tools.store.replay("kitchen", user=name)} == {
+                called.trace_id
+            }
+        found = await tools.store.sessions()
+        assert {(each.user, each.calls) for each in found} == {(name, 1) for name in shown.values()}
+
+
+@pytest.mark.parametrize(("first", "then"), [("local", None), (None, "local")])
+async def test_a_call_of_the_user_local_is_no_repetition_of_one_without_a_user(where, first, then):
+    for user in (first, then):
+        async with chain(where, durable=True) as tools:
+            session = ToolSession("kitchen", user=user)
+            done = await tools.execute("touch", session=session, call_id="c1")
+            await tools.store.flush(timeout_seconds=20)
+            (call,) = await tools.store.executions(user="local" if user is None else "=local")
+            assert (done.result, call.call_id) == ("touched", "c1")
 
 
 async def test_what_changes_while_a_session_begins_holds_in_it(file, monkeypatch):

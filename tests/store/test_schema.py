@@ -16,12 +16,16 @@ NEWEST = 1 + len(UPGRADES)
 NEXT = NEWEST + 1
 NEW_SINCE_1 = {
     "approvals": ("rule", "on_expiry", "answer", "channel", "edited", "run"),
-    "tasks": ("user",),
     "runs": ("lock",),
 }
 NEW_TABLES_SINCE_1 = (
     "note_words", "note_tags", "notes", "reminders", "cached_results", "cache_generations",
 )  # fmt: skip
+TASKS_OF_1 = """CREATE TABLE tasks (session TEXT NOT NULL, id TEXT NOT NULL, title TEXT NOT NULL,
+    status TEXT NOT NULL, position INTEGER NOT NULL, calls TEXT NOT NULL,
+    updated DOUBLE PRECISION NOT NULL, PRIMARY KEY (session, id))"""
+TASKS_OF_9 = TASKS_OF_1.replace("updated", '"user" TEXT, updated')
+A_TASK = "INSERT INTO tasks VALUES ('kitchen', '1', 'Look', 'pending', 0, '[]', {})"
 
 
 def add_mood(connection):
@@ -119,7 +123,6 @@ async def test_a_store_of_version_1_is_upgraded_to_what_there_is_now(where, tell
     async with Store(where) as store:
         told = tell(store)
         asked = await store.approvals.ask(told.run(path="/tmp/x"), message="Delete it?")
-        await store.tasks.write("kitchen", [Task(id="1", title="Look")])
         database = store._database
         async with database.writing() as connection:
             for table, names in NEW_SINCE_1.items():
@@ -127,10 +130,13 @@ async def test_a_store_of_version_1_is_upgraded_to_what_there_is_now(where, tell
                     await connection.execute(text(f'ALTER TABLE {table} DROP COLUMN "{name}"'))
             for table in NEW_TABLES_SINCE_1:
                 await connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
+            for statement in ("DROP TABLE tasks", TASKS_OF_1, A_TASK.format("0")):
+                await connection.execute(text(statement))
             await connection.execute(text("UPDATE schema_version SET version = 1"))
     async with Store(where) as store:
         assert await store.approvals.get(asked.id) == asked
-        assert await store.tasks.read("kitchen", user="ana") == [Task(id="1", title="Look")]
+        assert await store.tasks.read("kitchen") == [Task(id="1", title="Look")]
+        assert await store.tasks.read("kitchen", user="ana") == []
         answered = await store.approvals.decide(asked.id, Decision.APPROVED, by="ana")
         assert answered.decision is Decision.APPROVED
         note = await store.notes.create("ana", title="Milk", text="Buy milk")
@@ -138,3 +144,15 @@ async def test_a_store_of_version_1_is_upgraded_to_what_there_is_now(where, tell
     async with opened(where) as connection:
         assert await version(connection) == [NEWEST]
         assert (await connection.execute(text("SELECT * FROM cached_results"))).all() == []
+
+
+@pytest.mark.parametrize(("kept", "owner"), [("'ana'", "ana"), ("'local'", None), ("NULL", None)])
+async def test_a_task_list_of_version_9_keeps_its_owner(where, kept, owner):
+    async with Store(where) as store, store._database.writing() as connection:
+        for statement in ("DROP TABLE tasks", TASKS_OF_9, A_TASK.format(f"{kept}, 0")):
+            await connection.execute(text(statement))
+        await connection.execute(text("UPDATE schema_version SET version = 9"))
+    async with Store(where) as store:
+        assert await store.tasks.read("kitchen", user=owner) == [Task(id="1", title="Look")]
+        for another in {"ana", None, "local", "NULL"} - {owner}:
+            assert await store.tasks.read("kitchen", user=another) == []
