@@ -20,7 +20,7 @@ def schema_without(secrets: KnownSecrets, schema: Mapping[str, Any]) -> dict[str
     """Return a schema whose texts are masked, without other keywords that are secret.
 
     A masked default would be sent as it is; without it, the receiver takes its own. Names and the
-    values that an argument may have stay.
+    values that an argument may have stay: a schema with a secret in them is not to be used.
 
     Example:
         >>> from leonidas_tools.redaction import KnownSecrets

@@ -77,6 +77,8 @@ class Elicitation:
             return self._about_page(params)
         message = self._secrets.text(params.message)
         schema = schema_without(self._secrets, _bounded(params.requested_schema))
+        if self._secrets(schema) != schema:
+            raise UnaskableError("what it asks for has a secret of its settings in it")
         fields = properties_of(schema)
         try:
             validator = ArgumentValidator(schema)
@@ -101,6 +103,8 @@ class Elicitation:
         # A browser may read another host in it than the one that is named to the person.
         if not params.url.isprintable() or not _PLAIN_PLACE.fullmatch(parts.netloc):
             raise UnaskableError("the address of its page can be read in two ways")
+        if self._secrets.text(params.url) != params.url:
+            raise UnaskableError("the address of its page has a secret of its settings in it")
         host = clean(parts.hostname or "?")
         message = self._secrets.text(params.message)
         return Inquiry(

@@ -87,16 +87,18 @@ class DefinitionReader:
         """Return the tools that can be used; the others are skipped with a warning."""
         while True:
             self._read_for = settings = self.settings
-            listed, twice = _by_name(listing.tools)
+            tools_listed, telling = self._without_secrets(listing.tools)
+            listed, twice = _by_name(tools_listed)
             used, too_many = _used(settings, listed)
-            named = [*listed, *listing.refused]
+            refused = {self._secrets.text(name): why for name, why in listing.refused.items()}
+            named = [*listed, *refused]
             said, pins, report = await self._pinned(settings, named, used)
             report.findings += check_server(self._server, settings, named)
             report.left_out |= {
                 name: self._secrets.text(why)
-                for name, why in listing.refused.items()
+                for name, why in refused.items()
                 if is_used(settings, name)
-            }
+            } | telling
             tools = await self._read(settings, used, said, pins, report)
             if settings is self.settings:  # they may have changed meanwhile
                 self._warn([*twice, *too_many])
@@ -104,6 +106,20 @@ class DefinitionReader:
                 report.tell(self._server, self.report)
                 self.report = report
                 return tools
+
+    def _without_secrets(
+        self, tools: Iterable[mcp_types.Tool]
+    ) -> tuple[list[mcp_types.Tool], dict[str, str]]:
+        """Return the tools whose name has no secret, and why the others are left out."""
+        harmless: list[mcp_types.Tool] = []
+        telling: dict[str, str] = {}
+        for tool in tools:
+            shown = self._secrets.text(tool.name)
+            if shown == tool.name:
+                harmless.append(tool)
+            else:
+                telling[shown] = "its name has a secret of the server's settings"
+        return harmless, telling
 
     def _warn(self, warnings: list[str]) -> None:
         """Log what the listing before gave no reason to say."""
@@ -174,6 +190,8 @@ class DefinitionReader:
         try:
             # No answer of a tool passes that cannot be checked, and by then it has run.
             ArgumentValidator(definition.output_schema or {})
+            if self._secrets(said.input_schema) != said.input_schema:
+                raise SchemaError("its parameters have a secret of the server's settings")
             parameters, values = visible_schema(dict(said.input_schema)), dict(fixed)
             if fixed:
                 ArgumentValidator(parameters)
