@@ -56,7 +56,8 @@ def check(
     alone leave it at 0.
 
     MCP servers are not started, so a tool name that only a server could define is a warning. The
-    settings of a server's tools are checked against the tools it listed last.
+    settings of a server's tools are checked against the tools it listed last. Tools that a program
+    registers in Python are not known here: put them into a toolbox, or let the program check them.
 
     Example: leonidas config check
 

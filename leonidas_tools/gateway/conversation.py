@@ -331,7 +331,7 @@ class Conversation:
     def _answer(self, given: wire.Answered) -> None:
         decision = Decision.approve() if given.approve else Decision.deny()
         try:
-            self._session.get(Approvals).decide(given.question, decision, by=self._user)
+            self._session.get(Approvals).decide(given.question, decision, by="gateway")
         except ToolError as error:  # it was answered otherwise, or has expired
             self._tell("problem", question=given.question, text=str(error))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-
 from leonidas_tools.gateway.app import GatewayApp, gateway_app
 from leonidas_tools.mcp_server.guard import is_loopback
 from leonidas_tools.mcp_server.serving import QuietServer, address_of, configured, listening
+from leonidas_tools.mcp_server.websocket import QuietWebSocket
 
 if TYPE_CHECKING:
     import socket
@@ -24,7 +23,7 @@ LONGEST_MESSAGE_BYTES: Final = 64_000
 _ABORT_SECONDS = 2.0
 
 
-class BoundedWebSocket(WebSocketsSansIOProtocol):
+class BoundedWebSocket(QuietWebSocket):
     """A WebSocket that a client which does not read cannot keep open."""
 
     _abort_timer: asyncio.TimerHandle | None = None

@@ -55,6 +55,15 @@ async def test_no_conversation_begins_without_a_valid_token():
         assert not served.simulator.connections
 
 
+async def test_a_refused_connection_is_no_fault_in_the_log(caplog):
+    async with Served() as served:
+        for headers, status in (({}, 401), ({"Origin": "https://evil.example"}, 403)):
+            with pytest.raises(InvalidStatus) as refused:
+                await served.opened(None, headers=headers)
+            assert refused.value.response.status_code == status
+    assert not [each for each in caplog.records if each.name.startswith("uvicorn")]
+
+
 BAD_RESUMPTIONS = {
     "garbage": "garbage",
     "of another user": make_resumption(SECRET, "bea", "s1", "h1"),
@@ -285,6 +294,19 @@ async def test_a_user_answers_only_questions_of_the_own_conversation():
         assert (await eve.until("problem"))["question"] == question
         await ana.say("answer", question=question, approve=True)
         await ana.until("tool", event="tool_complete", tool="pay")
+
+
+async def test_an_answer_is_kept_as_that_of_its_user_whatever_the_name(tmp_path):
+    steps = [WaitForInput("text"), Call.one("pay", {"amount": 5}, id="c1"), WaitForAnswers()]
+    settings = {"store": {"enabled": True, "url": str(tmp_path / "kept.db")}}
+    async with Served(steps, tools=[pay], config=settings) as served:
+        user = await served.begin("failure")  # the store tells a question that failed by this word
+        await user.say("text", text="pay 5")
+        await user.say("answer", question=(await user.until("question"))["id"], approve=True)
+        await user.until("tool", event="tool_complete", tool="pay")
+        await served.tools.store.flush(timeout_seconds=60)
+        (kept,) = await served.tools.store.approvals.find()
+        assert (kept.decided_by, kept.channel) == ("failure", "gateway")
 
 
 @tool(effect="read", untrusted=True)
