@@ -6,9 +6,13 @@ import re
 from typing import Any
 
 _TAB = re.compile(r" *\t")
-_BARE_VARIABLE = re.compile(r"[{\[].*?[:,\[{]\s*(\$\{[^}]*\})")
+_VARIABLE = re.compile(r"\$\{[^{}]*\}")
+_BRACKET = re.compile(r"(?<!\$)[\[{]")
+_LONGEST_GAP = 100
+"""Spaces looked at before a variable."""
 _INDENTED = "the line is indented differently from those it belongs to"
 _WORDS = (
+    ("maximum nesting depth", "it is nested too many levels deep"),
     (
         "while parsing a flow mapping",
         "a '{' is not closed, or a ',' is missing in it; a text with ':' or '}' needs quotes",
@@ -58,9 +62,19 @@ def yaml_fault(error: Any, text: str) -> tuple[str, int | None]:
     near = text.splitlines()[max(line - 2, 0) : line]
     if any(map(_TAB.match, near)):
         return "a tab stands where only spaces may; indent with spaces", line
-    if variable := next(filter(None, map(_BARE_VARIABLE.search, near)), None):
-        return f"put {variable[1]!r} in quotes, since it stands between brackets", line
+    if variable := next(filter(None, map(_bare_variable, near)), None):
+        return f"put {variable!r} in quotes, since it stands between brackets", line
     said = ", ".join(part for part in (context, problem) if part)
     words = next((words for sign, words in _WORDS if sign in said), said)
     first = line if began is None or words == _INDENTED else began.line + 1
     return words if first == line else f"{words}; it begins on line {first}", line
+
+
+def _bare_variable(line: str) -> str | None:
+    """Return the first `${NAME}` between brackets that begins a value without quotes."""
+    bracket = _BRACKET.search(line)
+    for found in () if bracket is None else _VARIABLE.finditer(line, bracket.end()):
+        before = line[max(found.start() - _LONGEST_GAP, 0) : found.start()].rstrip()
+        if before.endswith((":", ",", "[", "{")):
+            return found[0]
+    return None

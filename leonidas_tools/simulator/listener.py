@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -92,11 +91,10 @@ class Listener:
         """Start listening; always on the same port."""
         if any(server.is_serving() for server in self._servers):
             return
-        # Bound before anything is awaited: from now on a client waits instead of being refused.
-        listening = socket.create_server(("127.0.0.1", self.port))
         server = await serve(
             self._serve,
-            sock=listening,
+            "127.0.0.1",
+            self.port,
             ssl=self._tls,
             create_connection=PausableConnection,
             process_request=self._process_request,

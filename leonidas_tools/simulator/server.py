@@ -298,9 +298,14 @@ class LiveSimulator(Observation):
         """Stop listening: new connections are refused by the network; open ones stay."""
         self._do(self._server.context.listener.pause)
 
-    def resume_listening(self) -> None:
-        """Listen again, on the same port."""
-        self._do(self._server.context.listener.open)
+    def resume_listening(self) -> Future[None]:
+        """Listen again, on the same port.
+
+        Returns:
+            A future that is done once clients can connect; a scenario in Python may wait for it,
+            all others have waited.
+        """
+        return self._do(self._server.context.listener.open)
 
     def expire_handles(self) -> None:
         """Expire all handles issued so far."""
@@ -314,7 +319,7 @@ class LiveSimulator(Observation):
         for websocket in list(self._record.websockets.values()):
             websocket.transport.abort()
 
-    def _do(self, act: Callable[..., Awaitable[None] | None], *arguments: Any) -> None:
+    def _do(self, act: Callable[..., Awaitable[None] | None], *arguments: Any) -> Future[None]:
         async def do() -> None:
             result = act(*arguments)
             if result is not None:
@@ -325,6 +330,7 @@ class LiveSimulator(Observation):
             threading.current_thread() is not self._thread
         ):  # a scenario in Python may call this, too
             future.result()
+        return future
 
 
 def _as_scenario(scenario: Scenario | Play | Path | str) -> Scenario:

@@ -51,6 +51,8 @@ BAD_FILES = {
     "an alias to itself": ("tools: &a {x: *a}\n", 1, None, "refers to itself"),
     "aliases that multiply": (BOMB, None, None, "its aliases multiply"),
     "too deep": ("[" * 200_000, 1, None, "levels deep"),
+    "deeper than brackets": ("- " * 60_000, 1, None, "levels deep"),
+    "variables that do not end": ("[${A" * 50_000, 1, None, "is not closed"),
     "a Python object": ("tools: !!python/name:os.system {}\n", 1, "tools", "has no meaning here"),
     "a key twice": ("tools: {}\nversion: 1\ntools: {}\n", 3, "tools", "here twice"),
     "a tool twice": ("tools:\n  a: {}\n  a: {}\n", 3, "tools.a", "here twice"),

@@ -282,7 +282,7 @@ async def test_listening_can_be_paused_on_the_same_port(connect):
 async def test_a_scenario_in_python_may_ask_the_simulator_itself(connect):
     async def scenario(session):
         simulator.pause_listening()
-        simulator.resume_listening()
+        await asyncio.wrap_future(simulator.resume_listening())
         simulator.refuse_connections(http_status=500)
         await session.pause(0.001)
 
