@@ -190,9 +190,7 @@ class DefinitionReader:
         try:
             # No answer of a tool passes that cannot be checked, and by then it has run.
             ArgumentValidator(definition.output_schema or {})
-            if self._secrets(said.input_schema) != said.input_schema:
-                raise SchemaError("its parameters have a secret of the server's settings")
-            parameters, values = visible_schema(dict(said.input_schema)), dict(fixed)
+            parameters, values = self._parameters(said), dict(fixed)
             if fixed:
                 ArgumentValidator(parameters)
                 parameters, values = fix(parameters, fixed)
@@ -203,6 +201,13 @@ class DefinitionReader:
             key = self._key(definition.name)
             report.findings.append(Finding(severity="error", key=key, message=error.message))
         return None
+
+    def _parameters(self, said: ToolDefinition) -> dict[str, Any]:
+        """Return the schema of the arguments, which tells the model no secret."""
+        if self._secrets(said.input_schema) != said.input_schema:
+            raise SchemaError("its parameters have a secret of the server's settings")
+        visible: dict[str, Any] = visible_schema(dict(said.input_schema))
+        return visible
 
     def _tool(
         self,
