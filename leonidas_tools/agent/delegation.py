@@ -346,9 +346,9 @@ def _told(result: AgentResult) -> ToolResult:
     """Return what the voice is told of a run."""
     body = done(result.turns)
     if result.ok:
-        return ToolResult(result={"answer": result.answer, **body})
+        return ToolResult(result={"answer": result.masked_answer, **body})
     if result.answer:
-        body = {"answer": result.answer, **body}
+        body = {"answer": result.masked_answer, **body}
     said = say("delegation_ended", reason=result.message or result.status.value)
     return ToolResult(
         status=ENDED_AS[result.status], result=body, message=said, reason_code=result.reason

@@ -509,7 +509,7 @@ def _told(result: AgentResult) -> ToolResult:
     """Return what the model that has handed on a task is told of the run."""
     body = done(result.turns)
     if result.answer:
-        body = {"answer": result.answer, **body}
+        body = {"answer": result.masked_answer, **body}
     if result.ok:
         return ToolResult(result=body)
     said = say("fragment_ended", reason=result.message or result.status.value)

@@ -27,6 +27,7 @@ from leonidas_tools.agent.react import (
     TurnEnded,
     as_runtime,
     parts_of,
+    secrets_above,
 )
 from leonidas_tools.agent.record import AgentResult, AgentStatus
 from leonidas_tools.approvals.untrusted import has_read_untrusted
@@ -34,7 +35,7 @@ from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.errors import LeonidasError, ModelError, StoreError
 from leonidas_tools.processors.stage import Stage
-from leonidas_tools.redaction import PLAIN_REDACTION
+from leonidas_tools.redaction import PLAIN_REDACTION, KnownSecrets
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import AS_IT_IS
 
@@ -331,6 +332,7 @@ class _Work:
         self._on_question = on_question
         self._budget = Budget(lead.limits.max_tokens, max_calls=lead.limits.max_calls)
         self._turns: list[Turn] = []
+        self._secrets: set[str] = set()
         self._begun = time.perf_counter()
 
     async def run(self, history: Sequence[Message]) -> AgentResult:
@@ -367,6 +369,7 @@ class _Work:
             "turns": tuple(self._turns),
             "usage": self._budget.used,
             "seconds": time.perf_counter() - self._begun,
+            "secrets": frozenset(self._secrets),
         }
 
     @property
@@ -395,6 +398,7 @@ class _Work:
             may_use=lambda tool: tool.name in lead.fragments.by_name,
         )
         token = surroundings.set(Surroundings(self._budget, self.tell, self._on_question))
+        above = secrets_above.set(self._secrets)
         try:
             result = await agent.run(
                 asked,
@@ -405,7 +409,10 @@ class _Work:
                 within=self._budget,
             )
         finally:
+            secrets_above.reset(above)
             surroundings.reset(token)
+            if (further := secrets_above.get()) is not None:
+                further |= self._secrets
         return result
 
     def _follow(self, step: Step) -> None:
@@ -482,7 +489,7 @@ class _Work:
             _logger.warning("The outcome of a task is not judged: %s", error)
             return None
         self._budget.add(said.usage)
-        evaluated = _read(said.text)
+        evaluated = _read(said.text, KnownSecrets(self._secrets))
         self.tell(evaluated)
         return evaluated
 
@@ -505,12 +512,14 @@ class _Work:
             self.tell(Learned(lesson))
 
 
-def _read(text: str) -> Evaluated:
-    """Return the judgement in what the model has written."""
+def _read(text: str, secrets: KnownSecrets) -> Evaluated:
+    """Return the judgement in what the model has written, without secrets."""
     for value in json_values(text):
         if isinstance(value, dict) and isinstance(is_done := value.get("done"), bool):
             missing, lesson = (
-                PLAIN_REDACTION(said.strip()[:_LONGEST_LESSON]) if isinstance(said, str) else ""
+                PLAIN_REDACTION(secrets.text(said).strip()[:_LONGEST_LESSON])
+                if isinstance(said, str)
+                else ""
                 for said in (value.get("missing"), value.get("lesson"))
             )
             return Evaluated(is_done, missing, lesson)

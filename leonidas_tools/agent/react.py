@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -26,6 +27,7 @@ from leonidas_tools.agent.models.model import (
     ids_in,
     new_id,
 )
+from leonidas_tools.agent.models.written import object_of
 from leonidas_tools.agent.parameters import AdjustedParameters
 from leonidas_tools.agent.parser import INPUT, parse, read_arguments
 from leonidas_tools.agent.planner import planned_text
@@ -69,6 +71,11 @@ if TYPE_CHECKING:
 _logger = visible_logger(__name__)
 
 FunctionCalling: TypeAlias = Literal["auto", "native", "text"]
+
+secrets_above: ContextVar[set[str] | None] = ContextVar(
+    "leonidas_tools_agent_secrets_above", default=None
+)
+"""The secrets of the agent, or the orchestrator, whose calls run here."""
 
 THOUGHT_SUBSTREAM = "thought"
 CALL_SUBSTREAM = "function_call"
@@ -365,6 +372,7 @@ class _Run:
         self._may_call = True
         self._task = ""
         self._ids: set[str] = set()
+        self._secrets: set[str] = set()
         self._plans = 0
         self._corrections_of_turn: list[Correction] = []
         self._reflected: Reflection | None = None
@@ -439,7 +447,12 @@ class _Run:
         number, calls = len(self._turns) + 1, asked.calls
         results: Sequence[ToolResult] = ()
         if calls:
-            results = await self._run(calls)
+            above = secrets_above.set(self._secrets)
+            try:
+                results = await self._run(calls)
+            finally:
+                secrets_above.reset(above)
+                self._learn_secrets(calls)
             self._tell(number, step="observation", statuses=[r.status.value for r in results])
         turn = Turn(
             number=number,
@@ -798,6 +811,16 @@ class _Run:
         self._corrections = self._corrections + 1 if is_bad else 0
         return self._corrections >= self._limits.max_corrections
 
+    def _learn_secrets(self, calls: Sequence[ModelCall]) -> None:
+        """Note what these calls have passed as secret, also for the agent above."""
+        for call in calls:
+            arguments = object_of(call.arguments)
+            tool = self._agent.runtime.meant(call.name, arguments, session=self._session)
+            if tool is not None and tool.redaction.declares:
+                self._secrets.update(tool.redaction.declared_in(arguments))
+        if self._secrets and (above := secrets_above.get()) is not None:
+            above |= self._secrets
+
     def _write(self, turn: Turn, said: Answer) -> None:
         """Write a turn into the conversation."""
         observed = [to_json(result.to_response()).decode() for result in turn.results]
@@ -842,6 +865,7 @@ class _Run:
             messages=tuple(self._messages),
             tools=tuple(self._tools),
             by_text=not self._is_native,
+            secrets=frozenset(self._secrets),
         )
 
     def _tell(self, number: int, **data: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.agent.models.model import EndReason, Usage
 from leonidas_tools.calls.records import record
+from leonidas_tools.redaction import KnownSecrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,6 +101,8 @@ class AgentResult:
         messages: The whole conversation with the model.
         tools: The tools it had.
         by_text: Whether the model was told of its tools in words, and called them by text.
+        secrets: Texts that its calls, and those of agents below it, have passed as arguments
+            which are declared secret.
     """
 
     status: AgentStatus
@@ -112,11 +115,19 @@ class AgentResult:
     messages: Sequence[Message] = field(default=(), repr=False)
     tools: Sequence[Declaration] = field(default=(), repr=False)
     by_text: bool = False
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def ok(self) -> bool:
         """Return whether there is a final answer."""
         return self.status is AgentStatus.COMPLETE
+
+    @property
+    def masked_answer(self) -> str | None:
+        """Return the answer without the secrets, for those above this agent."""
+        if self.answer is None or not self.secrets:
+            return self.answer
+        return KnownSecrets(self.secrets).text(self.answer)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON, with arguments and results."""

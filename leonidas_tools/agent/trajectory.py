@@ -24,10 +24,10 @@ def trajectory(result: AgentResult) -> dict[str, Any]:
     """Return a run as an example of the chat fine-tuning format of OpenAI: messages and tools.
 
     Secrets are masked: what looks like one, the arguments that tools declare to be secret, and
-    these wherever else they are said. The thoughts of the model are left out, as they are where it
-    is asked. The tools are there although none was called, for that is learned too; a model that
-    calls by text was told of them in words. A run without an answer ends with a result, which no
-    service learns from.
+    these wherever else they are said, also those of fragments and delegated work. The thoughts of
+    the model are left out, as they are where it is asked. The tools are there although none was
+    called, for that is learned too; a model that calls by text was told of them in words. A run
+    without an answer ends with a result, which no service learns from.
 
     Args:
         result: The run.
@@ -68,7 +68,8 @@ class _Masked:
         self._tools = {tool.name: tool.tool for tool in result.tools}
         said = [call for message in result.messages for call in message.calls]
         calls = [*said, *(call for turn in result.turns for call in turn.calls)]
-        self._known = KnownSecrets(text for call in calls for text in self._declared(call))
+        declared = (text for call in calls for text in self._declared(call))
+        self._known = KnownSecrets({*declared, *result.secrets})
         names = {name for tool in self._tools.values() for name in tool.redaction.names}
         # Where calls are made by text, a secret too short to be looked for stands under its name.
         choice = "|".join(re.escape(name) for name in sorted(names))

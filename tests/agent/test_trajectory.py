@@ -8,7 +8,16 @@ import pytest
 from pydantic import TypeAdapter
 
 from leonidas_tools import Secret, ToolRuntime, tool
-from leonidas_tools.agent import ReActAgent, ScriptedModel, trajectory, trajectory_line
+from leonidas_tools.agent import (
+    Delegation,
+    Evaluated,
+    Fragment,
+    Orchestrator,
+    ReActAgent,
+    ScriptedModel,
+    trajectory,
+    trajectory_line,
+)
 
 PIN = "4711-zebra"
 
@@ -72,6 +81,52 @@ def test_secrets_are_masked_wherever_they_are_said(calls_functions):
     assert "sk-abcdef" not in written
     assert "How much? It is ***." in written
     assert ("tools" in body) is calls_functions
+
+
+def test_secrets_of_a_fragment_are_masked_in_the_work_that_it_is_a_part_of():
+    manager, teller = (
+        Fragment(name="manager", description="Leads.", fragments=["teller"], model="manager"),
+        Fragment(name="teller", description="Tells.", tools=["bank/balance"], model="teller"),
+    )
+    hands_to_teller = {"calls": [("teller", {"task": f"Ask with {PIN}."})]}
+    models = {
+        "manager": ScriptedModel([hands_to_teller, f"70, with {PIN}."]),
+        "teller": asking(PIN, calls_functions=True),
+    }
+    hands_on = {"calls": [("manager", {"task": f"How much? The PIN is {PIN}."})]}
+    judged = json.dumps({"done": True, "missing": "", "lesson": f"The PIN is {PIN}."})
+    model = ScriptedModel([hands_on, f"70, by {PIN}.", judged])
+    lead = Orchestrator(model, [balance], fragments=[manager, teller], models=models)
+    steps = []
+    task = f"How much? It is {PIN}."
+    result = asyncio.run(lead.run(task, on_step=steps.append))
+    body = checked(result)
+    assert body["messages"][1] == {"role": "user", "content": "How much? It is ***."}
+    assert PIN not in json.dumps(body)
+    assert "70, with ***." in body["messages"][3]["content"]
+    (lesson,) = [step.lesson for step in steps if isinstance(step, Evaluated)]
+    assert lesson == "The PIN is ***."
+
+
+async def test_secrets_of_delegated_work_are_masked_in_its_result():
+    delegation = Delegation(asking(PIN, calls_functions=True))
+    async with ToolRuntime([balance, *delegation.tools]) as tools:
+        told = await tools.execute("delegate", {"task": "How much?"})
+    assert told.result["answer"].startswith("Final Answer: with *** and")
+
+
+class NoTools:
+    """A choice that finds none to fit."""
+
+    async def choose(self, task, tools):
+        return ()
+
+
+async def test_a_secret_of_a_tool_that_the_model_was_not_told_of_is_masked():
+    tools = ToolRuntime([balance])
+    agent = ReActAgent(asking(PIN, calls_functions=True), tools, tool_choice=NoTools())
+    body = checked(await agent.run(f"How much? It is {PIN}."))
+    assert PIN not in json.dumps(body)
 
 
 def test_a_short_secret_is_masked_under_its_name_in_a_call_by_text():
