@@ -311,7 +311,7 @@ class ToolCall:
     Args:
         name: The tool's own name.
         arguments: By parameter name, as the model gave them; validated ones once it runs.
-        id: The id the answer must carry; `None` where the server gave none.
+        id: Its id, of bounded length; `None` where the server gave none.
         called_as: The name the model used, where it differs from the tool's own.
         session: The conversation it belongs to.
         tool: The tool, once the registry has found it.
@@ -322,6 +322,7 @@ class ToolCall:
             no file and no JSON makes a call.
         stands_in: Whether its tool runs in place of one that does not exist, `called_as`.
         by_program: Whether a tool makes it without naming a session: it may repeat it.
+        given_id: The id that the answer must carry, where it is longer than `id`.
     """
 
     name: str
@@ -336,6 +337,7 @@ class ToolCall:
     autonomous: bool = False
     stands_in: bool = False
     by_program: bool = False
+    given_id: str | None = field(default=None, repr=False)
 
     @property
     def trace_id(self) -> str:
@@ -400,6 +402,7 @@ class ToolCall:
             autonomous=self.autonomous,
             stands_in=self.stands_in,
             by_program=self.by_program,
+            given_id=self.given_id,
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 
+from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.intake import Intake, OnceCalls
@@ -192,6 +193,7 @@ class _Calls:
         return self._claimants[key]
 
     def _cancel(self, call_id: str) -> None:
+        call_id = name_called(call_id)  # as the calls have it
         invocation = self._under_way.get(call_id) or self._undoable.pop(call_id, None)
         if invocation is not None:
             invocation.cancel()

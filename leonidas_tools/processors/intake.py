@@ -19,6 +19,7 @@ from leonidas_tools.calls.call import (
     repeated,
 )
 from leonidas_tools.processors.parts import call_id
+from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -118,8 +119,8 @@ class Intake:
         """
         function_call = part.part.function_call
         assert function_call is not None
-        identifier = function_call.id or call_id(part)
-        identifier = None if identifier is None else name_called(identifier)
+        given = function_call.id or call_id(part)
+        identifier = None if given is None else name_called(given)
         called_as = name_called(function_call.name or "")
         tool = self.registry.find(called_as)
         name = called_as if tool is None else tool.name
@@ -148,6 +149,7 @@ class Intake:
             tool=tool,
             settings=settings,
             number=next(self.session.numbers),
+            given_id=None if len(given or "") <= len(identifier or "") else utf8_text(given or ""),
         )
         if key is not None:
             self._once_calls().begin(key, call.number, self._stream)

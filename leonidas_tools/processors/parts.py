@@ -133,7 +133,8 @@ class CallPart(ProcessorPart):
     @functools.cached_property
     def _part(self) -> types.Part:  # type: ignore[override]  # a field of the parent, read lazily
         """Return the part with the id in the call; made when somebody outside our stages looks."""
-        identifier = self._metadata[TOOL_CALL].id
+        call = self._metadata[TOOL_CALL]
+        identifier = call.given_id or call.id
         function_call = self._original.function_call
         assert function_call is not None
         if function_call.id == identifier:
@@ -255,7 +256,7 @@ def _answer(
     when: ToolScheduling | None = None,
 ) -> ProcessorPart:
     response, part, mimetype = _templates()
-    fields["id"] = call.id
+    fields["id"] = call.given_id or call.id
     fields["name"] = call.called_as or call.name
     if when is not None:
         fields["scheduling"] = types.FunctionResponseScheduling(when.value)

@@ -136,6 +136,12 @@ async def test_a_call_is_answered_and_the_model_speaks_of_it():
     assert places == sorted(places)
 
 
+async def test_a_call_of_a_very_long_id_is_answered_under_that_id():
+    asked = Call.one("add", {"a": 1, "b": 2}, id="c" * 2_000)
+    simulator, _ = await played([WaitForInput("audio"), asked, WaitForAnswers(), TurnComplete()])
+    assert [body["result"] for body in envelopes(simulator).values()] == [3]
+
+
 async def test_the_setup_declares_the_tools():
     simulator, _ = await played([WaitForInput("audio"), Say("Hello."), TurnComplete()])
     declared = simulator.setups[0]["tools"][0]["functionDeclarations"]

@@ -886,3 +886,36 @@ async def test_two_processors_in_one_task_count_only_their_own_calls() -> None:
         async for _ in two([call("healthy", {"n": 1}, id="1")]):
             pass
     assert one.monitor.ledger.seen == two.monitor.ledger.seen == 1
+
+
+LONG_IDS = ["x" * 200_000, "x" * 200_000 + "y", "é" * 300]
+
+
+async def test_a_call_of_a_very_long_id_is_answered_under_the_id_as_it_was_given():
+    @tool(effect="read")
+    async def look() -> str:
+        return "seen"
+
+    names = ["look", "unknown"]
+    parts = [call(name, id=name + each) for each in LONG_IDS for name in names]
+    heard = await play(AdvancedToolProcessor([look]), [*parts, *parts])
+    assert {id_: len(bodies) for id_, bodies in heard.by_id.items()} == {
+        name + each: 1 for each in LONG_IDS for name in names
+    }
+    assert max(len(event["call_id"]) for event in heard.events) < 1_000
+
+
+async def test_a_call_of_a_very_long_id_can_be_cancelled():
+    begun = asyncio.Event()
+
+    @tool(effect="read")
+    async def look() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "seen"
+
+    async with AdvancedToolProcessor([look]) as tools, Script(tools) as script:
+        script.say(call("look", id=LONG_IDS[0]))
+        await begun.wait()
+        script.say(cancellation(LONG_IDS[0]))
+    assert script.heard.answers == []
