@@ -365,7 +365,8 @@ class _Collected:
     """The pieces of an answer."""
 
     def __init__(self) -> None:
-        self._spent = Usage()
+        self._spent: Usage | None = None
+        """That of the attempts before the last."""
         self._begin()
 
     def _begin(self) -> None:
@@ -394,7 +395,8 @@ class _Collected:
             case End(reason=reason):
                 self._end = reason
             case Restart():
-                self._spent += self._usage or self._estimated("")
+                usage = self._usage or self._estimated("")
+                self._spent = usage if self._spent is None else self._spent + usage
                 self._begin()
 
     def _grow(self, characters: int) -> None:
@@ -423,7 +425,7 @@ class _Collected:
             text="".join(self._text),
             thought="".join(self._thought),
             calls=tuple(self._calls),
-            usage=self._spent + usage,
+            usage=usage if self._spent is None else self._spent + usage,
             end=self._end,
         )
 
