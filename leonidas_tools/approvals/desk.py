@@ -59,6 +59,7 @@ class Approvals:
         self._open: dict[str, Question] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
         self._grants: dict[int, str] = {}
+        """The hash of what was approved, by the number of the call that may run it."""
         self._current: Question | None = None
         self._changes = Listeners[[]]("approvals")
         self._left = Listeners["Question"]("open questions")

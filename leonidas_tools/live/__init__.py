@@ -1,1 +1,1 @@
-"""Gemini Live: the session loop, connections and the simulator."""
+"""Gemini Live: the session loop, and a conversation over its connections."""

@@ -193,6 +193,7 @@ class _Calls:
         return self._claimants[key]
 
     def _cancel(self, call_id: str) -> None:
+        """Stop a call whose answer is not wanted; `_end` drops it."""
         call_id = name_called(call_id)  # as the calls have it
         invocation = self._under_way.get(call_id) or self._undoable.pop(call_id, None)
         if invocation is not None:
@@ -212,7 +213,7 @@ class _Calls:
             self._undoable[call.id] = invocation
             if len(self._undoable) > _MOST_UNDOABLE:
                 del self._undoable[next(iter(self._undoable))]
-        if invocation.wanted:
+        if invocation.wanted:  # else the server has cancelled the call
             self.ready.put((call, result))
         self._close_if_done()
 

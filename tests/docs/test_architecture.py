@@ -8,11 +8,19 @@ from types import FrameType
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools import AdvancedToolProcessor, tool
+from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, tool
+from leonidas_tools.simulator import (
+    Call,
+    LiveSimulator,
+    Scenario,
+    WaitForAnswers,
+    WaitForInput,
+)
 from tests.docs.rooms import PACKAGE, PAGE, PICTURE, drawn, with_policies, with_table
 
 CALL_PAGE = PAGE.with_name("way-of-a-call.md")
 IN_ORDER = re.compile(r"^\| \d+ \| `([\w/]+\.py)` \|", re.MULTILINE)
+OF_A_SESSION = re.compile(r"^\| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
 _OF_A_TASK = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -62,6 +70,32 @@ async def test_a_call_enters_the_files_of_the_page_in_its_order():
         if part.function_response:
             answers.put_nowait(part)
     assert entered == IN_ORDER.findall(CALL_PAGE.read_text())
+
+
+async def test_a_call_of_a_live_session_enters_the_functions_of_the_page_in_their_order():
+    entered: list[tuple[str, str]] = []
+
+    def note(frame, event, _):
+        _, found, file = frame.f_code.co_filename.partition(f"/{PACKAGE}/")
+        if event == "call" and found:
+            entered.append((file, frame.f_code.co_qualname))
+
+    steps = [WaitForInput("text"), Call.one("get_weather", {"city": "Faro"}), WaitForAnswers()]
+    before = sys.getprofile()
+    async with LiveSimulator(Scenario(steps)) as gemini:
+        live = GeminiLiveProcessor(
+            "gemini-3.8-live", api_key="none", http_options=gemini.http_options()
+        )
+        sys.setprofile(note)
+        try:
+            async for _ in LiveToolSession(live, AdvancedToolProcessor([get_weather]))("Weather?"):
+                pass
+        finally:
+            sys.setprofile(before)
+    rest = iter(entered[entered.index(("live/call_tracker.py", "CallTracker.ask")) - 20 :])
+    rows = OF_A_SESSION.findall(CALL_PAGE.read_text())
+    assert len(rows) > 15
+    assert [row for row in rows if row not in rest] == []
 
 
 def test_the_order_of_policies_on_the_page_is_the_table_in_the_code():
