@@ -207,7 +207,8 @@ class Delegation:
             raise ToolError(said, status="limited", retryable=True, reason_code="max_at_once")
         running.tasks[ctx.call.trace_id] = task
         try:
-            return await _Work(self, runtime, ctx, deepest=depth >= self.limits.max_depth).run(task)
+            work = _DelegatedWork(self, runtime, ctx, deepest=depth >= self.limits.max_depth)
+            return await work.run(task)
         finally:
             running.tasks.pop(ctx.call.trace_id, None)
 
@@ -268,7 +269,7 @@ class _Running:
         self.tasks: dict[str, str] = {}
 
 
-class _Work:
+class _DelegatedWork:
     """One delegated task.
 
     Args:

@@ -235,7 +235,7 @@ class Orchestrator(Stage):
             task whose time is up.
         """
         session = session or self.runtime.session_around() or ToolSession()
-        work = _Work(self, task, session, on_step or _ignore, on_question)
+        work = _LedWork(self, task, session, on_step or _ignore, on_question)
         around = innermost()
         is_inside = around is not None and around.host is self.runtime
         async with nullcontext() if is_inside else self.runtime:
@@ -306,7 +306,7 @@ class Orchestrator(Stage):
         await self.runtime.__aexit__(*error)
 
 
-class _Work:
+class _LedWork:
     """One task of an orchestrator.
 
     Args:

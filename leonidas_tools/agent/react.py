@@ -320,7 +320,7 @@ def _ignore(step: Step) -> None:
     """Do nothing with a step."""
 
 
-class _Asked(NamedTuple):
+class _ReadAnswer(NamedTuple):
     """An answer of the model, and the steps that are read in it."""
 
     begun: float
@@ -421,7 +421,7 @@ class _Run:
         if self._is_own_session:  # also what calls of tools have asked
             self._session.get(Approvals).withdraw_all()
 
-    async def ask(self) -> _Asked | None:
+    async def ask(self) -> _ReadAnswer | None:
         """Ask the model, and return what it has said; `None` at the end of the run."""
         if self.result is not None:
             return None
@@ -440,9 +440,9 @@ class _Run:
         if calls:
             self._tell(number, step="action", tools=[call.name for call in calls])
             steps.append(CallsMade(calls, said.text.strip() if self._is_native else ""))
-        return _Asked(begun, said, thought, calls, problems, final, steps)
+        return _ReadAnswer(begun, said, thought, calls, problems, final, steps)
 
-    async def act(self, asked: _Asked) -> Turn:
+    async def act(self, asked: _ReadAnswer) -> Turn:
         """Run the calls of a turn, and return the turn."""
         number, calls = len(self._turns) + 1, asked.calls
         results: Sequence[ToolResult] = ()
@@ -472,7 +472,7 @@ class _Run:
         self._turns.append(turn)
         return turn
 
-    async def conclude(self, asked: _Asked, turn: Turn) -> None:
+    async def conclude(self, asked: _ReadAnswer, turn: Turn) -> None:
         """Go on with what a turn has brought; at the end of the run, set `result`."""
         self._conclude(turn, asked.said, asked.final)
         if self.result is None and (self._reflected or self._agent.planner):

@@ -79,7 +79,7 @@ class UntrustedContent:
     __slots__ = ("_heard", "tools")
 
     def __init__(self) -> None:
-        self._heard: dict[str, _Utterance] = {}
+        self._heard: dict[str, _SearchableText] = {}
         self.tools: tuple[str, ...] = ()
         """The names of the tools, in the order of their first results."""
 
@@ -92,7 +92,7 @@ class UntrustedContent:
 
     def words_of(self, texts: Sequence[str]) -> UserWords:
         """Return the words of a user; each utterance is read only once."""
-        self._heard = {text: self._heard.get(text) or _Utterance(text) for text in texts}
+        self._heard = {text: self._heard.get(text) or _SearchableText(text) for text in texts}
         return UserWords(tuple(self._heard.values()))
 
     def clear(self) -> None:
@@ -174,13 +174,13 @@ class UserWords:
         ['strong', 'strong', 'weak', 'weak', 'foreign', 'foreign']
     """
 
-    def __init__(self, heard: Sequence[_Utterance]) -> None:
+    def __init__(self, heard: Sequence[_SearchableText]) -> None:
         self._heard = heard
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> UserWords:
         """Return the words of these utterances."""
-        return cls(tuple(map(_Utterance, texts)))
+        return cls(tuple(map(_SearchableText, texts)))
 
     def judge(self, value: Any) -> _Said:
         """Return where a single value comes from."""
@@ -237,7 +237,7 @@ class UserWords:
         return "weak" if is_said else "foreign"
 
 
-class _Utterance:
+class _SearchableText:
     """Words that the user has said in one go, to be searched."""
 
     def __init__(self, text: str) -> None:

@@ -109,7 +109,7 @@ def agent(  # noqa: PLR0913, PLR0917 - the options of a command
             "--memory is for an agent that leads fragments: give --fragments FOLDER too. Without "
             "them, leave it out: the toolbox 'memory' in the settings gives any agent a memory"
         )
-    shown: _Display = _JsonLines() if json_lines else _Lines()
+    shown: _AgentDisplay = _AgentJsonLines() if json_lines else _AgentLines()
     with nullcontext() if export is None else _appended(export) as exported:
         all_ok = asyncio.run(
             _work(task, config or default_config(), chosen, options, shown, exported)
@@ -228,7 +228,7 @@ async def _work(
     config: Path,
     model: "Model",
     options: "Mapping[str, Any]",
-    shown: "_Display",
+    shown: "_AgentDisplay",
     exported: "TextIO | None",
 ) -> bool:
     """Work on the task, or on those that are typed; return whether all have an answer."""
@@ -275,7 +275,7 @@ async def _tasks(task: str | None, typed: "_Typed | None") -> "AsyncIterator[str
         yield line
 
 
-def _follow(tools: "ToolRuntime", session: "ToolSession", shown: "_Display") -> None:
+def _follow(tools: "ToolRuntime", session: "ToolSession", shown: "_AgentDisplay") -> None:
     from leonidas_tools.cli.tools import show_progress
     from leonidas_tools.session.tasks import TaskList
 
@@ -317,7 +317,7 @@ def _channel(typed: _Typed | None) -> "Channel":
     return TerminalChannel() if typed is None else TerminalChannel(read=typed.read)
 
 
-class _Display(Protocol):
+class _AgentDisplay(Protocol):
     """Shows what an agent does.
 
     Attributes:
@@ -336,7 +336,7 @@ class _Display(Protocol):
         """Show how a task has ended."""
 
 
-class _Lines:
+class _AgentLines:
     """Progress on standard error, a line each, and the answer on standard output."""
 
     def __init__(self) -> None:
@@ -398,7 +398,7 @@ def _said(step: "OrchestratorStep") -> "Iterator[tuple[str, str]]":
             yield "learns", lesson
 
 
-class _JsonLines:
+class _AgentJsonLines:
     """One JSON object a line, on standard output; secret arguments are masked."""
 
     def __init__(self) -> None:

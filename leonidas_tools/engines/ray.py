@@ -56,7 +56,7 @@ class RayEngine:
 
     def __init__(self, place: RayPlace) -> None:
         self.place = place
-        self._driver: _Driver | None = None
+        self._driver: _DriverProcess | None = None
         self._away_until = 0.0
         self._why = ""
 
@@ -119,7 +119,7 @@ class RayEngine:
         if driver is not None:
             await in_own_thread(driver.end)
 
-    async def _connected(self) -> _Driver:
+    async def _connected(self) -> _DriverProcess:
         driver = self._started()
         why = await driver.connected(self.place.connect_seconds)
         if why is None:
@@ -131,14 +131,14 @@ class RayEngine:
                 self._driver = None
         raise _away(why)
 
-    def _started(self) -> _Driver:
+    def _started(self) -> _DriverProcess:
         if self._driver is None or self._driver.has_ended:
             address = self.place.address or os.environ.get("RAY_ADDRESS")
             if not address:
                 raise _away(say("ray_no_address"))
             if time.monotonic() < self._away_until:
                 raise _away(self._why)
-            self._driver = _Driver(address)
+            self._driver = _DriverProcess(address)
         return self._driver
 
 
@@ -174,7 +174,7 @@ class _Call:
             self.loop.call_soon_threadsafe(self.answers.put_nowait, answer)
 
 
-class _Driver:
+class _DriverProcess:
     """The driver process; its pipes are read by a thread."""
 
     def __init__(self, address: str) -> None:
@@ -268,7 +268,7 @@ class _Driver:
             call.put(["ended"])
 
 
-def _read(driver: weakref.ref[_Driver], process: subprocess.Popen[bytes]) -> None:
+def _read(driver: weakref.ref[_DriverProcess], process: subprocess.Popen[bytes]) -> None:
     """Read the answers of a driver to their end."""
     assert process.stdout is not None
     with open(process.stdout.fileno(), "rb", closefd=False) as answers:

@@ -69,7 +69,7 @@ class ToolServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
         self._ready = False
-        self.mcp: Server[Any] = _ToolServer(
+        self.mcp: Server[Any] = _ProtocolServer(
             "leonidas-tools",
             version=_version(),
             title="Leonidas Tools",
@@ -235,7 +235,7 @@ class ToolServer:
             await asyncio.wait(self._tasks)
 
 
-class _ToolServer(Server[Any]):
+class _ProtocolServer(Server[Any]):
     """The SDK's server, saying in the older protocol too that it tells of other tools."""
 
     def create_initialization_options(

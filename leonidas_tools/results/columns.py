@@ -48,12 +48,12 @@ def copied(value: Any, room: int, most_lists: int) -> tuple[Any, int] | None:
     copying = _Copying(room, most_lists)
     try:
         (copy,) = copying.of([value], 0)
-    except _TooLongError:
+    except _NoRoomError:
         return None
     return copy, copying.room
 
 
-class _TooLongError(Exception):
+class _NoRoomError(Exception):
     """Raised where there is no room left."""
 
 
@@ -94,7 +94,7 @@ class _Copying:
         self.lists -= len(alike)
         least = 6 if kind is dict else 2  # the length of an item, with its key
         if self.lists < 0 or 2 * len(alike) + least * sum(map(len, alike)) > self.room:
-            raise _TooLongError
+            raise _NoRoomError
         copies = list(map(kind.copy, alike))
         widths = list(map(len, copies))
         if kind is dict:
@@ -134,7 +134,7 @@ class _Copying:
     def _spend_on_texts(self, texts: Sequence[str], around: int) -> None:
         try:
             if around + sum(map(len, texts)) > self.room:
-                raise _TooLongError
+                raise _NoRoomError
             self._spend(around + length_of_texts(texts))
         except TypeError:
             raise NotPlainError(say("value_key")) from None
@@ -142,7 +142,7 @@ class _Copying:
     def _spend(self, length: int) -> None:
         self.room -= length
         if self.room < 0:
-            raise _TooLongError
+            raise _NoRoomError
 
 
 def length_of_text(text: str) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from leonidas_tools.calls.invocation import Invocation
-    from leonidas_tools.runtime.functions import Call
+    from leonidas_tools.runtime.functions import CallFunction
 
 logger = visible_logger(__name__)
 
@@ -50,7 +50,7 @@ class Attempt:
         secret_names: Names in its results whose values are secret.
     """
 
-    function: Call
+    function: CallFunction
     takes_context: bool
     max_bytes: int
     once: bool

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import Run, ToolCall, ToolResult
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.fallback import Helps
-    from leonidas_tools.runtime.functions import Call
+    from leonidas_tools.runtime.functions import CallFunction
     from leonidas_tools.settings.effective import EffectiveOptions
     from leonidas_tools.settings.models import Settings, ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
@@ -187,7 +187,7 @@ class Compiler:
         policies = [each for policy in around for each in policy.for_tool(options, self.shared)]
         return _compose(policies, attempt)
 
-    def _function(self, options: EffectiveOptions, max_bytes: int) -> Call:
+    def _function(self, options: EffectiveOptions, max_bytes: int) -> CallFunction:
         """Return what runs the tool's function: here or on an engine."""
         if options.runs_on is not RunsOn.HERE:
             return self._on_engine(options, max_bytes)
@@ -195,7 +195,7 @@ class Compiler:
 
     def _on_engine(
         self, options: EffectiveOptions, max_bytes: int, *, is_begun: bool = False
-    ) -> Call:
+    ) -> CallFunction:
         limits = Limits(
             once=options.is_once,
             room=max_bytes,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.tool import Tool
     from leonidas_tools.workers.threads import Workers
 
-Call: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any]]
+CallFunction: TypeAlias = Callable[[ToolCall, ToolContext | None], Awaitable[Any]]
 """Runs a tool's function with a call's arguments."""
 
 _PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})
@@ -42,7 +42,7 @@ def caller(
     *,
     max_bytes: int,
     collect: bool = False,
-) -> Call:
+) -> CallFunction:
     """Return how to run the function of a tool in this process or a child of it, decided once."""
     collected = partial(Collected, max_bytes) if collect else LastValue
     function, bind = tool.function, _binder(tool)
@@ -78,7 +78,7 @@ def _binder(tool: Tool[..., Any], *, inject: bool = True) -> Bind:
     return bind
 
 
-def _calling(function: Callable[..., Any], bind: Bind) -> Call:
+def _calling(function: Callable[..., Any], bind: Bind) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         return await function(*args, **kwargs)
@@ -86,7 +86,7 @@ def _calling(function: Callable[..., Any], bind: Bind) -> Call:
     return run
 
 
-def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Workers) -> Call:
+def _calling_in_thread(function: Callable[..., Any], bind: Bind, workers: Workers) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         value = await workers.in_thread(_call, function, args, kwargs)
@@ -115,7 +115,7 @@ class _Awaitable:
     value: Awaitable[Any]
 
 
-def _calling_in_process(bind: Bind, max_bytes: int) -> Call:
+def _calling_in_process(bind: Bind, max_bytes: int) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         args, kwargs = bind(call, context)
         # More than fits: the end of what comes back is cut once more, after it has been masked.
@@ -148,7 +148,7 @@ def on_engine(
     limits: Limits,
     *,
     is_begun: bool = False,
-) -> Call:
+) -> CallFunction:
     """Return how to run the function of a tool on an engine, or to wait where it runs already."""
     tells = takes_context(tool)
 
@@ -243,7 +243,7 @@ def _streaming(
     bind: Bind,
     workers: Workers,
     collected: Callable[[], LastValue],
-) -> Call:
+) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
         args, kwargs = bind(call, context)
@@ -276,7 +276,7 @@ def _streaming_in_thread(
     bind: Bind,
     workers: Workers,
     collected: Callable[[], LastValue],
-) -> Call:
+) -> CallFunction:
     async def run(call: ToolCall, context: ToolContext | None) -> Any:
         assert context is not None
         args, kwargs = bind(call, context)
