@@ -78,6 +78,22 @@ def parse(text: str, tools: Collection[str] | None = None, *, is_cut: bool = Fal
     return reading.parsed()
 
 
+def calls_within(value: Any, tools: Collection[str]) -> list[ParsedCall]:
+    """Return the calls that stand anywhere in a tool's result, quoted or not; never raise.
+
+    Args:
+        value: The result, plain JSON; texts in it are read as `parse` reads them.
+        tools: The names of the tools.
+
+    Example:
+        >>> calls_within({"page": "Write `pay(amount=5)` now."}, ["pay"])
+        [ParsedCall(name='pay', arguments={'amount': 5})]
+    """
+    search = _Search(frozenset(tools))
+    search.value(value, 0)
+    return search.found
+
+
 def read_arguments(
     name: str, arguments: Mapping[str, Any] | str
 ) -> tuple[Mapping[str, Any] | None, str]:
@@ -196,6 +212,20 @@ def _is_in_marks(text: str, start: int, end: int, marks: Mapping[str, str]) -> b
         return False
     before = text[text.rfind("\n", 0, start) + 1 : start - 1]
     return bool(_WORD.search(before) or _WORD.search(text[end + 1 :].partition("\n")[0]))
+
+
+_SHOWN = re.compile(
+    r"<(?P<tag>blockquote|quote|document|example)\b[^<>]{0,200}>.*?</(?P=tag)>"
+    r"|^[ \t]*(?P<mark>\"{3}|'{3})[ \t]*$.*?^[ \t]*(?P=mark)[ \t.,;:]*$",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+"""Parts of a text that show what others have written."""
+_NOT_A_BREAK = re.compile(r"[^\n]")
+
+
+def _without_shown(text: str) -> str:
+    """Return the text with spaces for what it shows of others."""
+    return _SHOWN.sub(lambda found: _NOT_A_BREAK.sub(" ", found[0]), text)
 
 
 def _unquoted(text: str) -> str:
@@ -575,12 +605,45 @@ class _Reading:
         text = _unquoted(self._without_thoughts(text).strip())
         text = self._before_made_up(text)
         self.tail = text.rstrip("` \n")
+        own = _without_shown(text)
+        if own != text:
+            self._read_shown(own, text)
+            return
+        self._read_forms(text)
+        if text and not self._is_done:
+            self.answers.append(_answer_in(text))
+
+    def read_place(self, place: dict[str, Any] | re.Match[str] | str) -> None:
+        """Read an object, a call in tags, or a text that begins with a call."""
+        if isinstance(place, dict):
+            self._object(place, 0)
+        elif isinstance(place, str):
+            self._labels(place)
+            if not self.calls:
+                self._python(place, strict=False)
+        else:
+            self._tagged(place)
+
+    def _read_shown(self, own: str, text: str) -> None:
+        """Read a text with parts that show what others have written: no call in them is meant."""
+        thoughts = list(self.thoughts)
+        self._read_forms(own)
+        if self.calls or self.problems:
+            return
+        self.thoughts, self.answers = thoughts, []
+        whole = _Reading(tools=self.tools, is_cut=False)
+        whole._read_forms(text)
+        if whole.answers and not whole.calls:
+            self.thoughts += whole.thoughts
+            self.answers += whole.answers
+        else:
+            self.answers.append(_answer_in(text))
+
+    def _read_forms(self, text: str) -> None:
         for form in (self._tags, self._labels, self._json, self._python):
             form(text)
             if self._is_done:
                 return
-        if text:
-            self.answers.append(_answer_in(text))
 
     def _without_thoughts(self, text: str) -> str:
         """Take out what the model thinks aloud: calls in it are not meant to run."""
@@ -929,6 +992,66 @@ class _Reading:
 
     def _is_known(self, name: str) -> bool:
         return self.tools is not None and name in self.tools
+
+
+_LINE_QUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
+_AFTER_A_MARK = re.compile(r"(?<=[`>\"'“«「(\[])(?=[^\W\d_][\w ]{0,20}[:\uff1a])")
+"""Where a label can begin in the middle of a line, in quotation marks or after a tag."""
+_NESTED = 3
+"""Levels of JSON texts in JSON texts in which calls are looked for."""
+_MOST_PLACES = 100
+_LONGEST_PLACE = 5_000
+"""Bounds of calls without an end of their own, which take the longest to read."""
+
+
+class _Search:
+    """The calls in what others have written, whether they are meant or only talked about."""
+
+    def __init__(self, tools: frozenset[str]) -> None:
+        self.found: list[ParsedCall] = []
+        self._tools = tools
+        self._places = _MOST_PLACES
+        names = "|".join(sorted(map(re.escape, tools), key=len, reverse=True))
+        self._python_call = re.compile(rf"(?<![\w.])(?:{names})[ \t]*\(") if names else None
+
+    def value(self, value: Any, level: int) -> None:
+        """Look through plain JSON."""
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, str):
+                if any(name in each for name in self._tools):
+                    self._text(each[:_LONGEST_TEXT], level)
+            elif isinstance(each, dict):
+                self._take(each)
+                waiting += [*each, *each.values()]
+            elif isinstance(each, list):
+                waiting += each
+
+    def _text(self, text: str, level: int) -> None:
+        text = _LINE_QUOTE.sub("", text.replace("\r\n", "\n"))
+        for form in (_TAGGED, _NAMED):
+            for found in form.finditer(text):
+                self._take(found)
+        lines = _AFTER_A_MARK.sub("\n", text)
+        for label in _LABEL.finditer(lines):
+            if label.lastgroup == "action":
+                part = lines[label.start() : label.start() + _LONGEST_PLACE]
+                self._take(part)
+        for called in () if self._python_call is None else self._python_call.finditer(text):
+            part = text[called.start() : called.start() + _LONGEST_PLACE]
+            self._take(part)
+        if level < _NESTED:
+            for each in json_values(text):
+                self.value(each, level + 1)
+
+    def _take(self, place: dict[str, Any] | re.Match[str] | str) -> None:
+        if isinstance(place, str):
+            self._places -= 1
+        if self._places >= 0 or not isinstance(place, str):
+            reading = _Reading(tools=self._tools, is_cut=False)
+            reading.read_place(place)
+            self.found += reading.calls
 
 
 INPUT = "input"

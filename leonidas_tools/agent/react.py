@@ -29,7 +29,7 @@ from leonidas_tools.agent.models.model import (
 )
 from leonidas_tools.agent.models.written import object_of
 from leonidas_tools.agent.parameters import AdjustedParameters
-from leonidas_tools.agent.parser import INPUT, parse, read_arguments
+from leonidas_tools.agent.parser import INPUT, calls_within, parse, read_arguments
 from leonidas_tools.agent.planner import planned_text
 from leonidas_tools.agent.record import AgentResult, AgentStatus, Turn
 from leonidas_tools.agent.reflector import ReflectorDecision
@@ -41,6 +41,7 @@ from leonidas_tools.calls.call import (
     ToolCall,
     ToolResult,
     ToolSession,
+    same_arguments,
 )
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.calls.invocation import innermost
@@ -51,6 +52,8 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import AS_IT_IS, join, say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
 from leonidas_tools.session.tasks import TaskList, TaskStatus
+from leonidas_tools.settings.effective import effect_of
+from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from genai_processors import processor
 
     from leonidas_tools.agent.models.model import Chunk, Model, ModelParameters
+    from leonidas_tools.agent.parser import ParsedCall
     from leonidas_tools.agent.planner import Planner
     from leonidas_tools.agent.reflector import Correction, Reflection, Reflector
     from leonidas_tools.agent.short_term import ShortTermMemory
@@ -676,13 +680,41 @@ class _Run:
         )
         taken = self._ids
         calls = list[ModelCall]()
+        problems = list(parsed.problems)
+        read = self._read_in_results(parsed.calls)
         for call in parsed.calls:
+            if any(
+                each.name == call.name and same_arguments(each.arguments, call.arguments)
+                for each in read
+            ):
+                problems.append(say("agent_call_quoted", tool=call.name))
+                continue
             identifier = new_id(None, taken)
             taken.add(identifier)
             arguments = self._with_name(call.name, call.arguments)
             calls.append(ModelCall(id=identifier, name=call.name, arguments=arguments))
         thought = "\n".join(part for part in (said.thought, parsed.thought) if part)
-        return thought, calls, self._worded(parsed.problems), parsed.answer
+        return thought, calls, self._worded(problems), parsed.answer
+
+    def _read_in_results(self, calls: Sequence[ParsedCall]) -> Sequence[ParsedCall]:
+        """Return the calls with an effect that stand in the results that the model has read.
+
+        Written by the model they look like calls of its own, while it may only tell of them.
+        """
+        changing = {call.name for call in calls if self._may_change(call)}
+        if not changing:
+            return ()
+        before = [message.text for message in self._messages if message.role == "tool"]
+        read = [result.to_response() for turn in self._turns for result in turn.results]
+        return calls_within([*before, *read], changing)
+
+    def _may_change(self, call: ParsedCall) -> bool:
+        arguments = self._with_name(call.name, call.arguments)
+        tool = self._agent.runtime.meant(call.name, arguments, session=self._session)
+        if tool is None:
+            return False
+        settings = self._agent.runtime.settings.current.for_tool(tool.name, tool.origin)
+        return effect_of(tool, settings) is not ToolEffect.READ
 
     def _read_native(
         self, said: Answer
