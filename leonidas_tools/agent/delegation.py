@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import Field
 
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
-from leonidas_tools.agent.react import CallsMade, ReActAgent, TurnEnded
+from leonidas_tools.agent.react import CallsMade, ReActAgent, TurnEnded, gathering
 from leonidas_tools.agent.record import AgentStatus
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with the annotations
 from leonidas_tools.calls.invocation import current
 from leonidas_tools.errors import ToolError
+from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.results.texts import say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
 from leonidas_tools.toolboxes import action, speech
@@ -287,6 +288,7 @@ class _DelegatedWork:
         self._ctx = ctx
         self._deepest = deepest
         self._turns: list[Turn] = []
+        self._secrets: set[str] = set()
         self._told_at: float | None = None
 
     async def run(self, task: str) -> ToolResult:
@@ -298,12 +300,13 @@ class _DelegatedWork:
                 self._delegation.opened() as model,
             ):
                 agent = self._delegation.agent(model, self._runtime, deepest=self._deepest)
-                result = await agent.run(
-                    task,
-                    session=self._ctx.session,
-                    on_step=self._follow,
-                    on_question=self._ask,
-                )
+                with gathering(self._secrets):
+                    result = await agent.run(
+                        task,
+                        session=self._ctx.session,
+                        on_step=self._follow,
+                        on_question=self._ask,
+                    )
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -326,7 +329,7 @@ class _DelegatedWork:
         least = self._delegation.limits.progress_seconds
         if self._told_at is None or now >= self._told_at + least:
             self._told_at = now
-            self._ctx.progress(step.text)
+            self._ctx.progress(KnownSecrets(self._secrets).text(step.text))
 
     def _ask(self, call: ToolCall, pending: ToolResult) -> None:
         """Have the voice put a question of the agent's call to the user."""

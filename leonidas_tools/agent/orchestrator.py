@@ -26,8 +26,8 @@ from leonidas_tools.agent.react import (
     ReActAgent,
     TurnEnded,
     as_runtime,
+    gathering,
     parts_of,
-    secrets_above,
 )
 from leonidas_tools.agent.record import AgentResult, AgentStatus
 from leonidas_tools.approvals.untrusted import has_read_untrusted
@@ -398,21 +398,18 @@ class _LedWork:
             may_use=lambda tool: tool.name in lead.fragments.by_name,
         )
         token = surroundings.set(Surroundings(self._budget, self.tell, self._on_question))
-        above = secrets_above.set(self._secrets)
         try:
-            result = await agent.run(
-                asked,
-                session=self._session,
-                history=history,
-                on_step=self._follow,
-                on_question=self._on_question,
-                within=self._budget,
-            )
+            with gathering(self._secrets):
+                result = await agent.run(
+                    asked,
+                    session=self._session,
+                    history=history,
+                    on_step=self._follow,
+                    on_question=self._on_question,
+                    within=self._budget,
+                )
         finally:
-            secrets_above.reset(above)
             surroundings.reset(token)
-            if (further := secrets_above.get()) is not None:
-                further |= self._secrets
         return result
 
     def _follow(self, step: Step) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
@@ -76,10 +76,27 @@ _logger = visible_logger(__name__)
 
 FunctionCalling: TypeAlias = Literal["auto", "native", "text"]
 
-secrets_above: ContextVar[set[str] | None] = ContextVar(
+_secrets_above: ContextVar[set[str] | None] = ContextVar(
     "leonidas_tools_agent_secrets_above", default=None
 )
-"""The secrets of the agent, or the orchestrator, whose calls run here."""
+"""The secrets of the agent, or of other work, whose calls run here."""
+
+
+@contextmanager
+def gathering(secrets: set[str]) -> Iterator[None]:
+    """Gather what agents pass as secret within this block, also for the work around it."""
+    token = _secrets_above.set(secrets)
+    try:
+        yield
+    finally:
+        _secrets_above.reset(token)
+        _hand_up(secrets)
+
+
+def _hand_up(secrets: set[str]) -> None:
+    if secrets and (above := _secrets_above.get()) is not None:
+        above |= secrets
+
 
 THOUGHT_SUBSTREAM = "thought"
 CALL_SUBSTREAM = "function_call"
@@ -442,6 +459,7 @@ class _Run:
             self._tell(number, step="thought", message=thought[:_LONGEST_SAID])
             steps.append(Thought(thought))
         if calls:
+            self._learn_secrets(calls)
             self._tell(number, step="action", tools=[call.name for call in calls])
             steps.append(CallsMade(calls, said.text.strip() if self._is_native else ""))
         return _ReadAnswer(begun, said, thought, calls, problems, final, steps)
@@ -451,12 +469,8 @@ class _Run:
         number, calls = len(self._turns) + 1, asked.calls
         results: Sequence[ToolResult] = ()
         if calls:
-            above = secrets_above.set(self._secrets)
-            try:
+            with gathering(self._secrets):
                 results = await self._run(calls)
-            finally:
-                secrets_above.reset(above)
-                self._learn_secrets(calls)
             self._tell(number, step="observation", statuses=[r.status.value for r in results])
         turn = Turn(
             number=number,
@@ -850,8 +864,7 @@ class _Run:
             tool = self._agent.runtime.meant(call.name, arguments, session=self._session)
             if tool is not None and tool.redaction.declares:
                 self._secrets.update(tool.redaction.declared_in(arguments))
-        if self._secrets and (above := secrets_above.get()) is not None:
-            above |= self._secrets
+        _hand_up(self._secrets)
 
     def _write(self, turn: Turn, said: Answer) -> None:
         """Write a turn into the conversation."""

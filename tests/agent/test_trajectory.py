@@ -18,6 +18,7 @@ from leonidas_tools.agent import (
     trajectory,
     trajectory_line,
 )
+from leonidas_tools.calls.events import EventKind
 
 PIN = "4711-zebra"
 
@@ -108,11 +109,16 @@ def test_secrets_of_a_fragment_are_masked_in_the_work_that_it_is_a_part_of():
     assert lesson == "The PIN is ***."
 
 
-async def test_secrets_of_delegated_work_are_masked_in_its_result():
-    delegation = Delegation(asking(PIN, calls_functions=True))
+async def test_secrets_of_delegated_work_are_masked_in_its_progress_and_its_result():
+    arguments = {"account": "a", "pin": PIN}
+    asks = {"text": f"I look with {PIN}.", "calls": [("bank_balance", arguments)]}
+    delegation = Delegation(ScriptedModel([asks, f"70, with {PIN}."]), progress_seconds=0)
+    told = []
     async with ToolRuntime([balance, *delegation.tools]) as tools:
-        told = await tools.execute("delegate", {"task": "How much?"})
-    assert told.result["answer"].startswith("Final Answer: with *** and")
+        tools.monitor.subscribe(told.append)
+        result = await tools.execute("delegate", {"task": "How much?"})
+    progress = [event.data["message"] for event in told if event.kind is EventKind.PROGRESS]
+    assert (progress, result.result["answer"]) == (["I look with ***."], "70, with ***.")
 
 
 class NoTools:
