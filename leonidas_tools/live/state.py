@@ -86,14 +86,14 @@ _REPLY_SECONDS = 5.0
 _SILENCE_SECONDS = 15.0
 
 
-class Turn:
+class TurnState:
     """Tells when a conversation is quiet: no speech, and no reply expected.
 
     A sign that a reply is expected holds for five seconds; a model that has begun and neither goes
     on nor ends counts as done after fifteen.
 
     Example:
-        >>> turn = Turn()
+        >>> turn = TurnState()
         >>> turn.user_spoke(now=10.0)
         >>> turn.is_quiet(now=11.0), turn.is_quiet(now=15.0)
         (False, True)
@@ -153,7 +153,7 @@ class LiveState:
     session: ToolSession | None = None
     book: CallTracker = field(init=False)
     out: ListenerQueue = field(default_factory=ListenerQueue)
-    turn: Turn = field(default_factory=Turn)
+    turn: TurnState = field(default_factory=TurnState)
     renewal: Renewal = field(default_factory=Renewal)
     setup: Setup = field(default_factory=Setup)
     """Setup of the connection, with the changes sent since."""
