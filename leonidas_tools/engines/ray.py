@@ -107,7 +107,8 @@ class RayEngine:
                 elif kind == "raised":
                     raise error_of(what[0], place="on Ray")
                 elif kind == "unloadable":
-                    problem = say("not_portable_import", error=what[0])
+                    why = " at ".join(str(each) for each in what if each)
+                    problem = say("not_portable_import", error=why)
                     said = say("not_portable", problem=problem)
                     raise ToolError(said, reason_code="not_portable")
                 elif kind in ("lost", "over", "ended"):

@@ -17,7 +17,14 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leonidas_tools.workers.worker_process import Channel, failure_of, fields_of, found, load_main
+from leonidas_tools.workers.worker_process import (
+    Channel,
+    failure_of,
+    fields_of,
+    found,
+    load_main,
+    raised_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -112,7 +119,7 @@ def _messages(work: Task, tell: Callable[[dict[str, Any]], None] | None = None) 
         function = found(*work.target)
         args, kwargs = pickle.loads(work.pickled)  # noqa: S301 - from the session
     except BaseException as error:  # noqa: BLE001 - the edge: importing runs the tool's own module
-        yield _json(["unloadable", f"{type(error).__name__}: {error}"[:300]])
+        yield _json(["unloadable", type(error).__name__, raised_at(error)])
         return
     if work.context is not None:
         kwargs[work.context] = RemoteContext(work.parameters, tell or (lambda _: None))
@@ -189,7 +196,7 @@ def main() -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         driver = _Driver(channel, ray)
     except BaseException as error:  # noqa: BLE001 - the edge: whatever keeps Ray from starting
-        channel.send(["away", f"{type(error).__name__}: {error}"[:300], 0])
+        channel.send(["away", type(error).__name__, 0])
         return
     channel.send(["connected", importlib.metadata.version("ray"), 0])
     asyncio.run(driver.serve())
@@ -230,6 +237,7 @@ class _Driver:
                 else ray.remote(**options, **_needs(needs))(task)
             )
         )
+        self._wanted = set[int]()
         self._running: dict[int, Any] = {}
         self._tasks = set[asyncio.Task[None]]()
 
@@ -246,13 +254,18 @@ class _Driver:
         while True:
             kind, number, *what = await requests.get()
             if kind == "call":
+                self._wanted.add(number)
                 task = asyncio.create_task(self._play(number, *what))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            elif number in self._running:
+                continue
+            self._wanted.discard(number)
+            if number in self._running:
                 self._ray.cancel(self._running.pop(number), force=True)
 
     async def _play(self, number: int, work: tuple[Any, ...], telling: bool, needs: Any) -> None:
+        if number not in self._wanted:  # cancelled before it could begin
+            return
         try:
             running = self._task(telling, needs).remote(Task(*work))
             self._running[number] = running
@@ -266,6 +279,7 @@ class _Driver:
         else:
             self._channel.send(["over", number])
         finally:
+            self._wanted.discard(number)
             self._running.pop(number, None)
 
     def _tell(self, number: int, message: bytes) -> None:

@@ -1,12 +1,17 @@
 """`runs_on: ray`: what needs no cluster here, and all the rest in a network of its own."""
 
+import asyncio
+import json
+import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from leonidas_tools import Tool, ToolRuntime
+from leonidas_tools.engines.ray_driver import Task, _Driver, run
 from leonidas_tools.errors import ConfigurationError, RetryableError, SchemaError
 from tests.engines import ray_tools
 
@@ -87,3 +92,90 @@ async def test_a_function_that_no_other_process_finds_is_named_with_the_reason()
     async with ToolRuntime([Tool(nested, effect="read")], settings) as runtime:
         said = (await runtime.execute("nested", {"a": 1})).to_response()
     assert said["reason_code"] == "not_portable"
+
+
+def task(module):
+    return Task(
+        target=(None, module, "add", False),
+        pickled=pickle.dumps(((1,), {"b": 2})),
+        tool="add",
+        room=1000,
+        context=None,
+        parameters={},
+        collect=False,
+        main=None,
+    )
+
+
+def test_the_text_of_an_error_while_a_module_is_imported_there_is_not_told(tmp_path, monkeypatch):
+    (tmp_path / "leaks_at_import.py").write_text("raise ConnectionError('db://ana:hunter2@host')")
+    monkeypatch.syspath_prepend(tmp_path)
+    kind, error, place = json.loads(run(task("leaks_at_import")))
+    assert (kind, error) == ("unloadable", "ConnectionError")
+    assert "leaks_at_import.py" in place
+    assert "hunter2" not in place
+
+
+async def test_the_text_of_an_error_while_the_cluster_is_reached_is_not_told():
+    settings = {
+        "ray": {"address": "ana:hunter2@127.0.0.1:1", "connect": "60s"},
+        "tools": {"add": {"runs_on": "ray", "retry_attempts": 0, "timeout": "60s"}},
+    }
+    async with ToolRuntime([Tool(ray_tools.add, effect="read")], settings) as runtime:
+        said = (await runtime.execute("add", {"a": 1, "b": 2})).to_response()
+    assert said["reason_code"] == "ray_away"
+    assert "ValueError" in said["message"]
+    assert "hunter2" not in str(said)
+
+
+class Requests:
+    """What the driver of a cluster is asked for, all of it while it begins the first call."""
+
+    def __init__(self, *requests):
+        self.all_read, self.sent = threading.Event(), []
+        self._left = list(requests)
+
+    def receive(self):
+        if not self._left:
+            self.all_read.set()
+            threading.Event().wait()
+        return self._left.pop(0)
+
+    def send(self, message):
+        self.sent.append(message)
+
+
+async def test_a_call_that_is_cancelled_before_it_began_does_not_begin():
+    work = tuple(task("tests.engines.ray_tools"))
+    calls = [("call", number, work, False, ()) for number in range(3)]
+    requests, begun = Requests(calls[0], calls[1], ("cancel", 1), calls[2]), []
+    both = asyncio.Event()
+
+    class Ray:
+        def remote(self, **_):
+            return Function
+
+        def cancel(self, *_, **__):
+            raise AssertionError("nothing runs that could be cancelled")
+
+    class Function:
+        def __init__(self, function):
+            self._function = function
+
+        def remote(self, work):
+            requests.all_read.wait()
+            begun.append(work)
+            return self._outcome(work)
+
+        async def _outcome(self, work):
+            if len(begun) == 2:
+                both.set()
+            return self._function(work)
+
+    serving = asyncio.create_task(_Driver(requests, Ray()).serve())
+    async with asyncio.timeout(60):
+        await both.wait()
+    serving.cancel()
+    await asyncio.wait([serving])
+    assert len(begun) == 2
+    assert {message[-1] for message in requests.sent} <= {0, 2}
