@@ -17,13 +17,13 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leonidas_tools.redaction.failures import raised_at
 from leonidas_tools.workers.worker_process import (
     Channel,
     failure_of,
     fields_of,
     found,
     load_main,
-    raised_at,
 )
 
 if TYPE_CHECKING:
