@@ -220,13 +220,16 @@ class SessionBinding:
     async def _load(self, session: ToolSession, state: _SessionState) -> None:
         """Load the preferences of the user, and the task list, mark and counts of the session."""
         user, list_ = state.user, session.get(TaskList)
+        first = self._store.first_start(session)
+        # The call that binds a session has begun before, and is counted here already.
+        before = state.bound if first is None else min(state.bound, first)
         preferences: Preferences | None = None
         try:
             if user is not None:
                 preferences = await self._store.preferences.read(user)
             tasks = await self._store.tasks.read(session.id, user=user)
             read = await self._store.untrusted_read(session.id, user=user)
-            made = await self._store.earlier_calls(session.id, user=user, before=state.bound)
+            made = await self._store.earlier_calls(session.id, user=user, before=before)
         except LeonidasError as error:
             logger.warning(
                 "The preferences of %r cannot be read; the session is in the stricter of 'ask' and "

@@ -256,6 +256,10 @@ class Store:
             self._database, session=name_of(session), user=name_of(owner_of(user))
         )
 
+    def first_start(self, session: ToolSession) -> float | None:
+        """Return when the first call of this session object began; `None` if there was none."""
+        return self._recorder.first_start(session)
+
     async def earlier_calls(
         self, session: str, *, user: str | None, before: float
     ) -> list[EarlierCalls]:
