@@ -55,7 +55,7 @@ class Task(NamedTuple):
 
 
 class RemoteContext:
-    """What a tool has of its `ToolContext` on another machine.
+    """The `ToolContext` of a tool on another machine.
 
     Args:
         parameters: The tool's `custom_parameters` from the settings.
@@ -242,7 +242,7 @@ class _Driver:
         self._tasks = set[asyncio.Task[None]]()
 
     async def serve(self) -> None:
-        """Take requests for ever; the channel ends the process with its parent."""
+        """Take requests until the channel ends the process with its parent."""
         loop = asyncio.get_running_loop()
         requests = asyncio.Queue[Any]()
 

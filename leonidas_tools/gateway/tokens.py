@@ -76,7 +76,7 @@ def user_of(token: bytes | None, secret: str, *, audience: str = AUDIENCE) -> st
 
 
 class Resumed(NamedTuple):
-    """What a conversation goes on with.
+    """The state that a conversation goes on with.
 
     Args:
         session: The id of its session.

@@ -75,7 +75,7 @@ class StoredKey(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the store knows of a call."""
+    """A cached result of a call, and the generation of its tool."""
 
     entry: CacheEntry | None
     generation: int | None

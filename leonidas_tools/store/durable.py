@@ -271,7 +271,7 @@ def _never(_: ToolCall) -> None:
 
 
 def _goes_on(before: Execution) -> bool:
-    """Return whether a call may go on without its process; longer ago, nobody remembers it."""
+    """Return whether a call may go on without its process."""
     is_cut = before.status == ResultStatus.CANCELLED.value and before.reason is None
     is_recent = before.started > time.time() - RESUMABLE_SECONDS
     return is_recent and (is_cut or before.status in (STARTED, INTERRUPTED))
