@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from leonidas_tools.gateway.app import GatewayApp, gateway_app
 from leonidas_tools.mcp_server.guard import is_loopback
 from leonidas_tools.mcp_server.serving import QuietServer, address_of, configured, listening
-from leonidas_tools.mcp_server.websocket import QuietWebSocket
 
 if TYPE_CHECKING:
     import socket
@@ -20,24 +19,6 @@ if TYPE_CHECKING:
 
 LONGEST_MESSAGE_BYTES: Final = 64_000
 """Of a WebSocket: more than a second of sound in the widest format."""
-_ABORT_SECONDS = 2.0
-
-
-class BoundedWebSocket(QuietWebSocket):
-    """A WebSocket that a client which does not read cannot keep open."""
-
-    _abort_timer: asyncio.TimerHandle | None = None
-
-    def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """Close the connection soon, although there may be data that the client does not take."""
-        super().on_task_complete(task)
-        self._abort_timer = self.loop.call_later(_ABORT_SECONDS, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer of the connection."""
-        super().connection_lost(exc)
-        if self._abort_timer is not None:
-            self._abort_timer.cancel()
 
 
 async def serve_gateway(  # noqa: PLR0913 - each is an option of the server
@@ -92,7 +73,6 @@ async def _serve(
     app: GatewayApp, listener: socket.socket, on_listening: Callable[[str], object] | None
 ) -> None:
     config = configured(app, longest_message_bytes=LONGEST_MESSAGE_BYTES)
-    config.ws = BoundedWebSocket
     http = QuietServer(config)
     serving: asyncio.Task[None] | None = None
     try:

@@ -20,7 +20,7 @@ from leonidas_tools.mcp_server.app import MCPApp
 from leonidas_tools.mcp_server.guard import HTTPAccess, is_loopback
 from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.mcp_server.stdio import Pipes, claimed_pipes, streams
-from leonidas_tools.mcp_server.websocket import QuietWebSocket
+from leonidas_tools.mcp_server.websocket import BoundedWebSocket
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
         # Who may speak here is told by Host, Origin and the token alone, which a proxy hands on;
         # `X-Forwarded-…` is what anybody on this machine, a page in its browser too, may send.
         proxy_headers=False,
-        ws="none" if longest_message_bytes is None else QuietWebSocket,
+        ws="none" if longest_message_bytes is None else BoundedWebSocket,
         ws_max_size=longest_message_bytes or 0,
         ws_per_message_deflate=False,  # a small message would become a large one
         http=BoundedConnection,

@@ -204,6 +204,15 @@ async def test_a_flood_of_frames_ends_the_conversation(console, agent):
     await agent.closed.wait()
 
 
+async def test_a_flood_of_pings_ends_the_conversation(console, agent):
+    async with talking(console) as client:
+        await ready(client)
+        client.transport.write(b"\x89\x80\0\0\0\0" * 10_000)
+        code, reason = await ending(client)
+        assert (code, "Too many messages" in reason) == (1008, True)
+    await agent.closed.wait()
+
+
 async def test_the_ninth_conversation_has_to_come_back_later(console):
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(8):

@@ -174,6 +174,19 @@ async def _flood(websocket, sent):
         await websocket.send(sent)
 
 
+PING, PIECE = b"\x89\x80\0\0\0\0", b"\x00\x80\0\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("first", "flood"), [(b"", PING), (b"\x02\x80\0\0\0\0", PIECE)], ids=["pings", "pieces"]
+)
+async def test_a_flood_of_what_is_no_message_ends_the_conversation(first, flood):
+    async with Served([WaitForInput("text")]) as served, served.client() as client:
+        client.websocket.transport.write(first + flood * 10_000)
+        assert await client.closed() == 1008
+        assert client.websocket.close_reason.startswith("Too many messages")
+
+
 async def test_a_client_that_does_not_read_is_closed():
     limits = GatewayLimits(unsent_seconds=30.0)
     steps = [WaitForInput("text"), *[Say("…", audio_seconds=60.0)] * 5, TurnComplete()]
