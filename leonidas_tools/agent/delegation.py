@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import Field
 
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Model, ModelParameters
-from leonidas_tools.agent.react import CallsMade, ReActAgent, TurnEnded, gathering
+from leonidas_tools.agent.react import CallsMade, Gathering, ReActAgent, TurnEnded
 from leonidas_tools.agent.record import AgentStatus
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.calls.context import ToolContext  # noqa: TC001 - read with the annotations
@@ -300,7 +300,7 @@ class _DelegatedWork:
                 self._delegation.opened() as model,
             ):
                 agent = self._delegation.agent(model, self._runtime, deepest=self._deepest)
-                with gathering(self._secrets):
+                with Gathering(self._secrets):
                     result = await agent.run(
                         task,
                         session=self._ctx.session,

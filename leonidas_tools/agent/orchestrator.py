@@ -23,10 +23,10 @@ from leonidas_tools.agent.parser import json_values
 from leonidas_tools.agent.react import (
     STATUS_SUBSTREAM,
     AgentLimits,
+    Gathering,
     ReActAgent,
     TurnEnded,
     as_runtime,
-    gathering,
     parts_of,
 )
 from leonidas_tools.agent.record import AgentResult, AgentStatus
@@ -79,6 +79,10 @@ class AgentMemory(Protocol):
 
     async def learn(self, lesson: str, *, session: ToolSession) -> None:
         """Keep what was learned from a task."""
+
+
+def _remembers(memory: object) -> bool:
+    return all(callable(getattr(memory, name, None)) for name in ("recall", "learn"))
 
 
 class Recalled(NamedTuple):
@@ -140,6 +144,7 @@ class Orchestrator(Stage):
         short_term: Bounds what the models see of long work, those of the fragments too.
 
     Raises:
+        TypeError: `memory` cannot recall and learn.
         ValueError: A bound is below 1, there are no fragments, or `models` is given twice.
         ConfigurationError: The fragments do not fit together.
         DuplicateToolError: A tool has the name of a fragment.
@@ -195,6 +200,11 @@ class Orchestrator(Stage):
             raise ValueError("models is given beside Fragments, which have theirs: give it to them")
         if not fragments.by_name:
             raise ValueError("there are no fragments: give some, or use ReActAgent")
+        if memory is not None and not _remembers(memory):
+            raise TypeError(
+                f"memory takes an object with recall(task, session=…) and learn(lesson, "
+                f"session=…), such as a StoredMemory, not {memory!r}"
+            )
         self.model = model
         self.runtime = as_runtime(tools)
         self.fragments = fragments
@@ -399,7 +409,7 @@ class _LedWork:
         )
         token = surroundings.set(Surroundings(self._budget, self.tell, self._on_question))
         try:
-            with gathering(self._secrets):
+            with Gathering(self._secrets):
                 result = await agent.run(
                     asked,
                     session=self._session,

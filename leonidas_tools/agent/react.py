@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
@@ -82,15 +82,24 @@ _secrets_above: ContextVar[set[str] | None] = ContextVar(
 """The secrets of the agent, or of other work, whose calls run here."""
 
 
-@contextmanager
-def gathering(secrets: set[str]) -> Iterator[None]:
-    """Gather what agents pass as secret within this block, also for the work around it."""
-    token = _secrets_above.set(secrets)
-    try:
-        yield
-    finally:
-        _secrets_above.reset(token)
-        _hand_up(secrets)
+class Gathering:
+    """Gathers what agents pass as secret within this block, also for the work around it.
+
+    Args:
+        secrets: Where they are put.
+    """
+
+    __slots__ = ("_secrets", "_token")
+
+    def __init__(self, secrets: set[str]) -> None:
+        self._secrets = secrets
+
+    def __enter__(self) -> None:
+        self._token = _secrets_above.set(self._secrets)
+
+    def __exit__(self, *error: object) -> None:
+        _secrets_above.reset(self._token)
+        _hand_up(self._secrets)
 
 
 def _hand_up(secrets: set[str]) -> None:
@@ -455,12 +464,15 @@ class _Run:
             return None
         thought, calls, problems, final = self._read(said)
         steps = list[Step]()
+        is_read = self._agent.runtime.events.is_recording
         if thought:
-            self._tell(number, step="thought", message=thought[:_LONGEST_SAID])
+            if is_read:
+                self._tell(number, step="thought", message=thought[:_LONGEST_SAID])
             steps.append(Thought(thought))
         if calls:
             self._learn_secrets(calls)
-            self._tell(number, step="action", tools=[call.name for call in calls])
+            if is_read:
+                self._tell(number, step="action", tools=[call.name for call in calls])
             steps.append(CallsMade(calls, said.text.strip() if self._is_native else ""))
         return _ReadAnswer(begun, said, thought, calls, problems, final, steps)
 
@@ -469,9 +481,11 @@ class _Run:
         number, calls = len(self._turns) + 1, asked.calls
         results: Sequence[ToolResult] = ()
         if calls:
-            with gathering(self._secrets):
+            with Gathering(self._secrets):
                 results = await self._run(calls)
-            self._tell(number, step="observation", statuses=[r.status.value for r in results])
+            if self._agent.runtime.events.is_recording:
+                statuses = [result.status.value for result in results]
+                self._tell(number, step="observation", statuses=statuses)
         turn = Turn(
             number=number,
             thought=asked.thought,
@@ -914,9 +928,7 @@ class _Run:
         )
 
     def _tell(self, number: int, **data: Any) -> None:
-        """Emit an `iteration` event; those of the steps in it only where events are read."""
-        if "step" in data and not self._agent.runtime.events.is_recording:
-            return
+        """Emit an `iteration` event."""
         self._emit(EventKind.ITERATION, {"number": number, **data})
 
     def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:

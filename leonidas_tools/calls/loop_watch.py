@@ -6,7 +6,10 @@ import asyncio
 import sys
 import sysconfig
 import threading
+from contextlib import suppress
 from contextvars import Context
+from enum import Enum, auto
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -21,8 +24,17 @@ logger = visible_logger(__name__)
 TASK_PREFIX = "tool:"
 """Prefix of the names of the tasks in which tools run."""
 
-_BEAT_SECONDS = 0.05
+_BEAT_SECONDS = 0.1
 _SLOW_SECONDS = 0.25
+_HANDOVER_SECONDS = 0.001
+
+
+class _State(Enum):
+    """What the loop tells the thread that watches it."""
+
+    IDLE = auto()
+    BUSY = auto()
+    STOPPED = auto()
 
 
 class LoopWatch:
@@ -42,25 +54,29 @@ class LoopWatch:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._beating = False
+        self._has_begun = False
         self._last_beat = 0.0
-        self._wanted = threading.Event()
-        self._stopped = threading.Event()
+        self._said = SimpleQueue[_State]()
+        self._heard = SimpleQueue[None]()
         self._thread = threading.Thread(target=self._look, name="leonidas-loop-watch", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """Start watching; called on the loop when a call begins."""
+        self._has_begun = True
         if not self._beating:
             self._beating = True
             self._last_beat = monotonic()
             # In an empty context: that of the call would be kept while other calls run.
-            self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
-            self._wanted.set()
+            self._beat_handle = self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
+            self._said.put(_State.BUSY)
 
     def stop(self) -> None:
         """End the thread."""
-        self._stopped.set()
-        self._wanted.set()
+        if self._beating:
+            self._beat_handle.cancel()
+            self._beating = False
+        self._said.put(_State.STOPPED)
         self._thread.join()
 
     def _beat(self) -> None:
@@ -68,23 +84,37 @@ class LoopWatch:
         lag = now - self._last_beat - _BEAT_SECONDS
         self.longest_lag_seconds = max(self.longest_lag_seconds, lag)
         self._last_beat = now
-        if self._is_busy() and not self._stopped.is_set():
-            self._loop.call_later(_BEAT_SECONDS, self._beat)
-        else:
-            self._beating = False
-            self._wanted.clear()
+        self._beating = self._has_begun or self._is_busy()
+        self._has_begun = False
+        if self._beating:
+            self._beat_handle = self._loop.call_later(_BEAT_SECONDS, self._beat)
+        self._tell(_State.BUSY if self._beating else _State.IDLE)
+
+    def _tell(self, state: _State) -> None:
+        """Tell the thread, and let it run.
+
+        A loop that turns without a pause takes the GIL back before a thread that it wakes has it:
+        the thread tries on, and each turn of the loop takes longer until it succeeds.
+        """
+        while not self._heard.empty():
+            self._heard.get()
+        self._said.put(state)
+        with suppress(Empty):
+            self._heard.get(timeout=_HANDOVER_SECONDS)
 
     def _look(self) -> None:
-        reported = 0.0
-        while not self._stopped.is_set():
-            self._wanted.wait()
-            self._stopped.wait(_BEAT_SECONDS)
-            beat = self._last_beat
-            held = monotonic() - beat
-            if self._beating and held > _SLOW_SECONDS and beat != reported:
-                reported = beat
-                self.longest_lag_seconds = max(self.longest_lag_seconds, held)
-                self._report(held)
+        state = _State.IDLE
+        while state is not _State.STOPPED:
+            try:
+                state = self._said.get(timeout=_SLOW_SECONDS if state is _State.BUSY else None)
+            except Empty:
+                state = _State.IDLE  # until the loop turns again: it is told of once
+                held = monotonic() - self._last_beat
+                if self._beating and held > _SLOW_SECONDS:
+                    self.longest_lag_seconds = max(self.longest_lag_seconds, held)
+                    self._report(held)
+            else:
+                self._heard.put(None)
 
     def _report(self, held_seconds: float) -> None:
         task = asyncio.current_task(self._loop)

@@ -42,6 +42,8 @@ _MOST_LEAVES = 10_000
 _MOST_REFERENCES = 32
 _MOST_BYTES = 1 << 20
 _MOST_STEPS = 10_000
+_BEGIN_NUMBERS = "iInN"
+"""Letters with which a number may begin: `inf`, `nan`."""
 _LONGEST_TEXT = 1_000_000
 _LONGEST_BOUNDED = 1_000
 """Longest text for an expression with lookaround, whose time grows with its square."""
@@ -457,6 +459,8 @@ def _number(value: Any) -> float | None:
     """Return a number, also from its text; `None` if there is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    if isinstance(value, str) and value[:1].isalpha() and value[0] not in _BEGIN_NUMBERS:
+        return None  # as most texts, which `float` takes long to refuse
     try:
         found = float(value)
     except (ValueError, OverflowError):

@@ -423,6 +423,8 @@ def test_bounds_names_and_fragments_are_checked_when_it_is_made():
         orchestrator([], max_seconds=0)
     with pytest.raises(ValueError, match="1 or more"):
         orchestrator([], max_calls=0)
+    with pytest.raises(TypeError, match=r"memory takes an object with recall.* not \['rye'\]"):
+        orchestrator([], memory=["rye"])
     with pytest.raises(DuplicateToolError, match="'weigh'"):
         Orchestrator(
             ScriptedModel([]), [weigh], fragments=[Fragment(name="weigh", description="Weighs.")]
