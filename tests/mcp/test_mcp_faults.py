@@ -42,6 +42,11 @@ TOO_LONG = failed(
     "more than 1,000,000 bytes. Request less.",
     "mcp_answer_too_long",
 )
+TOO_MANY = failed(
+    "The tool 'bad' of the MCP server 'lab' ran, but its result is too long to read: more than "
+    "10,000 entries. Request less.",
+    "mcp_answer_too_long",
+)
 TIMED_OUT = {
     "status": "timeout",
     "message": "The tool 'bad' did not finish within 0.5 seconds.",
@@ -112,6 +117,8 @@ def open_lab(mark):
         ("both", failed("Broken.", "mcp_error"), True),
         ("huge", TOO_LONG, True),
         ("huge_id_last", TOO_LONG, True),
+        ("many_parts", TOO_MANY, True),
+        ("asks_too_much", {**OK, "result": "ping"}, True),
         (
             "huge_nobodys",
             lost("wrote a message of more than 1,000,000 bytes, which answers no known call"),
@@ -156,6 +163,7 @@ CUT_OFF = lost("SSE stream ended without a response")
                 ("huge", TOO_LONG),
                 ("huge_id_last", TOO_LONG),
                 ("huge_nobodys", TOO_LONG),
+                ("many_parts", TOO_MANY),
             )
         ),
         ("gzip", "huge", TOO_LONG),
@@ -189,6 +197,15 @@ async def test_a_result_that_is_too_long_takes_no_memory(open_lab, listen, kind)
         finally:
             tracemalloc.stop()
     assert peak < 16_000_000
+
+
+async def test_a_tool_of_very_many_parts_is_left_out_and_harms_no_other(open_lab):
+    async with open_lab(script("bad.py", "many_icons")) as lab:
+        assert (await lab.call("bad"))["reason_code"] == "unknown_tool"
+        assert await lab.call("good") == OK
+        status = next(s for s in lab.tools.mcp_servers.status() if s["name"] == "lab")
+        why = "the server describes it with more than 10,000 entries"
+        assert status["left_out"] == [{"tool": "bad", "why": why}]
 
 
 @pytest.mark.parametrize("misdeed", ["flood", "flood_stderr"])

@@ -99,7 +99,9 @@ class MCPConnection:
         self._redact = ServerRedaction(settings)
         self._stack = AsyncExitStack()
         self._outputs = OutputSchemas()
-        self._lenient = LenientTransport(self._outputs, self._redact.without_tokens)
+        self._lenient = LenientTransport(
+            self._outputs, self._redact.without_tokens, lambda: self._client.protocol_version
+        )
         self._reports = TaskReports()
         self._as_tasks: frozenset[str] = frozenset()
         self._stdio: StdioServer | None

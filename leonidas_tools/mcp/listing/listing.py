@@ -76,7 +76,7 @@ async def _page(
     except ValidationError:
         if lenient.checks_by_tool:
             raise
-        lenient.check_by_tool(client.protocol_version)
+        lenient.check_by_tool()
         return await client.list_tools(cursor=cursor)
 
 

@@ -12,6 +12,8 @@ from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import methods
 from pydantic import ValidationError
 
+from leonidas_tools.mcp.transport.unreadable import TOO_LONG
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 
 _SLICE = 64
 """Number of tools examined before the loop gets a turn."""
+_MOST_ITEMS = 10_000
+"""Limit of entries of a message that the library looks into, each of which may hold the loop for
+some 25 microseconds and take 5 kB of memory."""
+_TOO_MANY = f"more than {_MOST_ITEMS:,} entries"
+_NOT_LOOKED_INTO = frozenset({"_meta", "structuredContent", "data"})
+"""Fields that may hold any JSON."""
 _AROUND = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Fields that some protocol version requires of a listing beside its tools."""
 
@@ -37,17 +45,27 @@ class LenientTransport:
     not hold: a single tool that is not described as the protocol has it hides all others. And it
     knows no calls that run as tasks, though its types do: their answers lack a field for it.
 
+    It checks every entry of a message as well, and describes each that does not hold. So a message
+    of very many entries is not handed on, and a listing of as many is examined tool by tool.
+
     Args:
         outputs: Takes the schemas of answers out of listings.
         without_tokens: Masks the tokens of the login.
+        version: Returns the version of the protocol that was agreed on.
     """
 
-    def __init__(self, outputs: OutputSchemas, without_tokens: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        outputs: OutputSchemas,
+        without_tokens: Callable[[Any], Any],
+        version: Callable[[], str],
+    ) -> None:
         self.refused: dict[str, str] = {}
         """Why tools were taken out of listings, by name."""
         self._outputs = outputs
         self._without_tokens = without_tokens
-        self._version: str | None = None
+        self._version = version
+        self._checks_by_tool = False
         self._asked: dict[object, str] = {}
 
     @asynccontextmanager
@@ -61,11 +79,11 @@ class LenientTransport:
     @property
     def checks_by_tool(self) -> bool:
         """Return whether listings are mended tool by tool; whole ones are not looked into."""
-        return self._version is not None
+        return self._checks_by_tool
 
-    def check_by_tool(self, version: str) -> None:
+    def check_by_tool(self) -> None:
         """Remove invalid tools from listings."""
-        self._version = version
+        self._checks_by_tool = True
 
     def sent(self, item: SessionMessage) -> None:
         """Record what is asked."""
@@ -83,16 +101,22 @@ class LenientTransport:
             return item
         item = replace(item, message=self._masked(item.message))
         message = item.message
-        if not isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
-            return item
+        if isinstance(message, mcp_types.JSONRPCRequest | mcp_types.JSONRPCNotification):
+            return ValueError(_TOO_MANY) if _has_too_many_items(message.params) else item
         asked = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
-        if asked is None or isinstance(message, mcp_types.JSONRPCError):
+        if isinstance(message, mcp_types.JSONRPCError):
             return item
         result = message.result
         if asked == "tools/list":
             result = await self._listing(result)
-        elif isinstance(result.get("task"), dict):
+        elif _has_too_many_items(result):
+            error = mcp_types.ErrorData(code=TOO_LONG, message=_TOO_MANY)
+            instead = mcp_types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+            return replace(item, message=instead)
+        elif asked is not None and isinstance(result.get("task"), dict):
             result = {"content": [], **result}
+        else:
+            return item
         return replace(item, message=message.model_copy(update={"result": result}))
 
     def _masked(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCMessage:
@@ -111,8 +135,8 @@ class LenientTransport:
         tools = result.get("tools")
         if not isinstance(tools, list):
             return result
-        if self._version is not None:
-            tools = await self._kept(tools, self._version)
+        if self._checks_by_tool or _has_too_many_items(tools):
+            tools = await self._kept(tools, self._version())
         return {**result, "tools": self._outputs.taken_from(tools)}
 
     async def _kept(self, tools: list[Any], version: str) -> list[Any]:
@@ -120,13 +144,41 @@ class LenientTransport:
         for number, tool in enumerate(tools, 1):
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
+            if _has_too_many_items(tool):
+                self._refuse(tool, number, f"the server describes it with {_TOO_MANY}")
+                continue
             try:
                 kept.append(_accepted(tool, version))
             except ValidationError as error:
-                name = tool.get("name") if isinstance(tool, dict) else None
-                said = name if isinstance(name, str) else f"number {number} of its listing"
-                self.refused[said] = _reason(error)
+                self._refuse(tool, number, _reason(error))
         return kept
+
+    def _refuse(self, tool: Any, number: int, why: str) -> None:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        self.refused[name if isinstance(name, str) else f"number {number} of its listing"] = why
+
+
+def _has_too_many_items(value: Any) -> bool:
+    """Return whether there are more entries in a message than the library may look into.
+
+    Example:
+        >>> [_has_too_many_items({key: [{}] * 10_000}) for key in ("content", "structuredContent")]
+        [True, False]
+    """
+    left, count = [value], 0
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            inner = [value for key, value in each.items() if key not in _NOT_LOOKED_INTO]
+        elif isinstance(each, list):
+            inner = each
+        else:
+            continue
+        count += len(inner)
+        if count > _MOST_ITEMS:
+            return True
+        left += inner
+    return False
 
 
 def _accepted(tool: Any, version: str) -> Any:

@@ -139,6 +139,16 @@ def both(wire, number, token):
     wire.send(message(number, result={}, error={"code": -32000, "message": "Broken."}))
 
 
+def asks_too_much(wire, number, token):
+    schema = {"type": "object", "properties": {}, "required": [1] * 20_000}
+    asked = {"message": "Well?", "requestedSchema": schema}
+    for method, params in (("elicitation/create", asked), ("ping", {})):
+        request = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+        wire.send(json.dumps(request).encode())
+    answered = json.loads(sys.stdin.buffer.readline())["id"]
+    wire.send(message(number, result={"content": [{"type": "text", "text": answered}]}))
+
+
 def answer_with(inside):
     return lambda wire, number, token: wire.send(with_id(number, inside))
 
@@ -158,6 +168,8 @@ MISDEEDS = {
     "deep": answer_with(b'{"structuredContent": ' + DEEP + b', "content": []}'),
     "no_result": answer_with(b"7"),
     "no_content": answer_with(b'{"content": "text"}'),
+    "many_parts": answer_with(b'{"content": [' + b"{}, " * 20_000 + b"{}]}"),
+    "asks_too_much": asks_too_much,
     "flood": flood,
     "talkative": talkative,
     "flood_stderr": flood_stderr,
@@ -176,6 +188,8 @@ def tools():
     schemas = {name: {"name": name, "inputSchema": SCHEMA} for name in names}
     if MODE == "schema_bomb":
         schemas["bad"]["inputSchema"] = json.loads(BOMBS[sys.argv[-1]])
+    if MODE == "many_icons":
+        schemas["bad"]["icons"] = [{}] * 20_000
     if MODE == "huge_names":
         schemas["bad"]["description"] = "very " * 1_000_000
         schemas["long"] = {"name": "long_" * 20_000, "inputSchema": SCHEMA}
