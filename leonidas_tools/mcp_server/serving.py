@@ -43,22 +43,24 @@ MOST_ACCEPTED_AT_ONCE = 64
 waiting connections, so that a request is read before its connection could be closed."""
 LONGEST_HEAD_BYTES = 16_384
 _HEAD_SECONDS = 10.0
+_STALL_SECONDS = 30.0
+"""The time limit for a client to take some of what was sent."""
 _MOST_WAITING = 512
 _MOST_WAITING_OF_ADDRESS = 256
 _MOST_OF_ADDRESS = 768
 
 
 class BoundedConnection(H11Protocol):
-    """A connection with a time limit for request heads, whose arrival may close an idle one.
+    """A connection with time limits for request heads and for a client that does not read.
 
     A connection waits while it has no complete request. If too many wait, for one address or in
-    total, the one that has waited longest is closed, so that a new client can always connect. One
-    address has at most three quarters of all connections.
+    total, a new one closes the one that has waited longest, so that a new client can always
+    connect. One address has at most three quarters of all connections.
     """
 
     _address = ""
     _since = 0.0
-    _head_timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
     _is_upgraded = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -84,6 +86,16 @@ class BoundedConnection(H11Protocol):
         self._is_upgraded = True
         super().handle_websocket_upgrade(event)
 
+    def pause_writing(self) -> None:
+        """Let the app wait until the client takes what was sent."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Let the app go on."""
+        super().resume_writing()
+        self._watch()
+
     def on_response_complete(self) -> None:
         """Continue with the next request."""
         self._since = self.loop.time()
@@ -101,21 +113,30 @@ class BoundedConnection(H11Protocol):
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
+    @property
+    def _is_for_client(self) -> bool:
+        """Return whether it is for the client to go on: to ask, or to take what was sent."""
+        return not self._is_upgraded and (self._is_idle or self.flow.write_paused)
+
     def _watch(self) -> None:
-        """Start the timer for the head of the next request, or stop it during a request."""
-        if self._is_upgraded or not self._is_idle or self.transport.is_closing():
+        """Start the timer where it is for the client to go on, or stop it."""
+        if not self._is_for_client:
             self._unwatch()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+        elif self._timer is None:
+            unsent_bytes = self.transport.get_write_buffer_size()
+            seconds = _STALL_SECONDS if unsent_bytes else _HEAD_SECONDS
+            self._timer = self.loop.call_later(seconds, self._give_up, unsent_bytes)
 
     def _unwatch(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _give_up(self) -> None:
-        self._head_timer = None
-        if self._is_idle:
+    def _give_up(self, unsent_bytes: int) -> None:
+        self._timer = None
+        if 0 < self.transport.get_write_buffer_size() < unsent_bytes:
+            self._watch()  # a slow client is to get its answer
+        elif self._is_for_client:
             self.transport.abort()  # not `close`: a client that does not read would keep it open
 
     def _make_room(self) -> None:

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 from leonidas_tools import ToolRuntime, ToolSession, tool
 from leonidas_tools.console import api, console_app
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp_server import guard
+from leonidas_tools.mcp_server import guard, serving
 from tests.console.served import BEARER, TOKEN, Desk, Served, until
 from tests.hostile import HOSTILE
 
@@ -314,6 +314,39 @@ async def test_a_body_that_does_not_come_in_time_is_refused_without_a_traceback(
     writer.close()
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert "Exception" not in caplog.text
+
+
+async def asking(console, path, times=1, *, token=""):
+    """Return a connection on which so many requests were sent."""
+    host, port = console.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+    head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    writer.write(head.encode() * times)
+    return reader, writer
+
+
+async def test_a_client_that_takes_no_answer_is_cut_off(refusing_console, monkeypatch):
+    monkeypatch.setattr(serving, "_STALL_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "_HEAD_SECONDS", 3600.0)
+    _, writer = await asking(refusing_console, "/console.js", 100_000)
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def test_a_slow_client_gets_the_whole_of_a_long_answer(monkeypatch):
+    monkeypatch.setattr(serving, "_HEAD_SECONDS", 0.01)
+    long = "x" * 20_000_000
+
+    @tool(name="long", description=long)
+    def described() -> str:
+        return ""
+
+    async with Served(ToolRuntime([described], builtin_tools=False)) as console:
+        reader, writer = await asking(console, "/api/tools/long", token=TOKEN)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        assert len(await reader.readexactly(length)) > len(long)
+        writer.close()
 
 
 async def test_readers_beyond_the_limit_have_to_wait(console):
