@@ -191,6 +191,14 @@ async def test_no_link_no_hidden_file_no_fifo_and_nothing_binary_or_huge_is_read
 
 
 @pytest.mark.slow
+async def test_a_file_whose_name_is_no_text_does_not_keep_others_from_being_read(runtime, folder):
+    (folder / os.fsdecode(b"a\xff.txt")).write_text("Tulips.")
+    async with runtime(with_folders(folder)) as tools:
+        counts = await indexed(tools, ToolSession(user="ana"))
+    assert counts == {"read": 2, "unchanged": 0, "left_out": 1, "gone": 0}
+
+
+@pytest.mark.slow
 async def test_a_long_file_is_remembered_in_pieces(runtime, folder):
     words = " ".join(f"word{number:05}" for number in range(1000))
     (folder / "long.txt").write_text(f"{words}\n\n{'x' * 2500}")

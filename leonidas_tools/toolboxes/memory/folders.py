@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leonidas_tools.files.beneath import open_regular
+from leonidas_tools.results.jsonable import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ class Listing:
 
     Args:
         files: When each was changed, in seconds since the epoch, by its path in the folder.
-        left_out: How many are hidden in their size or number: too big, or too many.
+        left_out: How many are too big, too many, or have a name that is no text.
     """
 
     files: dict[str, float]
@@ -51,10 +52,12 @@ def list_files(folder: Path) -> Listing:
                 continue
             if not stat.S_ISREG(found.st_mode):
                 continue
-            if found.st_size > MOST_FILE_BYTES or len(files) >= MOST_FILES:
+            path = os.path.relpath(Path(place) / name, folder)
+            is_too_much = found.st_size > MOST_FILE_BYTES or len(files) >= MOST_FILES
+            if is_too_much or not is_utf8(path):
                 left_out += 1
                 continue
-            files[os.path.relpath(Path(place) / name, folder)] = found.st_mtime
+            files[path] = found.st_mtime
     return Listing(files=files, left_out=left_out)
 
 
