@@ -50,7 +50,8 @@ def test_a_tool_is_called_what_the_settings_say_or_else_by_the_first_free_name(
 
 @pytest.mark.parametrize("ours", ["answer_question", "confirm_action", "find_tools", "read_result"])
 def test_no_server_takes_the_name_of_a_tool_of_ours_that_may_yet_come(ours):
-    assert name_for("web", ours, settings(), is_taken=lambda name: False) == f"web__{ours}"
+    for name in (ours, ours.replace("_", " ")):  # which a model would be told as the same
+        assert name_for("web", name, settings(), is_taken=lambda _: False) == f"web__{name}"
 
 
 async def test_tools_are_prefixed_renamed_and_described_as_the_settings_say(bench):
@@ -127,6 +128,17 @@ async def test_no_tool_of_a_server_is_called_what_a_model_calls_another_one(benc
         await bench.ready()
         assert bench.names() == ["a__send_mail"]
         assert (await tools.execute("send_mail")).result == "mine"
+
+
+async def test_a_name_is_kept_for_its_server_also_where_another_spells_it_differently(bench):
+    bench.server("first", "send_mail").server("second", "other")
+    async with bench.processor():
+        await bench.ready()
+    bench.lists("second", "send mail")
+    bench.server("first", "send_mail", start="lazy")  # connects after the other one
+    async with bench.processor():
+        await bench.ready()
+        assert bench.names() == ["second__send mail", "send_mail"]
 
 
 async def test_a_tool_that_comes_late_takes_no_name_in_a_later_process_either(bench):

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from leonidas_tools.mcp.listing.selection import is_used
-from leonidas_tools.mcp.listing.tool_names import ListedNames, name_for, wished_name
+from leonidas_tools.mcp.listing.tool_names import ListedNames, called, name_for, wished_name
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class ServerTools:
         return [tool for tool in tools if tool is not None]
 
     def expects(self, name: str, *, late: bool = True) -> bool:
-        """Return whether the server listed this name in an earlier process, perhaps late."""
+        """Return whether an earlier process knew a tool of the server so, perhaps a late one."""
+        name = called(name)
         return name in self._expected or (late and name in self._expected_late)
 
     def may_bring(self, name: str) -> bool:
@@ -139,9 +140,9 @@ class ServerTools:
         return before is not None and now is not None and now.function is before.function
 
     def _called(self, tools: Iterable[str]) -> frozenset[str]:
-        """Return the names that the used ones among these tools want here."""
+        """Return what a model would call the used ones among these tools."""
         used = (tool for tool in tools if is_used(self.settings, tool))
-        return frozenset(wished_name(tool, self.settings) or tool for tool in used)
+        return frozenset(called(wished_name(tool, self.settings) or tool) for tool in used)
 
 
 def _named(tool: AnyTool, name: str) -> AnyTool:

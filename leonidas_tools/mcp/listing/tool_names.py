@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from leonidas_tools.files.private import PrivateFile
 from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.tools.names import legal_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -52,12 +53,17 @@ def name_for(
         own = [tool] if had is None else [had, tool]
         candidates = [*(name for name in own if name == long or not _begins(name, others)), long]
     for candidate in candidates:
-        if candidate not in _OURS and not is_taken(candidate):
+        if called(candidate) not in _OURS and not is_taken(candidate):
             return candidate
     number = 2
     while is_taken(f"{long}_{number}"):
         number += 1
     return f"{long}_{number}"
+
+
+def called(name: str) -> str:
+    """Return what a model calls a tool of that name, as long as no other is called so."""
+    return legal_names([name])[name]
 
 
 def wished_name(tool: str, settings: MCPServerSettings) -> str | None:
