@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -147,6 +146,8 @@ def no_such_word(kind: type[Enum], value: object) -> str:
 
 
 def _choice(word: str, words: Sequence[str]) -> str:
+    from difflib import get_close_matches  # only a mistake needs it
+
     longer = [each for each in words if each.startswith(f"{word}_")]
     near = longer or get_close_matches(word.lower(), words, n=1)
     hint = f"did you mean {near[0]!r}? Choose" if near else "choose"
