@@ -37,6 +37,9 @@ class Listeners(Generic[P]):
         self._subject = subject
         self._listeners: dict[object, Callable[P, object]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
     def subscribe(self, listener: Callable[P, object]) -> Callable[[], None]:
         """Add a listener; return a function that removes it."""
         subscription = object()

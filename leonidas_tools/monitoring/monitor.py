@@ -79,10 +79,13 @@ class Monitor:
         self._alerts = Alerts(self._metrics, alerts)
         self._call_rate = SessionCallRate()
         self._vitals = vitals or Vitals()
-        self.events = EventStream(calls=self._running_calls, breakers=self._vitals.breakers)
+        self.events = EventStream(
+            calls=self._running_calls,
+            breakers=self._vitals.breakers,
+            on_first_reader=lambda: self._listeners.subscribe(self.events),
+        )
         """The events; see `EventStream.subscribe`."""
         self._listeners = Listeners[ToolEvent]("events")
-        self._listeners.subscribe(self.events)
         self._alerts.subscribe(lambda alert: self.events.publish("alert", **alert.to_json()))
         self._waiting: deque[ToolEvent] = deque()
         self._stop_tracing: Callable[[], None] | None = None
@@ -100,7 +103,10 @@ class Monitor:
                 self._count()
             elif waiting == 1:
                 self._count_soon()
-        self._listeners.notify(event)
+        if event.kind is _START:
+            self.events.note(event.call.session)
+        if self._listeners:
+            self._listeners.notify(event)
 
     @property
     def ledger(self) -> Ledger:

@@ -58,6 +58,7 @@ Keep: TypeAlias = Literal["head", "tail", "both"]
 """Part kept of a text that is too long: its beginning, its end, or a fifth and four fifths."""
 
 _LEAVES = frozenset({bool, type(None)})
+_MOST_FLAT = 64
 _SHORT = 10_000
 _ELLIPSIS = "…"
 _WORTH_SHOWING = 64
@@ -128,6 +129,8 @@ def measured(
     if type(value) is str and len(value) < max_bytes and value.isascii():
         return Measured(value, False, len(value) + 2)
     room = max_bytes if longest is None else min(max_bytes, longest)
+    if type(value) is dict and (small := _flat(value, room)) is not None:
+        return small
     on_loop = longest is not None
     short = False
     try:
@@ -146,6 +149,26 @@ def measured(
         raise TooLongError(f"the JSON of a {type(value).__name__} is longer than {room} bytes")
     cut = _cut(value, max_bytes)
     return cut._replace(cut=cut.cut or short)
+
+
+def _flat(value: dict[Any, Any], room: int) -> Measured | None:
+    """Return a copy of an object of a few plain values, as most results are; else `None`."""
+    if len(value) > _MOST_FLAT:
+        return None
+    copy = value.copy()  # which its owner cannot change meanwhile
+    size = 2 + 4 * len(copy)
+    for key, item in copy.items():
+        kind = type(item)
+        if kind is str and item.isascii():
+            size += len(item) + 2
+        elif kind in _LEAVES or (kind is int and -_SHORT < item < _SHORT):
+            size += 4
+        else:
+            return None
+        if type(key) is not str or not key.isascii():
+            return None
+        size += len(key)
+    return Measured(copy, False, size) if size <= room else None
 
 
 def _whole(value: Any, room: int, *, on_loop: bool) -> Measured | None:

@@ -98,6 +98,7 @@ class EventStream:
         calls: The running calls, as plain JSON.
         breakers: The state of every breaker that watches a tool, by its name.
         remembered: The number of events to keep.
+        on_first_reader: Called when there is a reader for the first time.
 
     Example:
         >>> import asyncio
@@ -121,8 +122,10 @@ class EventStream:
         calls: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
         breakers: Callable[[], Mapping[str, str]] = dict,
         remembered: int = 1000,
+        on_first_reader: Callable[[], object] = bool,
     ) -> None:
         self._calls = calls
+        self._on_first_reader = on_first_reader
         self._breakers = breakers
         self._last = time.time_ns() // 1000
         self._remembered: deque[Mapping[str, Any]] = deque(maxlen=remembered)
@@ -136,9 +139,8 @@ class EventStream:
 
     def __call__(self, event: ToolEvent) -> None:
         """Add an event of a call."""
-        if event.kind is _START and event.call.session is not self._latest():
-            self._latest = ref(event.call.session)  # spares most calls the look-up in the set
-            self._sessions.add(event.call.session)
+        if event.kind is _START:
+            self.note(event.call.session)
         if self._recording:
             body = event.to_json()
             if event.kind is _ASKED:
@@ -146,6 +148,12 @@ class EventStream:
             elif event.kind is _START and (read := _untrusted(event.call.session)):
                 body["untrusted"] = read
             self._put(body)
+
+    def note(self, session: ToolSession) -> None:
+        """Remember a session that makes a call."""
+        if session is not self._latest():
+            self._latest = ref(session)  # spares most calls the look-up in the set
+            self._sessions.add(session)
 
     @property
     def is_recording(self) -> bool:
@@ -215,7 +223,9 @@ class EventStream:
 
     async def _read(self, mine: Subscription, after: int | str | None) -> AsyncGenerator[Event]:
         """Yield the events of one reader."""
-        self._recording = True
+        if not self._recording:
+            self._recording = True
+            self._on_first_reader()
         self._subscriptions = (*self._subscriptions, mine)
         since = None if after is None else self._since(after)
         try:
