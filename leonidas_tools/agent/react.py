@@ -115,6 +115,7 @@ AGENT_RESULT = "agent_result"
 
 _OPEN = (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
 _STOP = "\nObservation:"
+_ITERATION = EventKind.ITERATION
 _LONGEST_SAID = 300
 
 
@@ -458,7 +459,7 @@ class _Run:
         number = len(self._turns) + 1
         begun = time.perf_counter()
         self._corrections_of_turn = []
-        self._tell(number, of=self._limits.max_iterations)
+        self._emit(_ITERATION, {"number": number, "of": self._limits.max_iterations})
         said = await self._said(number)
         if said is None:
             return None
@@ -786,7 +787,7 @@ class _Run:
     async def _run(self, calls: Sequence[ModelCall]) -> Sequence[ToolResult]:
         """Return the results of the calls of a turn, in their order."""
         results = dict[int, ToolResult]()
-        to_run = list[tuple[int, Mapping[str, Any]]]()
+        to_run = dict[int, Mapping[str, Any]]()
         for at, call in enumerate(calls):
             arguments, problem = read_arguments(call.name, call.arguments)
             if arguments is None:
@@ -810,10 +811,12 @@ class _Run:
             else:
                 self._budget.add_call()
                 identifier = self._id_prefix + call.id
-                to_run.append((at, {"name": call.name, "arguments": arguments, "id": identifier}))
-        ran = await self._executed([asked for _, asked in to_run])
-        for (at, _), result in zip(to_run, ran, strict=True):
-            ended = await self._late.of(self._id_prefix + calls[at].id, result)
+                to_run[at] = {"name": call.name, "arguments": arguments, "id": identifier}
+        ran = await self._executed(list(to_run.values()))
+        for (at, asked), result in zip(to_run.items(), ran, strict=True):
+            ended = result
+            if result.status is ResultStatus.PENDING_APPROVAL:
+                ended = await self._late.of(asked["id"], result)
             results[at] = ended if ended.ok else await self._corrected(calls[at], ended)
         return [results[at] for at in range(len(calls))]
 
@@ -874,7 +877,10 @@ class _Run:
     def _learn_secrets(self, calls: Sequence[ModelCall]) -> None:
         """Note what these calls have passed as secret, also for the agent above."""
         for call in calls:
-            arguments = object_of(call.arguments)
+            text_or_object = call.arguments
+            arguments = (
+                object_of(text_or_object) if isinstance(text_or_object, str) else text_or_object
+            )
             tool = self._agent.runtime.meant(call.name, arguments, session=self._session)
             if tool is not None and tool.redaction.declares:
                 self._secrets.update(tool.redaction.declared_in(arguments))
@@ -928,8 +934,8 @@ class _Run:
         )
 
     def _tell(self, number: int, **data: Any) -> None:
-        """Emit an `iteration` event."""
-        self._emit(EventKind.ITERATION, {"number": number, **data})
+        """Emit an `iteration` event about a step of it."""
+        self._emit(_ITERATION, {"number": number, **data})
 
     def _emit(self, kind: EventKind, data: Mapping[str, Any]) -> None:
         event = ToolEvent(kind=kind, call=self._event_call, data=data)

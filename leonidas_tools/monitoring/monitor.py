@@ -88,6 +88,8 @@ class Monitor:
         self._listeners = Listeners[ToolEvent]("events")
         self._alerts.subscribe(lambda alert: self.events.publish("alert", **alert.to_json()))
         self._waiting: deque[ToolEvent] = deque()
+        self._counting_loop: asyncio.AbstractEventLoop | None = None
+        """The loop that counts soon what waits."""
         self._stop_tracing: Callable[[], None] | None = None
 
     def __call__(self, event: ToolEvent) -> None:
@@ -282,8 +284,14 @@ class Monitor:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self._count()
-        else:
-            loop.call_later(_LONGEST_WAIT_SECONDS, self._count)
+            return
+        if self._counting_loop is not loop:
+            self._counting_loop = loop
+            loop.call_later(_LONGEST_WAIT_SECONDS, self._count_due)
+
+    def _count_due(self) -> None:
+        self._counting_loop = None
+        self._count()
 
     def _count(self) -> None:
         """Count the queued events."""
