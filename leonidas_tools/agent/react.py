@@ -814,9 +814,7 @@ class _Run:
                 to_run[at] = {"name": call.name, "arguments": arguments, "id": identifier}
         ran = await self._executed(list(to_run.values()))
         for (at, asked), result in zip(to_run.items(), ran, strict=True):
-            ended = result
-            if result.status is ResultStatus.PENDING_APPROVAL:
-                ended = await self._late.of(asked["id"], result)
+            ended = await self._late.of(asked["id"], result)
             results[at] = ended if ended.ok else await self._corrected(calls[at], ended)
         return [results[at] for at in range(len(calls))]
 

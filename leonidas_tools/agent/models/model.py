@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
@@ -353,11 +352,14 @@ async def answer(
         ModelError: There is no answer; the error says why.
     """
     made = _Collected()
-    async with aclosing(model.stream(messages, tools, parameters)) as chunks:
+    chunks = model.stream(messages, tools, parameters)
+    try:  # rather than `aclosing`, which each turn of an agent would enter
         async for chunk in chunks:
             made.add(chunk)
             if on_chunk is not None:
                 on_chunk(chunk)
+    finally:
+        await chunks.aclose()
     return made.answer(messages, tools)
 
 
@@ -383,21 +385,20 @@ class _Collected:
         Raises:
             ModelError: The answer is longer than any sensible one.
         """
-        match chunk:
-            case TextDelta(text=text, is_thought=is_thought):
-                (self._thought if is_thought else self._text).append(text)
-                self._grow(len(text))
-            case ModelCall():
-                self._calls.append(chunk)
-                self._grow(len(str(chunk.arguments)))
-            case Usage():
-                self._usage = chunk
-            case End(reason=reason):
-                self._end = reason
-            case Restart():
-                usage = self._usage or self._estimated("")
-                self._spent = usage if self._spent is None else self._spent + usage
-                self._begin()
+        if isinstance(chunk, TextDelta):
+            (self._thought if chunk.is_thought else self._text).append(chunk.text)
+            self._grow(len(chunk.text))
+        elif isinstance(chunk, ModelCall):
+            self._calls.append(chunk)
+            self._grow(len(str(chunk.arguments)))
+        elif isinstance(chunk, Usage):
+            self._usage = chunk
+        elif isinstance(chunk, End):
+            self._end = chunk.reason
+        else:
+            usage = self._usage or self._estimated("")
+            self._spent = usage if self._spent is None else self._spent + usage
+            self._begin()
 
     def _grow(self, characters: int) -> None:
         self._characters += characters
