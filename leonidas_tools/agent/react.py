@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from contextvars import ContextVar
@@ -411,8 +412,9 @@ class _Run:
         self._event_call = ToolCall(
             name="agent", session=session, number=next(session.numbers), id=None
         )
-        # Several agents may work in a session, and their models number their calls alike.
-        self._id_prefix = "" if self._is_own_session else f"agent-{self._event_call.number}-"
+        # Several agents may work in a session, also in later processes, and their models number
+        # their calls alike: a call would be taken for one that was made before.
+        self._id_prefix = "" if self._is_own_session else f"agent-{uuid.uuid4().hex[:12]}-"
         self._late = _LateResults(session.get(Approvals), self._id_prefix, on_question)
 
     async def __aenter__(self) -> Self:
@@ -967,7 +969,6 @@ class _LateResults:
         self._id_prefix = id_prefix
         self._on_question = on_question
         self._results: dict[str, list[ToolResult]] = {}
-        self._askers: dict[str, str] = {}
         self._waiting: set[str] = set()
         self._came = asyncio.Event()
         self._ends: list[Callable[[], None]] = []
@@ -996,14 +997,11 @@ class _LateResults:
         """Return the result of a call; wait for that of one that waits for a person."""
         heard = 0
         while result.status is ResultStatus.PENDING_APPROVAL:
-            body = result.result or {}
-            question = str(body.get("approval_id") or body.get("question_id"))
-            asker = self._askers.setdefault(question, call_id)  # equal calls share a question
-            self._waiting.add(asker)
-            while len(self._results.get(asker, ())) <= heard:
+            self._waiting.add(call_id)
+            while len(self._results.get(call_id, ())) <= heard:
                 self._came.clear()
                 await self._came.wait()
-            result = self._results[asker][heard]
+            result = self._results[call_id][heard]
             heard += 1
         self._waiting.discard(call_id)
         return result

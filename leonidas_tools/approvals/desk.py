@@ -14,7 +14,7 @@ from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.outcome import fit_decision, with_question
 from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
-from leonidas_tools.calls.call import ToolCall, ToolResult, repeated
+from leonidas_tools.calls.call import REPEATED, ResultStatus, ToolCall, ToolResult, repeated
 from leonidas_tools.calls.listeners import Listeners
 from leonidas_tools.errors import ConfigurationError, ToolDeniedError, log_level
 from leonidas_tools.redaction.visible import visible_logger
@@ -60,6 +60,8 @@ class Approvals:
         self._closed: OrderedDict[str, str] = OrderedDict()
         self._grants: dict[int, str] = {}
         """The hash of what was approved, by the number of the call that may run it."""
+        self._sharing: dict[str | int, list[ToolCall]] = {}
+        """The equal calls that wait for the answer to the question of another one, by that one."""
         self._current: Question | None = None
         self._changes = Listeners[[]]("approvals")
         self._left = Listeners["Question"]("open questions")
@@ -169,6 +171,14 @@ class Approvals:
         is_second = question.is_spoken and self.is_behind_another(question)
         return question.pending_result("waits" if is_second else None)
 
+    def share(self, question: Question, call: ToolCall) -> ToolResult:
+        """Return the result of a call that is equal to the one of an open question.
+
+        One answer does for both, and the `on_outcome` listeners hear of each.
+        """
+        self._sharing.setdefault(_key(question.call), []).append(call)
+        return self.pending_result(question)
+
     def open(self, question: Question) -> None:
         """Open a question until it is answered or expires."""
         request = question.request
@@ -203,6 +213,7 @@ class Approvals:
             if question.paused is not None:
                 question.paused.abort()
             question.announce_closed("withdrawn", by="session")
+            self._tell_sharing(question.call, wording.denied(_tool(question), "withdrawn"))
 
     def withdraw_by_tool(self, question: Question) -> None:
         """Withdraw a question at its asker's request; the call continues."""
@@ -236,7 +247,7 @@ class Approvals:
             result = await question.asking.runner.run(call, question.sinks)
         finally:
             self._revoke(question, call)
-        self._outcomes.notify(question.call, result)
+        self.tell_outcome(question.call, result)
         return with_question(question, decision, result)
 
     def deliver_late(self, question: Question, result: ToolResult) -> None:
@@ -250,11 +261,22 @@ class Approvals:
     def tell_outcome(self, call: ToolCall, result: ToolResult) -> None:
         """Notify the `on_outcome` listeners of a result that another call is answered with."""
         self._outcomes.notify(call, result)
+        self._tell_sharing(call, result)
 
     def tell(self, call: ToolCall, result: ToolResult) -> None:
         """Notify the `on_result` listeners of a new result of a call that was answered before."""
-        self._outcomes.notify(call, result)
+        self.tell_outcome(call, result)
         self._results.notify(call, result)
+
+    def _tell_sharing(self, call: ToolCall, result: ToolResult) -> None:
+        """Notify the `on_outcome` listeners of the calls that share the question of another."""
+        sharing = self._sharing.get(_key(call))
+        if sharing is None:
+            return
+        for each in tuple(sharing):
+            self._outcomes.notify(each, result)
+        if result.status is not ResultStatus.PENDING_APPROVAL and result.reason_code != REPEATED:
+            self._sharing.pop(_key(call), None)
 
     def _start(self, question: Question, decision: Decision, why_not: str = "refused") -> None:
         call = self._granted_call(question, decision, why_not)
@@ -330,6 +352,11 @@ class Approvals:
 
     def _deliver(self, question: Question, result: ToolResult) -> None:
         self.tell(question.call, question.asking.runner.reworded(result))
+
+
+def _key(call: ToolCall) -> str | int:
+    """Return what stands for a call and for its copies, such as the one that is approved."""
+    return call.number if call.id is None else call.id
 
 
 def _tool(question: Question) -> str:

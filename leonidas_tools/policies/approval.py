@@ -93,7 +93,7 @@ class Approval:
             return await run(call)
         asked = desk.with_hash(digest)
         if asked is not None and asked.waiter is None:
-            return desk.pending_result(asked)
+            return desk.share(asked, call)
         return await self._ask(call, run, verdict, digest)
 
     def _verdict(self, call: ToolCall, mode: Mode | None = None) -> Verdict:

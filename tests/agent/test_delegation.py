@@ -7,9 +7,17 @@ import sys
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, Approvals, ToolRuntime, ToolSession, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    Approvals,
+    Tool,
+    ToolRuntime,
+    ToolSession,
+    tool,
+)
 from leonidas_tools.agent import Delegation, ScriptedModel, ToolChoice
 from leonidas_tools.approvals.request import Decision
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.embeddings import LocalEmbedder
 from leonidas_tools.errors import ToolboxError
 from leonidas_tools.simulator import (
@@ -430,6 +438,78 @@ async def test_two_agents_of_a_session_wait_each_for_its_own_answers():
             desk.decide(questions[1], Decision.approve())
             results = [(await work).result["steps"] for work in works]
     assert results == [["pay: ok"], ["pay: denied"]]
+
+
+class Payments:
+    """Agents of one session whose calls are all equal and need an approval."""
+
+    def __init__(self):
+        self.session, self.paid = ToolSession(), []
+        self.desk = self.session.get(Approvals)
+        model = ScriptedModel([*2 * [{"calls": [("pay", {"amount": 1})]}], "Done.", "Done."])
+        pay = Tool(self._pay, name="pay", effect="once", requires_approval=True)
+        self.tools = AdvancedToolProcessor([pay, *Delegation(model, max_seconds=30).tools])
+        self._waiting = asyncio.Queue()
+        self.tools.monitor.subscribe(self._hear)
+
+    def _pay(self, amount: int) -> str:
+        """Pays."""
+        self.paid.append(amount)
+        return "paid"
+
+    def _hear(self, event):
+        if event.call.name == "pay" and event.kind is EventKind.ERROR:  # it was not run yet
+            self._waiting.put_nowait(event.call)
+
+    async def begun(self, name, **arguments):
+        """A call of the voice, once a call of `pay` waits for an answer."""
+        begun = asyncio.create_task(self.tools.execute(name, arguments, session=self.session))
+        async with asyncio.timeout(30):
+            await self._waiting.get()
+        return begun
+
+
+@pytest.mark.parametrize(
+    ("decision", "steps", "paid"),
+    [(Decision.approve(), ["pay: ok"], [1]), (Decision.deny(), ["pay: denied"], [])],
+)
+async def test_one_answer_does_for_equal_calls_of_the_voice_and_two_agents(decision, steps, paid):
+    payments = Payments()
+    async with payments.tools:
+        await payments.begun("pay", amount=1)
+        works = [await payments.begun("delegate", task=task) for task in ("One.", "Two.")]
+        [question] = payments.desk.pending()
+        payments.desk.decide(question.id, decision)
+        assert [(await work).result["steps"] for work in works] == [steps, steps]
+    assert payments.paid == paid
+
+
+async def test_an_agent_whose_question_was_that_of_a_stopped_one_goes_on():
+    payments = Payments()
+    async with payments.tools:
+        works = [await payments.begun("delegate", task=task) for task in ("One.", "Two.")]
+        await payments.tools.execute("stop_delegated", {"task": "One"}, session=payments.session)
+        assert (await works[1]).result["steps"] == ["pay: denied"]
+    assert payments.paid == []
+
+
+async def test_a_call_of_an_agent_is_not_taken_for_one_of_an_earlier_process(tmp_path):
+    booked = []
+
+    @tool(effect="once")
+    def book(when: str) -> str:
+        """Books a table."""
+        booked.append(when)
+        return "booked"
+
+    store = {"enabled": True, "durable": True, "url": str(tmp_path / "history.db")}
+    for job in ("first", "second"):
+        model = ScriptedModel([{"calls": [("book", {"when": "noon"}, "call_0")]}, "Booked."])
+        session = ToolSession("kitchen")  # as it is after a restart
+        async with ToolRuntime([book, *Delegation(model).tools], {"store": store}) as tools:
+            arguments = {"task": f"The {job} table."}
+            await tools.execute("delegate", arguments, session=session, call_id=job)
+    assert booked == ["noon", "noon"]
 
 
 async def test_the_agent_has_the_tools_that_fit_its_task():
