@@ -286,6 +286,7 @@ def _read(driver: weakref.ref[_DriverProcess], process: subprocess.Popen[bytes])
                 break
             taking.take(answer)
             del taking
+    signal_end(process)  # one that says what it must not waits for us to read on
     process.wait()
     for stream in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
+_LONGEST_PROGRESS_BYTES = 1 << 20
+
+
 class Task(NamedTuple):
     """A call of a tool's function, as it is sent to the cluster.
 
@@ -97,12 +100,17 @@ def run(work: Task) -> bytes:
 
 
 def run_telling(work: Task) -> Iterator[bytes]:
-    """Run a tool; yield its progress, and its outcome at the end."""
+    """Run a tool; yield its progress but for what is too long to show, and then its outcome."""
     said = queue.SimpleQueue[bytes | None]()
+
+    def tell(data: dict[str, Any]) -> None:
+        message = _json(["progress", data])
+        if len(message) <= _LONGEST_PROGRESS_BYTES:
+            said.put(message)
 
     def play() -> None:
         try:
-            for message in _messages(work, lambda data: said.put(_json(["progress", data]))):
+            for message in _messages(work, tell):
                 said.put(message)
         finally:
             said.put(None)

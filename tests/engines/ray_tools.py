@@ -30,6 +30,13 @@ def count(to: int):
         yield f"{number} of {to}"
 
 
+def say_much():
+    """Yield more than is shown."""
+    yield "short"
+    yield "x" * 2_000_000
+    yield "end"
+
+
 def report(ctx: ToolContext) -> str:
     """Report progress."""
     ctx.progress("halfway", fraction=0.5)

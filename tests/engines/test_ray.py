@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from leonidas_tools import Tool, ToolRuntime
-from leonidas_tools.engines.ray_driver import Task, _Driver, run
+from leonidas_tools.engines import ray
+from leonidas_tools.engines.ray_driver import Task, _Driver, run, run_telling
 from leonidas_tools.errors import ConfigurationError, RetryableError, SchemaError
 from tests.engines import ray_tools
 
@@ -179,3 +180,27 @@ async def test_a_call_that_is_cancelled_before_it_began_does_not_begin():
     await asyncio.wait([serving])
     assert len(begun) == 2
     assert {message[-1] for message in requests.sent} <= {0, 2}
+
+
+def test_progress_that_is_too_long_to_show_is_left_out():
+    work = task("tests.engines.ray_tools")._replace(
+        target=(None, "tests.engines.ray_tools", "say_much", False), pickled=pickle.dumps(((), {}))
+    )
+    kinds = [json.loads(each)[:2] for each in run_telling(work)]
+    assert kinds[:-1] == [["progress", {"message": "short"}]]
+    assert kinds[-1][0] == "returned"
+
+
+async def test_a_driver_that_says_what_is_too_long_ends_and_holds_no_call(monkeypatch):
+    says_too_much = (
+        "import sys, threading; sys.stdout.buffer.write(bytes([255] * 4)); "
+        "sys.stdout.flush(); threading.Event().wait()"
+    )
+    monkeypatch.setattr(ray, "_ENTRY", says_too_much)
+    settings = {
+        "ray": {"address": "127.0.0.1:1", "connect": "1h"},
+        "tools": {"add": {"runs_on": "ray", "retry_attempts": 0, "timeout": "1h"}},
+    }
+    async with ToolRuntime([Tool(ray_tools.add, effect="read")], settings) as runtime:
+        said = (await runtime.execute("add", {"a": 1, "b": 2})).to_response()
+    assert said["reason_code"] == "ray_away"
