@@ -12,7 +12,7 @@ from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.redaction import MASK, redact_text
-from leonidas_tools.results.jsonable import utf8_text
+from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.plain import NotPlainError, plain
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.store.rows import STARTED
@@ -213,12 +213,17 @@ def clean(text: str) -> str:
 
 
 def owner_of(user: str | None) -> str:
-    """Return what belongs to a user is kept under: no two users share it, nor a user and no user.
+    r"""Return what belongs to a user is kept under: no two users share it, nor a user and no user.
 
     Example:
         >>> owner_of("ana"), owner_of(None), owner_of("local")
         ('ana', 'local', '=local')
+        >>> print(owner_of("ana\0"), owner_of(r"\ana\x00"))  # no database keeps a NUL
+        \ana\x00 =\ana\x00
     """
     if user is None:
         return LOCAL_USER
-    return f"={user}" if user.lstrip("=") == LOCAL_USER else user
+    if "\0" in user or not is_utf8(user):
+        return "\\" + user.encode("unicode_escape").decode()
+    own = user.lstrip("=")
+    return f"={user}" if own == LOCAL_USER or own.startswith("\\") else user

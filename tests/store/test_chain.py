@@ -388,6 +388,17 @@ async def test_the_history_of_a_user_is_of_no_other_with_a_session_of_that_id(wh
         assert {(each.user, each.calls) for each in found} == {(name, 1) for name in shown.values()}
 
 
+async def test_a_call_of_one_user_is_no_repetition_of_one_whose_name_no_database_keeps(where):
+    kept_as = [("ana", "ana"), ("ana\0", r"\ana\x00"), ("\ud800", r"\\ud800"), ("\ufffd", "\ufffd")]
+    for user, name in kept_as:
+        async with chain(where, durable=True) as tools:
+            session = ToolSession("kitchen", user=user)
+            done = await tools.execute("touch", session=session, call_id="c1")
+            await tools.store.flush(timeout_seconds=20)
+            (call,) = await tools.store.executions(user=name)
+            assert (done.message, call.call_id) == (None, "c1")
+
+
 @pytest.mark.parametrize(("first", "then"), [("local", None), (None, "local")])
 async def test_a_call_of_the_user_local_is_no_repetition_of_one_without_a_user(where, first, then):
     for user in (first, then):
