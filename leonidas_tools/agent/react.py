@@ -465,7 +465,9 @@ class _Run:
         said = await self._said(number)
         if said is None:
             return None
-        thought, calls, problems, final = self._read(said)
+        is_text = bool(self._tools) and not self._is_native
+        read = await self._read_text(said) if is_text else self._read_native(said)
+        thought, calls, problems, final = read
         steps = list[Step]()
         is_read = self._agent.runtime.events.is_recording
         if thought:
@@ -700,10 +702,10 @@ class _Run:
 
     # Reading its answer
 
-    def _read(self, said: Answer) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
+    async def _read_text(
+        self, said: Answer
+    ) -> tuple[str, Sequence[ModelCall], Sequence[str], str | None]:
         """Return the thought, the calls, the problems and the final answer."""
-        if self._is_native or not self._tools:
-            return self._read_native(said)
         parsed = parse(
             said.text,
             [tool.name for tool in self._tools],
@@ -712,7 +714,7 @@ class _Run:
         taken = self._ids
         calls = list[ModelCall]()
         problems = list(parsed.problems)
-        read = self._read_in_results(parsed.calls)
+        read = await self._read_in_results(parsed.calls)
         for call in parsed.calls:
             if any(
                 each.name == call.name and same_arguments(each.arguments, call.arguments)
@@ -727,7 +729,7 @@ class _Run:
         thought = "\n".join(part for part in (said.thought, parsed.thought) if part)
         return thought, calls, self._worded(problems), parsed.answer
 
-    def _read_in_results(self, calls: Sequence[ParsedCall]) -> Sequence[ParsedCall]:
+    async def _read_in_results(self, calls: Sequence[ParsedCall]) -> Sequence[ParsedCall]:
         """Return the calls with an effect that stand in the results that the model has read.
 
         Written by the model they look like calls of its own, while it may only tell of them.
@@ -737,7 +739,7 @@ class _Run:
             return ()
         before = [message.text for message in self._messages if message.role == "tool"]
         read = [result.to_response() for turn in self._turns for result in turn.results]
-        return calls_within([*before, *read], changing)
+        return await asyncio.to_thread(calls_within, [*before, *read], changing)  # may take long
 
     def _may_change(self, call: ParsedCall) -> bool:
         arguments = self._with_name(call.name, call.arguments)
