@@ -30,7 +30,7 @@ _HANDOVER_SECONDS = 0.001
 
 
 class _State(Enum):
-    """What the loop tells the thread that watches it."""
+    """State of the loop, as the thread is told."""
 
     IDLE = auto()
     BUSY = auto()
