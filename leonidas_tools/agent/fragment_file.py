@@ -1,10 +1,10 @@
 """The keys of a fragment in a YAML file."""
 
 from leonidas_tools.settings.fields import Count, Duration, Name, OptionalCount
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 
 
-class FragmentFile(Model):
+class FragmentFile(SettingsModel):
     """A fragment in a YAML file.
 
     Args:

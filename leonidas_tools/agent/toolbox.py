@@ -14,14 +14,14 @@ from leonidas_tools.agent.tool_choice import ToolChoice
 from leonidas_tools.embeddings import EmbedderSettings, make_embedder
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.settings.fields import Count, Duration, Name, OptionalCount, Switch
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool
 from leonidas_tools.tools.toolbox import Toolbox
 
 ServedModel: TypeAlias = OpenAIModel | GeminiModel
 
 
-class DelegateSettings(Model):
+class DelegateSettings(SettingsModel):
     """Settings of delegation.
 
     Args:

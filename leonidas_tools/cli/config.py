@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class FoundSettings:
     """One problem in a settings file, and its place."""
 
     severity: str
@@ -99,7 +99,7 @@ def schema(
     terminal.write_json(settings_schema(), indent=None if as_json else 2)
 
 
-def _findings(path: Path) -> Iterator[Found]:
+def _findings(path: Path) -> Iterator[FoundSettings]:
     """Yield all that is wrong; where keys are wrong, the rest is checked without them.
 
     Raises:
@@ -120,7 +120,7 @@ def _findings(path: Path) -> Iterator[Found]:
         wrong = part.problems
         problems = configuration_error(wrong, part.document, path).problems if wrong else ()
     for problem in problems:
-        yield Found(
+        yield FoundSettings(
             severity="error",
             file=str(path),
             line=problem.line,
@@ -132,7 +132,7 @@ def _findings(path: Path) -> Iterator[Found]:
     for each in _against_tools(path, part):
         found = replace(each, key=part.key_of(each.key))
         if part.bears(found):
-            yield Found(
+            yield FoundSettings(
                 severity=found.severity,
                 file=str(path),
                 line=line_of(found.key, part.document.lines),

@@ -17,7 +17,7 @@ from websockets.exceptions import WebSocketException
 from leonidas_tools import LiveToolSession
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.cli import summary
-from leonidas_tools.cli.happenings import Listener
+from leonidas_tools.cli.happenings import HappeningListener
 from leonidas_tools.cli.voice.interface import MICROPHONE_HERTZ
 from leonidas_tools.live.connection import failed_in_simulation
 from leonidas_tools.live.speech_output import SpeechOutputProcessor
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leonidas_tools.cli.display import Display
     from leonidas_tools.cli.happenings import Happening
     from leonidas_tools.cli.typed import TypedLines
-    from leonidas_tools.cli.voice.choice import Voice
+    from leonidas_tools.cli.voice.choice import ChosenVoice
     from leonidas_tools.cli.voice.interface import Microphone, Speaker
     from leonidas_tools.live.gemini import GeminiLiveProcessor
 
@@ -59,7 +59,7 @@ class Company:
 
     tools: AdvancedToolProcessor
     display: Display
-    voice: Voice
+    voice: ChosenVoice
     typed: TypedLines | None = None
 
 
@@ -73,7 +73,7 @@ def live_config() -> types.LiveConnectConfig:
     )
 
 
-class Conversation:
+class TerminalConversation:
     """One conversation: runs it, shows its happenings, and records its calls.
 
     Args:
@@ -89,7 +89,7 @@ class Conversation:
         self._company = company
         self._turn_over = asyncio.Event()
         self._session = ToolSession(user=_USER)
-        self._listener = Listener(declared=self._declared)
+        self._listener = HappeningListener(declared=self._declared)
 
     async def hold(
         self,

@@ -56,7 +56,7 @@ class Happening:
         return {"event": self.kind, "at": round(self.at_seconds, 3), **self.data}
 
 
-class Listener:
+class HappeningListener:
     """Turns parts into happenings; words become sentences.
 
     Args:
@@ -65,7 +65,7 @@ class Listener:
 
     Example:
         >>> from genai_processors.content_api import ProcessorPart
-        >>> listener = Listener(lambda: 0.0)
+        >>> listener = HappeningListener(lambda: 0.0)
         >>> words = ["How", " are", " you?", " Well."]
         >>> parts = [ProcessorPart(word, substream_name="output_transcription") for word in words]
         >>> said = [each for part in parts for each in listener.hear(part)] + [*listener.pause()]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leonidas_tools.cli.display import Display
     from leonidas_tools.cli.generations import Generation
     from leonidas_tools.cli.summary import Summary
-    from leonidas_tools.cli.voice.choice import Voice, VoiceOptions
+    from leonidas_tools.cli.voice.choice import ChosenVoice, VoiceOptions
     from leonidas_tools.simulator import Scenario
 
 DEMO = ("demo", "policies", "tools_change")
@@ -173,7 +173,7 @@ async def _talk(  # noqa: PLR0913, PLR0917 - the options of the command
     return [result]
 
 
-def _how_to_talk(voice: "Voice") -> str:
+def _how_to_talk(voice: "ChosenVoice") -> str:
     if voice.ends:
         return "the recording is played"
     if voice.microphone is not None:

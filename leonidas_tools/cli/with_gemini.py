@@ -10,7 +10,7 @@ from google.auth.exceptions import GoogleAuthError
 from google.genai import types
 
 from leonidas_tools.cli import summary
-from leonidas_tools.cli.conversation import Company, Conversation, live_config
+from leonidas_tools.cli.conversation import Company, TerminalConversation, live_config
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 
@@ -36,7 +36,7 @@ async def with_gemini(
         ConfigurationError: The environment does not say how to reach Vertex AI.
     """
     live = gemini_model(company.tools, model=model, profile=profile, api_key=api_key)
-    conversation = Conversation(company)
+    conversation = TerminalConversation(company)
     await conversation.hold(
         live, partial(_over, conversation, company), settle_seconds=_SETTLE_SECONDS
     )
@@ -45,7 +45,7 @@ async def with_gemini(
     )
 
 
-async def _over(conversation: Conversation, company: Company) -> None:
+async def _over(conversation: TerminalConversation, company: Company) -> None:
     """Wait until the user has said all."""
     if company.voice.ends:
         await conversation.heard_all.wait()

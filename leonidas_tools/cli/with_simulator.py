@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from google.genai import Client
 
 from leonidas_tools.cli import summary
-from leonidas_tools.cli.conversation import Company, Conversation, live_config
+from leonidas_tools.cli.conversation import Company, TerminalConversation, live_config
 from leonidas_tools.cli.voice.files import SilentMicrophone
 from leonidas_tools.errors import SimulatorError
 from leonidas_tools.live.gemini import GeminiLiveProcessor
@@ -39,7 +39,7 @@ async def with_simulator(
         speed: 1 plays pauses as written, 2 twice as fast.
     """
     company = _present(company, scenario)
-    conversation = Conversation(company)
+    conversation = TerminalConversation(company)
     simulator = LiveSimulator(scenario, speed=speed, generation=generation.server)
     with suppress(SimulatorError):  # what it would raise at the end is told in the summary
         async with simulator:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class EngineLimits:
     """The limits of a call.
 
     Args:
@@ -74,7 +74,7 @@ class Work:
 
     call: ToolCall
     code: Code
-    limits: Limits
+    limits: EngineLimits
     parameters: Mapping[str, Any] = field(default_factory=dict)
     progress: Callable[[Mapping[str, Any]], None] | None = None
     is_leaving: Callable[[], bool] = _stay

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _LONGEST_PROGRESS_BYTES = 1 << 20
 
 
-class Task(NamedTuple):
+class RayTask(NamedTuple):
     """A call of a tool's function, as it is sent to the cluster.
 
     Args:
@@ -94,12 +94,12 @@ class RemoteContext:
 # --- in the cluster --------------------------------------------------------------------------
 
 
-def run(work: Task) -> bytes:
+def run(work: RayTask) -> bytes:
     """Run a tool to its end, and return its outcome as JSON."""
     return _last(_messages(work))
 
 
-def run_telling(work: Task) -> Iterator[bytes]:
+def run_telling(work: RayTask) -> Iterator[bytes]:
     """Run a tool; yield its progress but for what is too long to show, and then its outcome."""
     said = queue.SimpleQueue[bytes | None]()
 
@@ -120,7 +120,9 @@ def run_telling(work: Task) -> Iterator[bytes]:
         yield message
 
 
-def _messages(work: Task, tell: Callable[[dict[str, Any]], None] | None = None) -> Iterator[bytes]:
+def _messages(
+    work: RayTask, tell: Callable[[dict[str, Any]], None] | None = None
+) -> Iterator[bytes]:
     try:
         if work.main is not None:
             load_main(*work.main)
@@ -229,11 +231,11 @@ class _Driver:
         options = {"max_retries": 0}  # retries are the session's to decide, by the effect
         path = list(sys.path)
 
-        def task(work: Task) -> bytes:
+        def task(work: RayTask) -> bytes:
             _extend_path(path)
             return run(work)
 
-        def telling_task(work: Task) -> Iterator[bytes]:
+        def telling_task(work: RayTask) -> Iterator[bytes]:
             _extend_path(path)
             yield from run_telling(work)
 
@@ -275,7 +277,7 @@ class _Driver:
         if number not in self._wanted:  # cancelled before it could begin
             return
         try:
-            running = self._task(telling, needs).remote(Task(*work))
+            running = self._task(telling, needs).remote(RayTask(*work))
             self._running[number] = running
             if telling:
                 async for each in running:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
-    from leonidas_tools.engines.base import Limits, TemporalPlace, Work
+    from leonidas_tools.engines.base import EngineLimits, TemporalPlace, Work
 
 _MOST_BYTES = 1_000_000
 """Of a result's JSON: the server takes no payload of 2 MB, and pictures come on top."""
@@ -146,7 +146,7 @@ class TemporalEngine:
         assert self._client is not None
         return self._client.service_client.config.target_host
 
-    def _asked(self, call: ToolCall, limits: Limits) -> there.TemporalCall:
+    def _asked(self, call: ToolCall, limits: EngineLimits) -> there.TemporalCall:
         try:
             known = [call.name, dict(call.arguments), call.session.user]
             text = json.dumps(known, sort_keys=True)

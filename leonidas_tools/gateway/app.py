@@ -15,7 +15,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from leonidas_tools.gateway.closing import RESTARTING, CloseError
-from leonidas_tools.gateway.conversation import Conversation
+from leonidas_tools.gateway.conversation import GatewayConversation
 from leonidas_tools.gateway.limits import Admission, GatewayLimits
 from leonidas_tools.gateway.tokens import METRICS_AUDIENCE, checked_secret, user_of
 from leonidas_tools.gateway.wire import PROTOCOL
@@ -154,7 +154,7 @@ class GatewayApp:
             yield
 
     async def _held(self, websocket: WebSocket, user: str) -> None:
-        conversation = Conversation(
+        conversation = GatewayConversation(
             websocket,
             user=user,
             secret=self._secret,

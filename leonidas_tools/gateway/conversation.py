@@ -161,7 +161,7 @@ class _Moment:
                     await self._changed.wait()
 
 
-class Conversation:
+class GatewayConversation:
     """One conversation.
 
     Args:

@@ -12,7 +12,7 @@ import jsonschema_rs
 from leonidas_tools.json_schema.errors import errors_in
 from leonidas_tools.json_schema.report import (
     PathKeys,
-    Problem,
+    SchemaProblem,
     error_of,
     nearest_first,
     path_text,
@@ -42,10 +42,10 @@ def error_in(document: Document, arguments: Any) -> ToolValidationError:
     ]
     distinct = {(problem.path, problem.reason): problem for problem in found}
     problems = sorted(distinct.values(), key=lambda problem: _ORDER.get(problem.code, 2))
-    return error_of(problems or [Problem(path=start, reason=say("argument_schema"))])
+    return error_of(problems or [SchemaProblem(path=start, reason=say("argument_schema"))])
 
 
-def _problems(error: _Error, known: Sequence[str]) -> Iterator[Problem]:
+def _problems(error: _Error, known: Sequence[str]) -> Iterator[SchemaProblem]:
     path = tuple(error.instance_path)
     kind = error.kind.name
     details = error.kind.as_dict()
@@ -63,8 +63,8 @@ def _problems(error: _Error, known: Sequence[str]) -> Iterator[Problem]:
         yield _narrowed(path, kind, details, value_text(error.instance))
 
 
-def _missing(path: PathKeys, name: str, known: Sequence[str]) -> Problem:
-    return Problem(
+def _missing(path: PathKeys, name: str, known: Sequence[str]) -> SchemaProblem:
+    return SchemaProblem(
         path=(*path, name),
         reason=say("argument_missing"),
         code="missing_argument",
@@ -73,10 +73,10 @@ def _missing(path: PathKeys, name: str, known: Sequence[str]) -> Problem:
     )
 
 
-def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> Problem:
+def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> SchemaProblem:
     options = [] if path else nearest_first(name, [key for key in known if key not in instance])
     options += [] if path else [key for key in known if key in instance]
-    return Problem(
+    return SchemaProblem(
         path=(*path, name),
         reason=say("property_unknown" if path else "argument_unknown"),
         code="unknown_argument",
@@ -85,12 +85,12 @@ def _unknown(path: PathKeys, name: str, instance: Any, known: Sequence[str]) -> 
     )
 
 
-def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> Problem:
+def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> SchemaProblem:
     every = details["options"] if "options" in details else [details["expected_value"]]
     options = nearest_first(value, every)
     few = len(every) <= 6  # noqa: PLR2004 - as many as a sentence can hold
     shown = value_text(value)
-    return Problem(
+    return SchemaProblem(
         path=path,
         reason=say("argument_option", options=_either(map(value_text, options)), value=shown)
         if few
@@ -101,10 +101,10 @@ def _not_an_option(path: PathKeys, value: Any, details: Mapping[str, Any]) -> Pr
     )
 
 
-def _wrong_type(path: PathKeys, value: Any, types: Sequence[str]) -> Problem:
+def _wrong_type(path: PathKeys, value: Any, types: Sequence[str]) -> SchemaProblem:
     names = _either(say(f"type_{name}") for name in types)
     said = say("argument_type", types=names, value=value_text(value))
-    return Problem(path=path, reason=said, code="wrong_type")
+    return SchemaProblem(path=path, reason=said, code="wrong_type")
 
 
 def _either(options: Iterable[str]) -> str:
@@ -113,7 +113,7 @@ def _either(options: Iterable[str]) -> str:
 
 def _of_union(
     error: _Error, path: PathKeys, branches: Sequence[Sequence[_Error]], known: Sequence[str]
-) -> Iterator[Problem]:
+) -> Iterator[SchemaProblem]:
     """Yield the problems of the branch that was meant; of all of them where none stands out."""
     meant = [branch for branch in branches if branch and not _is_elsewhere(branch, path)]
     if len(meant) == 1:
@@ -134,7 +134,9 @@ def _of_union(
     if options and not meant:
         yield _not_an_option(path, error.instance, {"options": options})
         return
-    yield Problem(path=path, reason=say("argument_branches", value=value_text(error.instance)))
+    yield SchemaProblem(
+        path=path, reason=say("argument_branches", value=value_text(error.instance))
+    )
 
 
 def _is_elsewhere(branch: Sequence[_Error], path: PathKeys) -> bool:
@@ -154,15 +156,17 @@ def _options(errors: Iterable[_Error]) -> list[Any]:
     return options
 
 
-def _narrowed(path: PathKeys, kind: str, details: Mapping[str, Any], value: str) -> Problem:
+def _narrowed(path: PathKeys, kind: str, details: Mapping[str, Any], value: str) -> SchemaProblem:
     """Return the problem of a keyword that narrows a value."""
     code, key, limit = _NARROWING.get(kind, ("invalid_argument", "argument_rule", ""))
     if "error" in details:  # what the engine of patterns says when it gives up
-        return Problem(path=path, reason=say("argument_pattern_too_slow", value=value), code=code)
+        return SchemaProblem(
+            path=path, reason=say("argument_pattern_too_slow", value=value), code=code
+        )
     if key == "argument_rule":
-        return Problem(path=path, reason=say(key, rule=kind, value=value), code=code)
+        return SchemaProblem(path=path, reason=say(key, rule=kind, value=value), code=code)
     more = {"limit": details[limit]} if limit else {}
-    return Problem(path=path, reason=say(key, value=value, **more), code=code)
+    return SchemaProblem(path=path, reason=say(key, value=value, **more), code=code)
 
 
 _NARROWING: Final[Mapping[str, tuple[str, str, str]]] = {

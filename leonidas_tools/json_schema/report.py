@@ -25,7 +25,7 @@ PathKeys = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
+class SchemaProblem:
     """One thing that is wrong.
 
     Args:
@@ -96,7 +96,7 @@ def nearest_first(value: Any, options: Iterable[Any]) -> list[Any]:
     return listed[:MAX_OPTIONS]
 
 
-def error_of(problems: Sequence[Problem]) -> ToolValidationError:
+def error_of(problems: Sequence[SchemaProblem]) -> ToolValidationError:
     """Return one error out of all that is wrong; its code and options are those of the first."""
     shown = [
         say("argument_problem", argument=path_text(problem.path), problem=problem.reason)
@@ -117,10 +117,10 @@ def error_of(problems: Sequence[Problem]) -> ToolValidationError:
     return error
 
 
-def of_pydantic(error: ValidationError, name: str) -> list[Problem]:
+def of_pydantic(error: ValidationError, name: str) -> list[SchemaProblem]:
     """Return what pydantic found wrong with the argument of that name."""
     return [
-        Problem(
+        SchemaProblem(
             path=(name, *(key for key in entry["loc"])),
             reason=_lower(entry["msg"]),
             cause=error,

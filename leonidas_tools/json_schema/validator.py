@@ -133,6 +133,6 @@ def _coerced(document: Document, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refusal(reason: str) -> ToolValidationError:
-    from leonidas_tools.json_schema.report import Problem, error_of
+    from leonidas_tools.json_schema.report import SchemaProblem, error_of
 
-    return error_of([Problem(path=(), reason=reason)])
+    return error_of([SchemaProblem(path=(), reason=reason)])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.settings.explain import closest, explain
 from leonidas_tools.settings.load import configuration_error, read_text
-from leonidas_tools.settings.problem import Document, DocumentError, Problem
+from leonidas_tools.settings.problem import DocumentError, Problem, SettingsDocument
 from leonidas_tools.tools.metadata import ToolBehavior
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _read(text: str, file: Path, known: Sequence[ModelProfile]) -> list[ModelPro
     try:
         document = read_document(text)
     except DocumentError as error:
-        raise configuration_error([error.problem], Document(), file) from None
+        raise configuration_error([error.problem], SettingsDocument(), file) from None
     problems = list(document.problems)
     if not isinstance(document.data, dict) or not document.data:
         problems.append(Problem("should be a mapping of names to profiles"))

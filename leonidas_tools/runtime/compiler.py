@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.records import record
-from leonidas_tools.engines.base import Limits
+from leonidas_tools.engines.base import EngineLimits
 from leonidas_tools.engines.engines import Engines, is_durable
 from leonidas_tools.errors import ToolError
 from leonidas_tools.policies import in_process, result_budget, timeout, untrusted
@@ -48,7 +48,7 @@ _LONGEST_WHOLE = 8 * 1024 * 1024
 
 
 @record
-class Plan:
+class CallPlan:
     """The compiled run of a tool.
 
     Args:
@@ -103,7 +103,7 @@ class Compiler:
         self._learns_policies = any(getattr(p, "sets_session_policy", False) for p in policies)
         self.engines = Engines(_places(settings))
         self._policies = policy_functions()  # imported before the first call
-        self._plans: dict[tuple[str, bool], Plan] = {}
+        self._plans: dict[tuple[str, bool], CallPlan] = {}
 
     @property
     def settings(self) -> Settings:
@@ -134,7 +134,7 @@ class Compiler:
         for engine in engines:  # all at once, so that a cancellation leaves none of them begun
             engine.prepare()
 
-    def plan(self, call: ToolCall) -> Plan:
+    def plan(self, call: ToolCall) -> CallPlan:
         """Return what runs a call: its tool under the settings it is pinned to, compiled once."""
         tool, settings = call.tool, call.settings
         assert tool is not None
@@ -145,7 +145,7 @@ class Compiler:
         if plan is not None and plan.tool is tool and plan.settings is settings:
             return plan
         options = effective_options(tool, settings, self.settings.policies, guarded=key[1])
-        plan = self._plans[key] = Plan(
+        plan = self._plans[key] = CallPlan(
             tool=tool,
             settings=settings,
             run=self._compile(options),
@@ -196,7 +196,7 @@ class Compiler:
     def _on_engine(
         self, options: EffectiveOptions, max_bytes: int, *, is_begun: bool = False
     ) -> CallFunction:
-        limits = Limits(
+        limits = EngineLimits(
             once=options.is_once,
             room=max_bytes,
             seconds=options.timeout_seconds or self.settings.policies.default_timeout,

@@ -24,7 +24,7 @@ from leonidas_tools.tools.tool import kind_of
 from leonidas_tools.workers.processes import ProcessDiedError, leased, target_of
 
 if TYPE_CHECKING:
-    from leonidas_tools.engines.base import Engine, Limits
+    from leonidas_tools.engines.base import Engine, EngineLimits
     from leonidas_tools.tools.tool import Tool
     from leonidas_tools.workers.threads import Workers
 
@@ -145,7 +145,7 @@ def on_engine(
     engine: Callable[[], Awaitable[Engine]],
     tool: Tool[..., Any],
     code: Code,
-    limits: Limits,
+    limits: EngineLimits,
     *,
     is_begun: bool = False,
 ) -> CallFunction:

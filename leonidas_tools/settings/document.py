@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 import yaml
 
 from leonidas_tools.files.yaml_faults import yaml_fault
-from leonidas_tools.settings.problem import Document, DocumentError, KeyPath, Problem
+from leonidas_tools.settings.problem import DocumentError, KeyPath, Problem, SettingsDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     yaml_implicit_resolvers: ClassVar[Resolvers] = _resolvers()
 
 
-def read_document(text: str) -> Document:
+def read_document(text: str) -> SettingsDocument:
     r"""Read YAML into plain data.
 
     Raises:
@@ -58,10 +58,10 @@ def read_document(text: str) -> Document:
     """
     root = compose(text)
     if root is None:
-        return Document()
+        return SettingsDocument()
     reader = _NodeReader()
     data = reader.value(root, ())
-    return Document(data=data, lines=reader.lines, problems=reader.problems)
+    return SettingsDocument(data=data, lines=reader.lines, problems=reader.problems)
 
 
 def compose(text: str) -> yaml.Node | None:

@@ -19,7 +19,7 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain, place
 from leonidas_tools.settings.finding import Finding, line_of
 from leonidas_tools.settings.models import Settings
-from leonidas_tools.settings.problem import Document, DocumentError, KeyPath, Problem
+from leonidas_tools.settings.problem import DocumentError, KeyPath, Problem, SettingsDocument
 
 logger = visible_logger(__name__)
 Source: TypeAlias = str | Path | Mapping[str, Any] | Settings | None
@@ -53,7 +53,7 @@ mean 'timeout'?
     if isinstance(source, Settings):
         return source
     if source is None or isinstance(source, Mapping):
-        return _validate(Document(data=dict(source or {})), None)
+        return _validate(SettingsDocument(data=dict(source or {})), None)
     if not isinstance(source, str | Path):
         raise TypeError(
             f"config takes the path of a YAML file, a mapping, Settings or None, not "
@@ -101,10 +101,10 @@ def read_settings(text: str, file: Path | None = None) -> Settings:
         problem = Problem("is empty: write at least 'version: 1'")
         if document.data is not None:
             problem = Problem("should be a mapping: keys such as 'tools:', each with its value")
-    raise configuration_error([problem], Document(), file)
+    raise configuration_error([problem], SettingsDocument(), file)
 
 
-def _validate(document: Document, file: Path | None) -> Settings:
+def _validate(document: SettingsDocument, file: Path | None) -> Settings:
     settings, problems = checked(document, file)
     if settings is not None and not problems:
         return settings
@@ -112,7 +112,7 @@ def _validate(document: Document, file: Path | None) -> Settings:
     raise configuration_error(problems, document, file)
 
 
-def checked(document: Document, file: Path | None) -> tuple[Settings | None, list[Problem]]:
+def checked(document: SettingsDocument, file: Path | None) -> tuple[Settings | None, list[Problem]]:
     """Return the settings, if they can be read at all, and what is wrong with them."""
     taken, foreign_problems = _with_foreign_servers(document.data, file)
     expansion = Expansion(ChainMap(os.environ, {INTERPRETER_VARIABLE: sys.executable}))
@@ -169,11 +169,11 @@ def refusal(findings: Sequence[Finding], text: str | None, file: Path | None) ->
         Problem(finding.message, tuple(finding.key.split(".")), line_of(finding.key, lines))
         for finding in findings
     ]
-    return configuration_error(problems, Document(), file)
+    return configuration_error(problems, SettingsDocument(), file)
 
 
 def configuration_error(
-    problems: Sequence[Problem], document: Document, file: Path | None
+    problems: Sequence[Problem], document: SettingsDocument, file: Path | None
 ) -> ConfigurationError:
     """Return all problems as one error with the attributes of the first in the file."""
     errors = [

@@ -23,7 +23,7 @@ from leonidas_tools.settings.fields import (
     Transport,
     mapping,
 )
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.shown import without_secret_options
 from leonidas_tools.settings.tool_configuration import ToolConfiguration
 
@@ -44,7 +44,7 @@ ServerName = Annotated[str, AfterValidator(_server_name)]
 """A name that can be read in messages, typed in commands and written as a key."""
 
 
-class OAuthSettings(Model):
+class OAuthSettings(SettingsModel):
     """The login at a server over HTTP.
 
     As JSON, the secret is masked.
@@ -83,7 +83,7 @@ class OAuthSettings(Model):
         return self
 
 
-class SamplingSettings(Model):
+class SamplingSettings(SettingsModel):
     """The sampling that a server may request, and its limits.
 
     Args:
@@ -124,7 +124,7 @@ MCPToolConfigurations: TypeAlias = Annotated[
 ]
 
 
-class MCPServerSettings(Model):
+class MCPServerSettings(SettingsModel):
     """The settings of one MCP server: a command or an address, and what is used of it.
 
     As JSON, the values of `env` and `headers` are masked.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Model(BaseModel):
+class SettingsModel(BaseModel):
     """Settings: frozen, and an unknown key is an error that never shows a value.
 
     A module of models has no `from __future__ import annotations`: pydantic would compile the text

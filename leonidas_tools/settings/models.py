@@ -34,7 +34,7 @@ from leonidas_tools.settings.mcp_settings import (
     MCPServerSettings,
     ServerName,
 )
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.policy_settings import GuardSettings
 from leonidas_tools.settings.rules import (
     AfterUntrustedSetting,
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 
-class AlertRule(Model):
+class AlertRule(SettingsModel):
     """The condition of an alert.
 
     Args:
@@ -93,7 +93,7 @@ class AlertRule(Model):
         return self
 
 
-class MonitoringSettings(Model):
+class MonitoringSettings(SettingsModel):
     """Settings of metrics, history and alerts.
 
     Args:
@@ -178,7 +178,7 @@ class PolicySettings(GuardSettings):
 _RESOLVED = ("resolved", "resolved_defaults", "resolved_of_servers", "toolbox_secrets", "wording")
 
 
-class RaySettings(Model):
+class RaySettings(SettingsModel):
     """The Ray cluster of the tools with `runs_on: ray`.
 
     Args:
@@ -196,7 +196,7 @@ class RaySettings(Model):
         return RayPlace(address=self.address, connect_seconds=self.connect)
 
 
-class Settings(Model):
+class Settings(SettingsModel):
     """All settings.
 
     Args:

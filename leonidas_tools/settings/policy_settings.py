@@ -15,11 +15,11 @@ from leonidas_tools.settings.fields import (
     off_as_none,
     section_or_off,
 )
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.metadata import is_off
 
 
-class LoopSettings(Model):
+class LoopSettings(SettingsModel):
     """Repeated-call detection: when to warn the model, and when to refuse the call.
 
     Args:
@@ -33,7 +33,7 @@ class LoopSettings(Model):
     longest_cycle: Count = 5
 
 
-class CallLimitSettings(Model):
+class CallLimitSettings(SettingsModel):
     """The number of calls a session may make; no limit by default, or with `0` or `off`.
 
     Args:
@@ -49,7 +49,7 @@ class CallLimitSettings(Model):
     warn_per_minute: CountOrOff = 30
 
 
-class BreakerSettings(Model):
+class BreakerSettings(SettingsModel):
     """The circuit breaker of failing tools.
 
     Args:
@@ -65,7 +65,7 @@ class BreakerSettings(Model):
     open_for: Duration = 30.0
 
 
-class CacheSettings(Model):
+class CacheSettings(SettingsModel):
     """The size of the result cache.
 
     Args:
@@ -77,7 +77,7 @@ class CacheSettings(Model):
     max_bytes: Count = 10_000_000
 
 
-class ShowSettings(Model):
+class ShowSettings(SettingsModel):
     """The number of tools that are declared to a model.
 
     Args:
@@ -98,7 +98,7 @@ def _loop_off(value: Any) -> Any:
 _SECTION_OR_OFF = Field(json_schema_extra=section_or_off)
 
 
-class GuardSettings(Model):
+class GuardSettings(SettingsModel):
     """Settings of the policies for all tools.
 
     Args:

@@ -32,7 +32,7 @@ class DocumentError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
+class SettingsDocument:
     """The content of a YAML text.
 
     Args:

@@ -28,7 +28,7 @@ from leonidas_tools.settings.fields import (
     number,
     unset,
 )
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.metadata import AfterUntrusted, meant_category
 from leonidas_tools.tools.tool import ToolCategory, ToolEffect
 
@@ -84,7 +84,7 @@ AfterUntrustedSetting = Annotated[
 SessionMode = Annotated[Mode, BeforeValidator(choice(Mode)), WithJsonSchema(choice_schema(Mode))]
 
 
-class ConditionSettings(Model):
+class ConditionSettings(SettingsModel):
     """Conditions on a value in the arguments; all of them must be met.
 
     Args:
@@ -124,7 +124,7 @@ _When = Annotated[
 ]
 
 
-class _About(Model):
+class _About(SettingsModel):
     """The calls that a rule is about; a condition that is left out matches all.
 
     Args:
@@ -218,7 +218,7 @@ class AlwaysSettings(_About):
         )
 
 
-class ApprovalSettings(Model):
+class ApprovalSettings(SettingsModel):
     """Settings of approval requests.
 
     Args:

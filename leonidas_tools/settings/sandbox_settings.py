@@ -14,12 +14,12 @@ from leonidas_tools.settings.fields import (
     Switch,
     unset,
 )
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 
 _MEGABYTE = 1 << 20
 
 
-class SandboxSettings(Model):
+class SandboxSettings(SettingsModel):
     """Settings of the sandbox: its backend and its limits.
 
     Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leonidas_tools.settings.document import read_document
 from leonidas_tools.settings.load import FOREIGN, checked, configuration_error, read_settings
-from leonidas_tools.settings.problem import Document, DocumentError
+from leonidas_tools.settings.problem import DocumentError, SettingsDocument
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class SoundPart:
 
     settings: Settings
     problems: Sequence[Problem]
-    document: Document
+    document: SettingsDocument
     left_out: frozenset[KeyPath]
     keys: Mapping[str, str]
 
@@ -75,7 +75,7 @@ def sound_part(text: str, file: Path) -> SoundPart:
     try:
         document = read_document(text)
     except DocumentError:
-        document = Document()
+        document = SettingsDocument()
     if not isinstance(document.data, dict):
         read_settings(text, file)  # raises
     data = copy.deepcopy(document.data)
@@ -95,7 +95,7 @@ def sound_part(text: str, file: Path) -> SoundPart:
                 left_out |= _removed(data, path)
         if len(left_out) == before:  # what is wrong cannot be left out, as a variable that is set
             raise configuration_error(problems, document, file)
-        rest = Document(data=_without_gaps(data))
+        rest = SettingsDocument(data=_without_gaps(data))
     return SoundPart(
         settings=settings,
         problems=problems,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from leonidas_tools.settings.fields import Count, Duration, Name, Switch, unset
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 
 _DAY_SECONDS = 86_400.0
 
@@ -17,7 +17,7 @@ def _masked(url: str | None) -> str | None:
     return None if url is None else redact_text(url)
 
 
-class StoreSettings(Model):
+class StoreSettings(SettingsModel):
     """The records that are stored, and where.
 
     As JSON, the password in `url` is masked.

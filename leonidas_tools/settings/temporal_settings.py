@@ -6,10 +6,10 @@ from pydantic import BeforeValidator
 
 from leonidas_tools.engines.base import TemporalPlace
 from leonidas_tools.settings.fields import Duration, Name, unset
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 
 
-class TemporalSettings(Model):
+class TemporalSettings(SettingsModel):
     """The Temporal server of the tools with `runs_on: temporal`.
 
     What is not said here comes from the variables and the file of the Temporal command line, such

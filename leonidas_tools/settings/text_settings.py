@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field, create_model
 
 from leonidas_tools.results.texts import TEXTS, Text
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 
 
 def _checked(template: str, text: Text) -> str:
@@ -24,13 +24,13 @@ def _field(text: Text) -> Any:
 
 if TYPE_CHECKING:
 
-    class TextSettings(Model):
+    class TextSettings(SettingsModel):
         """Texts of the library for models and users, by key."""
 
 else:
     TextSettings = create_model(
         "TextSettings",
-        __base__=Model,
+        __base__=SettingsModel,
         __doc__="What the library says to a model or a user, by key.",
         __module__=__name__,
         **{key: _field(text) for key, text in TEXTS.items()},

@@ -35,7 +35,7 @@ from leonidas_tools.settings.fields import (
     choice_schema,
     mapping,
 )
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools import metadata
 from leonidas_tools.tools.tool import ToolScheduling
 
@@ -44,7 +44,7 @@ _WORDS = choice_schema(ToolScheduling)
 _When = Annotated[ToolScheduling | None, BeforeValidator(_read), WithJsonSchema(_WORDS)]
 
 
-class SchedulingSettings(Model):
+class SchedulingSettings(SettingsModel):
     """The scheduling of answers that the model did not wait for, by kind of answer.
 
     Args:
@@ -103,7 +103,7 @@ def merged(below: SchedulingSettings | None, above: SchedulingSettings) -> Sched
     return below.model_copy(update={key: getattr(above, key) for key in above.model_fields_set})
 
 
-class ToolOverrides(Model):
+class ToolOverrides(SettingsModel):
     """Settings of a tool that hold in one environment.
 
     `0` and `off` switch a limit off, whether the defaults or the tool itself have set it.

@@ -6,10 +6,10 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from leonidas_tools.settings.fields import Name
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 
 
-class ToolboxSettings(Model):
+class ToolboxSettings(SettingsModel):
     """A toolbox to load.
 
     Args:

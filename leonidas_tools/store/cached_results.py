@@ -74,7 +74,7 @@ class StoredKey(NamedTuple):
     arguments: str
 
 
-class Found(NamedTuple):
+class FoundResult(NamedTuple):
     """A cached result of a call, and the generation of its tool."""
 
     entry: CacheEntry | None
@@ -116,9 +116,9 @@ class CachedResults:
             return None
         return StoredKey(digest, clean(call.name), written)
 
-    async def find(self, key: StoredKey) -> Found:
+    async def find(self, key: StoredKey) -> FoundResult:
         """Return what is known of a call, be it fresh or not."""
-        return await self._in_time(partial(self._find, key)) or Found(None, None)
+        return await self._in_time(partial(self._find, key)) or FoundResult(None, None)
 
     async def keep(
         self,
@@ -243,7 +243,7 @@ class CachedResults:
         why = str(error) if is_told else type(error).__name__
         logger.log(level, "Cached results are not shared, and the calls run: %s", why)
 
-    async def _find(self, key: StoredKey) -> Found:
+    async def _find(self, key: StoredKey) -> FoundResult:
         if self._forgotten:
             await self._forget_soon()
         sought = {"its_key": key.digest, "its_tool": key.tool}
@@ -252,7 +252,7 @@ class CachedResults:
         entry = None
         if found.content is not None:
             entry = _read(key, found.content, age=time.time() - found.created)
-        return Found(entry, int(found.generation))
+        return FoundResult(entry, int(found.generation))
 
     async def _keep(self, row: Mapping[str, Any], generation: int, most: tuple[int, int]) -> None:
         if self._forgotten:

@@ -17,7 +17,7 @@ from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.notes import MOST_NOTES, Note, NoteKeeper, Notes, TooManyNotesError
 from leonidas_tools.settings.fields import Count
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
 
@@ -32,7 +32,7 @@ Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=40)]], Field
 Limit = Annotated[int, Field(ge=1, le=_MOST_LISTED)]
 
 
-class NotesSettings(Model):
+class NotesSettings(SettingsModel):
     """Settings of the notes.
 
     Args:

@@ -14,7 +14,7 @@ from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.redaction.visible import visible
 from leonidas_tools.results.texts import join, say
 from leonidas_tools.settings.fields import Duration, DurationOrOff, Name
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool
 from leonidas_tools.tools.toolbox import Toolbox
 
@@ -70,7 +70,7 @@ def _address(address: str) -> str:
 Address = Annotated[Name, AfterValidator(_address)]
 
 
-class WeatherSettings(Model):
+class WeatherSettings(SettingsModel):
     """Settings of the weather.
 
     Args:

@@ -5,12 +5,12 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.cli.display import JsonLines, Lines
-from leonidas_tools.cli.happenings import Happening, Listener
+from leonidas_tools.cli.happenings import Happening, HappeningListener
 from leonidas_tools.live.live_events import live_event
 
 
 def said(*words):
-    listener = Listener()
+    listener = HappeningListener()
     parts = [ProcessorPart(text, substream_name=f"{who}_transcription") for who, text in words]
     heard = [each for part in parts for each in listener.hear(part)] + [*listener.pause()]
     return [(each.data["who"], each.data["text"]) for each in heard]
@@ -37,7 +37,7 @@ def test_the_other_speaker_ends_a_sentence():
 
 
 def test_an_interruption_ends_a_sentence():
-    listener = Listener()
+    listener = HappeningListener()
     parts = [
         ProcessorPart("I am", substream_name="output_transcription"),
         ProcessorPart("", metadata={"interrupted": True}),
@@ -61,7 +61,7 @@ RENEWED = live_event("connection_renewed", connection=2, resumed=True, audio_dro
 
 
 def heard(*parts, declared=frozenset):
-    listener = Listener(lambda: 0.0, declared=declared)
+    listener = HappeningListener(lambda: 0.0, declared=declared)
     return [(each.kind, dict(each.data)) for part in parts for each in listener.hear(part)]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from leonidas_tools import Tool, ToolRuntime
 from leonidas_tools.engines import ray
-from leonidas_tools.engines.ray_driver import Task, _Driver, run, run_telling
+from leonidas_tools.engines.ray_driver import RayTask, _Driver, run, run_telling
 from leonidas_tools.errors import ConfigurationError, RetryableError, SchemaError
 from tests.engines import ray_tools
 
@@ -96,7 +96,7 @@ async def test_a_function_that_no_other_process_finds_is_named_with_the_reason()
 
 
 def task(module):
-    return Task(
+    return RayTask(
         target=(None, module, "add", False),
         pickled=pickle.dumps(((1,), {"b": 2})),
         tool="add",

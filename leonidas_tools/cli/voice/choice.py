@@ -31,7 +31,7 @@ class VoiceOptions:
     microphone: Path | None = None
     speaker: Path | None = None
 
-    def choose(self, *, by_default: bool) -> Voice:
+    def choose(self, *, by_default: bool) -> ChosenVoice:
         """Return the voice of a session.
 
         Args:
@@ -54,7 +54,7 @@ class VoiceOptions:
             why_not = self._why_no_devices(microphone, speaker)
             if not why_not:
                 microphone, speaker = microphone or DeviceMicrophone(), speaker or DeviceSpeaker()
-        return Voice(microphone=microphone, speaker=speaker, ends=ends, why_not=why_not)
+        return ChosenVoice(microphone=microphone, speaker=speaker, ends=ends, why_not=why_not)
 
     def _why_no_devices(self, microphone: Microphone | None, speaker: Speaker | None) -> str:
         """Return why what is missing cannot be had as a device; empty if it can.
@@ -72,7 +72,7 @@ class VoiceOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Voice:
+class ChosenVoice:
     """The microphone and the speaker of one session, as far as it has them.
 
     Args:

@@ -84,7 +84,7 @@ class ServerRequestHandler:
         """Return the client options that answer the server; what it may not use is not declared."""
         from leonidas_tools.mcp.features.elicitation import Elicitation
         from leonidas_tools.mcp.features.logs import ServerLog
-        from leonidas_tools.mcp.features.roots import Roots
+        from leonidas_tools.mcp.features.roots import ServerRoots
         from leonidas_tools.mcp.features.sampling_requests import SamplingRequests
         from leonidas_tools.mcp.trust.pins import identity_of
         from leonidas_tools.redaction import KnownSecrets
@@ -99,7 +99,7 @@ class ServerRequestHandler:
                 name, identity_of(settings), settings.sampling, self._sampling, self.calls, secrets
             )
         if settings.roots:
-            options["list_roots_callback"] = Roots(lambda: self._settings.roots)
+            options["list_roots_callback"] = ServerRoots(lambda: self._settings.roots)
         if settings.log_level != "off":
             options["logging_callback"] = ServerLog(name, settings)
             options["log_level"] = settings.log_level

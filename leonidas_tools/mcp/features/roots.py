@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 
-class Roots:
+class ServerRoots:
     """Tells a server its directories.
 
     Args:

@@ -28,7 +28,7 @@ from leonidas_tools.files.beneath import (
 )
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.fields import Count, Directory, Duration, Name, Switch
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.toolboxes.files.content import Content, is_same, read_content, too_big
 from leonidas_tools.toolboxes.files.roots import RootedPath, Roots, reached
 from leonidas_tools.toolboxes.files.search import Search, lines_at, search
@@ -52,7 +52,7 @@ def _not_empty(roots: tuple[str, ...]) -> tuple[str, ...]:
     return roots
 
 
-class FilesSettings(Model):
+class FilesSettings(SettingsModel):
     """Settings of the files.
 
     Args:
@@ -278,10 +278,10 @@ class FileTools:
                 os.close(handle)
 
     @contextlib.contextmanager
-    def _writing(self, place: RootedPath, ctx: ToolContext) -> Iterator[Writer]:
+    def _writing(self, place: RootedPath, ctx: ToolContext) -> Iterator[FileWriter]:
         """Open the folder of a file that is to be written; its folders are made by `write`."""
         with place.opened_root() as root:
-            yield Writer(root, place, ctx, self._most_bytes)
+            yield FileWriter(root, place, ctx, self._most_bytes)
 
 
 class OriginalFile:
@@ -297,7 +297,7 @@ class OriginalFile:
         weakref.finalize(self, os.close, handle)
 
 
-class Writer:
+class FileWriter:
     """Replaces one file, and registers what takes that back.
 
     Args:

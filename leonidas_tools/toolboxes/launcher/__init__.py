@@ -17,7 +17,7 @@ from leonidas_tools.errors import ToolError
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.results.texts import say
 from leonidas_tools.settings.fields import Duration, Name, Names, Texts
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool
 from leonidas_tools.tools.toolbox import Toolbox
 
@@ -59,7 +59,7 @@ def _or_list(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [found, {"type": "array", "items": items, "minItems": 1}]
 
 
-class ProgramSettings(Model):
+class ProgramSettings(SettingsModel):
     """Settings of a program.
 
     Args:
@@ -75,7 +75,7 @@ class ProgramSettings(Model):
     environment: Texts = Field(default={}, repr=False)
 
 
-class LauncherSettings(Model):
+class LauncherSettings(SettingsModel):
     """Settings of the launcher.
 
     Args:

@@ -28,7 +28,7 @@ from leonidas_tools.session.memories import (
     TooManyMemoriesError,
 )
 from leonidas_tools.settings.fields import Count, Directory
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.toolboxes.memory.folders import list_files, read_pieces
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
@@ -40,7 +40,7 @@ _AT_ONCE = 32
 Limit = Annotated[int, Field(ge=1, le=50)]
 
 
-class MemorySettings(Model):
+class MemorySettings(SettingsModel):
     """Settings of the memory.
 
     Args:

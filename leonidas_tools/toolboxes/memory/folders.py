@@ -21,7 +21,7 @@ _LONGEST_PIECE = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Listing:
+class FolderListing:
     """The files of a folder that may be read.
 
     Args:
@@ -33,7 +33,7 @@ class Listing:
     left_out: int
 
 
-def list_files(folder: Path) -> Listing:
+def list_files(folder: Path) -> FolderListing:
     """List the regular files beneath a folder; hidden ones and links are no part of it.
 
     Raises:
@@ -58,7 +58,7 @@ def list_files(folder: Path) -> Listing:
                 left_out += 1
                 continue
             files[path] = found.st_mtime
-    return Listing(files=files, left_out=left_out)
+    return FolderListing(files=files, left_out=left_out)
 
 
 def read_pieces(folder: Path, path: str) -> list[str] | None:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator
 
 from leonidas_tools.settings.fields import Duration, Name, Switch
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 
 
 def _known_zone(name: str) -> str:
@@ -35,7 +35,7 @@ def _webhook(address: str) -> str:
     return address
 
 
-class RemindersSettings(Model):
+class RemindersSettings(SettingsModel):
     """Settings of the reminders.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from leonidas_tools.settings.fields import Count, Duration, Name
-from leonidas_tools.settings.model import Model
+from leonidas_tools.settings.model import SettingsModel
 
 
 def _address(address: str) -> str:
@@ -41,7 +41,7 @@ def _host(host: str) -> str:
     return host.rstrip(".").lower()
 
 
-class WebSettings(Model):
+class WebSettings(SettingsModel):
     """Settings of the web.
 
     Args:

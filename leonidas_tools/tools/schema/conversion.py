@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leonidas_tools.tools.schema.plain_types import JsonSchema
 
 
-class Conversion:
+class ArgumentConversion:
     """Turns validated arguments into keyword arguments.
 
     The values go through JSON text, since pydantic reads JSON by rules of its own: an array is a
@@ -52,7 +52,7 @@ class Conversion:
     @classmethod
     def of(
         cls, parameters: Sequence[Parameter], adapters: Mapping[str, TypeAdapter[Any]]
-    ) -> Conversion | None:
+    ) -> ArgumentConversion | None:
         """Return the conversion that some parameters need; `None` where they need none."""
         needed = {p.name: adapters[p.name] for p in parameters if not p.is_plain and not p.is_rest}
         rest = next((adapters[p.name] for p in parameters if p.is_rest and not p.is_plain), None)
@@ -88,14 +88,16 @@ class Conversion:
 
 
 def _refusal(errors: Mapping[str, Exception]) -> ToolValidationError:
-    from leonidas_tools.json_schema.report import Problem, error_of, of_pydantic
+    from leonidas_tools.json_schema.report import SchemaProblem, error_of, of_pydantic
 
-    problems: list[Problem] = []
+    problems: list[SchemaProblem] = []
     for name, error in errors.items():
         if isinstance(error, ValidationError):
             problems.extend(of_pydantic(error, name))
         else:
-            problems.append(Problem(path=(name,), reason=say("argument_unreadable"), cause=error))
+            problems.append(
+                SchemaProblem(path=(name,), reason=say("argument_unreadable"), cause=error)
+            )
     return error_of(problems)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.tools.schema.annotations import adapter_of, describe
-from leonidas_tools.tools.schema.conversion import Conversion, json_default
+from leonidas_tools.tools.schema.conversion import ArgumentConversion, json_default
 from leonidas_tools.tools.schema.docstring import read_docstring
 from leonidas_tools.tools.schema.parameters import Parameter, innermost, read_parameters
 from leonidas_tools.tools.schema.plain_types import JsonSchema, plain_schema
@@ -106,7 +106,7 @@ def _context_of(function: Callable[..., Any]) -> str | None:
 
 def _described(
     parameters: list[Parameter], descriptions: Mapping[str, str], *, where: str
-) -> tuple[JsonSchema, Conversion | None]:
+) -> tuple[JsonSchema, ArgumentConversion | None]:
     """Return the JSON Schema of all parameters, and what makes Python values of the arguments."""
     adapters = {
         parameter.name: adapter_of(
@@ -116,7 +116,7 @@ def _described(
         if not parameter.is_described_plainly
     }
     schemas, definitions = describe(adapters, where=where)
-    conversion = Conversion.of(parameters, adapters)
+    conversion = ArgumentConversion.of(parameters, adapters)
     properties: dict[str, JsonSchema] = {}
     rest: Any = False
     for parameter in parameters:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leonidas_tools import ToolError, ToolSession
 from leonidas_tools.calls.call import ToolCall
-from leonidas_tools.engines.base import Code, Limits, TemporalPlace, Work
+from leonidas_tools.engines.base import Code, EngineLimits, TemporalPlace, Work
 from leonidas_tools.engines.temporal import TemporalEngine
 
 SIDE_BY_SIDE = 4
@@ -58,7 +58,7 @@ class Session:
             work = Work(
                 call=call,
                 code=Code(target=by_name, bind=by_name),
-                limits=Limits(once=True, room=1000, seconds=PATIENCE_SECONDS),
+                limits=EngineLimits(once=True, room=1000, seconds=PATIENCE_SECONDS),
             )
             try:
                 answer = (await self.engine.run(work)).status

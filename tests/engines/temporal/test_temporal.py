@@ -19,7 +19,7 @@ from leonidas_tools import (
     tool,
 )
 from leonidas_tools.calls.call import ToolCall
-from leonidas_tools.engines.base import Code, Limits, TemporalPlace, Work
+from leonidas_tools.engines.base import Code, EngineLimits, TemporalPlace, Work
 from leonidas_tools.engines.temporal import TemporalEngine, connect, workflow_id
 from leonidas_tools.engines.temporal_worker import temporal_worker
 from tests.engines.temporal.conftest import started
@@ -27,7 +27,7 @@ from tests.engines.temporal.kills import kill
 
 pytestmark = pytest.mark.slow  # a server and workers of its own
 
-ONCE = Limits(once=True, room=10_000, seconds=600.0)
+ONCE = EngineLimits(once=True, room=10_000, seconds=600.0)
 AGAIN = dataclasses.replace(ONCE, once=False, retries=2)
 HERE = Path(__file__).parent
 
