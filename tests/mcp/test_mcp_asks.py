@@ -120,9 +120,9 @@ async def test_questions_of_two_calls_are_open_at_once_and_none_holds_the_other(
 async def test_a_server_that_asks_without_end_is_declined(lab, caplog):
     often = {"tools": {"wipe": {"polling": True}}}  # no loop
     bench = await lab(approval=Person(*[Decision.approve()] * 20), settings=often)
-    answers = [said(await bench.call("wipe")) for _ in range(12)]
-    assert answers == ["accept"] * 10 + ["decline"] * 2
-    assert "it asks more than 10 times a minute" in caplog.text
+    answers = [said(await bench.call("wipe")) for _ in range(25)]
+    assert answers == ["accept"] * 10 + ["decline"] * 15
+    assert caplog.text.count("it asks more than 10 times a minute") == 10
 
 
 async def test_a_server_that_may_not_ask_is_refused(lab):

@@ -221,6 +221,14 @@ async def test_a_flood_takes_no_memory(open_lab, misdeed):
     assert peak < 16_000_000
 
 
+async def test_a_flood_of_wrong_messages_is_logged_in_a_few_lines(open_lab, caplog):
+    async with open_lab(script("bad.py", "flood_wrong")) as lab:
+        assert await lab.call("bad") == OK
+    warned = [each for each in caplog.records if "notifications/progress" in each.getMessage()]
+    assert len(warned) == 60
+    assert "more than 60 warnings a minute: the rest is dropped" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["stdio", "json"])
 @pytest.mark.parametrize(
     ("misdeed", "reason"),

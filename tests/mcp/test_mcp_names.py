@@ -50,7 +50,8 @@ def test_a_tool_is_called_what_the_settings_say_or_else_by_the_first_free_name(
 
 @pytest.mark.parametrize("ours", ["answer_question", "confirm_action", "find_tools", "read_result"])
 def test_no_server_takes_the_name_of_a_tool_of_ours_that_may_yet_come(ours):
-    for name in (ours, ours.replace("_", " ")):  # which a model would be told as the same
+    for sign in "_ .":  # of which a model would be told the same
+        name = ours.replace("_", sign)
         assert name_for("web", name, settings(), is_taken=lambda _: False) == f"web__{name}"
 
 

@@ -15,8 +15,8 @@ from leonidas_tools.approvals.inquiry import Inquiry
 from leonidas_tools.approvals.request import Answer
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
-from leonidas_tools.mcp.features.rate import Rate
 from leonidas_tools.mcp.features.wording import asks, clean, opens
+from leonidas_tools.mcp.transport.rate import Rate
 from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -55,6 +55,7 @@ class Elicitation:
         self._calls = calls
         self._secrets = secrets
         self._rate = Rate(_MOST_PER_MINUTE)
+        self._warnings = Rate(_MOST_PER_MINUTE)
 
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
@@ -68,7 +69,8 @@ class Elicitation:
                 raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - said once, below
             inquiry = self._inquiry(params)
         except UnaskableError as error:
-            logger.warning("The MCP server %r asks, and is declined: %s", self._server, error)
+            if self._warnings.admits():
+                logger.warning("The MCP server %r asks, and is declined: %s", self._server, error)
             return mcp_types.ElicitResult(action="decline")
         return _answered(*await call.ask(inquiry), has_content=params.mode == "form")
 

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from leonidas_tools.mcp.features.rate import Rate
+from leonidas_tools.mcp.transport.rate import Rate
 from leonidas_tools.mcp.transport.redaction import ServerRedaction
 from leonidas_tools.redaction import redact
 from leonidas_tools.redaction.visible import visible, visible_logger

@@ -12,9 +12,9 @@ import mcp_types
 from leonidas_tools.approvals.inquiry import Inquiry
 from leonidas_tools.approvals.request import Answer
 from leonidas_tools.calls.call import Media
-from leonidas_tools.mcp.features.rate import Rate
 from leonidas_tools.mcp.features.sampling import SamplingRequest, SamplingTurn
 from leonidas_tools.mcp.features.wording import clean, samples
+from leonidas_tools.mcp.transport.rate import Rate
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.rules.subject import Subject
@@ -33,6 +33,7 @@ logger = visible_logger(__name__)
 
 _REFUSED = -1
 """The code that the specification has for a person's no."""
+_MOST_WARNINGS_PER_MINUTE = 10
 _MOST_TURNS = 100
 _LONGEST = 262_144
 """Most characters a server may hand to a model at once."""
@@ -84,6 +85,7 @@ class SamplingRequests:
         self._calls = calls
         self._secrets = secrets
         self._rate = Rate(settings.calls_per_minute)
+        self._warnings = Rate(_MOST_WARNINGS_PER_MINUTE)
 
     async def __call__(
         self, context: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
@@ -92,9 +94,10 @@ class SamplingRequests:
         try:
             return await self._answered(params, context.meta)
         except RefusedError as error:
-            logger.warning(
-                "The MCP server %r asks a model, which is refused: %s", self._server, error
-            )
+            if self._warnings.admits():
+                logger.warning(
+                    "The MCP server %r asks a model, which is refused: %s", self._server, error
+                )
             return mcp_types.ErrorData(code=error.code, message=str(error))
 
     async def _answered(

@@ -53,7 +53,9 @@ def name_for(
         own = [tool] if had is None else [had, tool]
         candidates = [*(name for name in own if name == long or not _begins(name, others)), long]
     for candidate in candidates:
-        if called(candidate) not in _OURS and not is_taken(candidate):
+        # Some models take no dots in names.
+        is_ours = called(candidate).replace(".", "_") in _OURS
+        if not is_ours and not is_taken(candidate):
             return candidate
     number = 2
     while is_taken(f"{long}_{number}"):

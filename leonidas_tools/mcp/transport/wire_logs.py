@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from leonidas_tools.mcp.transport.rate import Rate
 from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+logger = visible_logger(__name__)
+
+_MOST_PER_MINUTE = 60
 _LOGGERS = (
     "client",  # that of `mcp.client.session`
     "mcp.client.auth.oauth2",
@@ -31,21 +37,35 @@ _OF_LOGINS = "mcp.client.auth."
 
 
 class _Discreet(logging.Filter):
-    """Lets no message of the wire pass, and of the others no secret."""
+    """Lets no message of the wire pass, of the others no secret, and no flood of warnings."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()
         self._redact = redact
+        self._rate = Rate(_MOST_PER_MINUTE, time.monotonic)
+        self._drops = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is logged."""
         if record.levelno < logging.INFO or record.name.startswith(_OF_LOGINS):
+            return False
+        if record.levelno >= logging.WARNING and not self._admits():
             return False
         text = self._redact(record.getMessage())
         error = record.exc_info[1] if record.exc_info else None
         record.msg = text if error is None else f"{text}: {described(error)}"
         record.args = record.exc_info = record.exc_text = None
         return True
+
+    def _admits(self) -> bool:
+        """Return whether one more warning is logged: a server may cause any number."""
+        drops, self._drops = self._drops, not self._rate.admits()
+        if self._drops and not drops:
+            logger.warning(
+                "MCP servers cause more than %d warnings a minute: the rest is dropped",
+                _MOST_PER_MINUTE,
+            )
+        return not self._drops
 
 
 @contextmanager

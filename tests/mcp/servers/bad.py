@@ -119,6 +119,14 @@ def talkative(wire, number, token):
     wire.send(message(number, result=result()))
 
 
+def flood_wrong(wire, number, token):
+    for _ in range(300):
+        params = {"progressToken": token, "progress": "far"}
+        notice = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        wire.send(json.dumps(notice).encode())
+    wire.send(message(number, result=result()))
+
+
 def flood_stderr(wire, number, token):
     for _ in range(20):
         os.write(2, PIECE)
@@ -173,6 +181,7 @@ MISDEEDS = {
     "flood": flood,
     "talkative": talkative,
     "flood_stderr": flood_stderr,
+    "flood_wrong": flood_wrong,
     "ask_without_end": ask_without_end,
     "never": hang,
     "dies": die,
