@@ -31,28 +31,26 @@ class Listeners(Generic[P]):
         ['added']
     """
 
-    __slots__ = ("_listeners", "_subject")
+    __slots__ = ("_subject", "subscribed")
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
-        self._listeners: dict[object, Callable[P, object]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._listeners)
+        self.subscribed: dict[object, Callable[P, object]] = {}
+        """The listeners; read it where calling `notify` for nobody would cost too much."""
 
     def subscribe(self, listener: Callable[P, object]) -> Callable[[], None]:
         """Add a listener; return a function that removes it."""
         subscription = object()
-        self._listeners[subscription] = listener
+        self.subscribed[subscription] = listener
 
         def unsubscribe() -> None:
-            self._listeners.pop(subscription, None)
+            self.subscribed.pop(subscription, None)
 
         return unsubscribe
 
     def notify(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call every listener."""
-        for listener in tuple(self._listeners.values()):
+        for listener in tuple(self.subscribed.values()):
             try:
                 listener(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - a listener must not break its subject

@@ -53,8 +53,9 @@ class LoopWatch:
         self._is_busy = is_busy
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._beating = False
-        self._has_begun = False
+        self.is_watching = False
+        self.has_begun = False
+        """Whether a call has begun since the loop turned last; set where it begins."""
         self._last_beat = 0.0
         self._said = SimpleQueue[_State]()
         self._heard = SimpleQueue[None]()
@@ -62,20 +63,18 @@ class LoopWatch:
         self._thread.start()
 
     def wake(self) -> None:
-        """Start watching; called on the loop when a call begins."""
-        self._has_begun = True
-        if not self._beating:
-            self._beating = True
-            self._last_beat = monotonic()
-            # In an empty context: that of the call would be kept while other calls run.
-            self._beat_handle = self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
-            self._said.put(_State.BUSY)
+        """Start watching; called on the loop when a call begins and nothing is watched."""
+        self.is_watching = True
+        self._last_beat = monotonic()
+        # In an empty context: that of the call would be kept while other calls run.
+        self._beat_handle = self._loop.call_later(_BEAT_SECONDS, self._beat, context=Context())
+        self._said.put(_State.BUSY)
 
     def stop(self) -> None:
         """End the thread."""
-        if self._beating:
+        if self.is_watching:
             self._beat_handle.cancel()
-            self._beating = False
+            self.is_watching = False
         self._said.put(_State.STOPPED)
         self._thread.join()
 
@@ -84,11 +83,11 @@ class LoopWatch:
         lag = now - self._last_beat - _BEAT_SECONDS
         self.longest_lag_seconds = max(self.longest_lag_seconds, lag)
         self._last_beat = now
-        self._beating = self._has_begun or self._is_busy()
-        self._has_begun = False
-        if self._beating:
+        self.is_watching = self.has_begun or self._is_busy()
+        self.has_begun = False
+        if self.is_watching:
             self._beat_handle = self._loop.call_later(_BEAT_SECONDS, self._beat)
-        self._tell(_State.BUSY if self._beating else _State.IDLE)
+        self._tell(_State.BUSY if self.is_watching else _State.IDLE)
 
     def _tell(self, state: _State) -> None:
         """Tell the thread, and let it run.
@@ -110,7 +109,7 @@ class LoopWatch:
             except Empty:
                 state = _State.IDLE  # until the loop turns again: it is told of once
                 held = monotonic() - self._last_beat
-                if self._beating and held > _SLOW_SECONDS:
+                if self.is_watching and held > _SLOW_SECONDS:
                     self.longest_lag_seconds = max(self.longest_lag_seconds, held)
                     self._report(held)
             else:

@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.calls.listeners import Listeners
@@ -23,7 +24,7 @@ from leonidas_tools.redaction.visible import visible_logger
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-    from leonidas_tools.calls.call import ResultStatus
+    from leonidas_tools.calls.call import ResultStatus, ToolSession
     from leonidas_tools.calls.events import Sink
     from leonidas_tools.monitoring.histogram import DurationHistogram
     from leonidas_tools.monitoring.prometheus import PrometheusExporter
@@ -87,6 +88,7 @@ class Monitor:
         """The events; see `EventStream.subscribe`."""
         self._listeners = Listeners[ToolEvent]("events")
         self._alerts.subscribe(lambda alert: self.events.publish("alert", **alert.to_json()))
+        self._latest_session: Callable[[], ToolSession | None] = lambda: None
         self._waiting: deque[ToolEvent] = deque()
         self._counting_loop: asyncio.AbstractEventLoop | None = None
         """The loop that counts soon what waits."""
@@ -105,9 +107,10 @@ class Monitor:
                 self._count()
             elif waiting == 1:
                 self._count_soon()
-        if event.kind is _START:
+        if event.kind is _START and event.call.session is not self._latest_session():
+            self._latest_session = ref(event.call.session)  # which makes the next call, as a rule
             self.events.note(event.call.session)
-        if self._listeners:
+        if self._listeners.subscribed:
             self._listeners.notify(event)
 
     @property

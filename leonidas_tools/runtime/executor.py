@@ -185,7 +185,9 @@ class Executor:
         invocation.on_failure = self._keep_failure
         invocation.start(self._under_way)
         if self._loop_watch is not None:
-            self._loop_watch.wake()
+            self._loop_watch.has_begun = True
+            if not self._loop_watch.is_watching:
+                self._loop_watch.wake()
         return invocation
 
     def settle(

@@ -7,7 +7,7 @@ import json
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.untrusted import UntrustedContent
@@ -83,10 +83,6 @@ _CONNECTED = frozenset({"connection_opened", "connection_renewed"})
 _DISCONNECTED = frozenset({"connection_lost", "connection_refused"})
 
 
-def _no_session() -> None:
-    return None
-
-
 class EventStream:
     """All events, in order, for any number of readers.
 
@@ -132,7 +128,6 @@ class EventStream:
         self._recording = False
         self._subscriptions: tuple[Subscription, ...] = ()
         self._sessions: WeakSet[ToolSession] = WeakSet()
-        self._latest: Callable[[], ToolSession | None] = _no_session
         self._live: dict[str, dict[str, Any]] = {}
         self.live_listeners = Listeners[str, "ToolSession", "dict[str, Any]"]("live events")
         """Receive the kind, the session and the fields of each event of a live session."""
@@ -150,10 +145,8 @@ class EventStream:
             self._put(body)
 
     def note(self, session: ToolSession) -> None:
-        """Remember a session that makes a call."""
-        if session is not self._latest():
-            self._latest = ref(session)  # spares most calls the look-up in the set
-            self._sessions.add(session)
+        """Remember a session that makes calls."""
+        self._sessions.add(session)
 
     @property
     def is_recording(self) -> bool:
