@@ -73,7 +73,7 @@ def show(
             calls=(await store.executions(session=session, user=user, limit=limit))[::-1],
             approvals=(await store.approvals.find(session=session, user=user, limit=limit))[::-1],
             tasks=await store.tasks.find(session, user=user),
-            results=(await store.results.find(session=session, limit=limit))[::-1],
+            results=(await store.results.find(session=session, user=user, limit=limit))[::-1],
         )
 
     kept = answer(asked, config, place)

@@ -7,13 +7,15 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, or_, select
 
 from leonidas_tools.errors import StoreError
 from leonidas_tools.store.rows import KeptResult, SpilledResult
 from leonidas_tools.store.schema import results
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from leonidas_tools.results.spill import Piece, ResultMemory
@@ -80,6 +82,7 @@ class ResultTable:
         *,
         mime_type: str,
         session: str | None,
+        user: str | None = None,
         expires_in_seconds: float | None = None,
     ) -> Write:
         """Return the write of a result under a unique handle of the caller's choice."""
@@ -88,6 +91,7 @@ class ResultTable:
         row = {
             "handle": handle,
             "session": session,
+            "user": user,
             "mime_type": mime_type,
             "size": len(content),
             "content": content,
@@ -117,12 +121,13 @@ class ResultTable:
         await connection.execute(delete(results).where(results.c.handle.in_(deleted)))
 
     async def find(
-        self, *, session: str | None = None, limit: int | None = 100
+        self, *, session: str | None = None, user: str | None = None, limit: int | None = 100
     ) -> list[KeptResult]:
         """Return the results that have not expired, without their contents, the newest first.
 
         Args:
             session: Only results of this session.
+            user: Only results of this user, as `KeptResult.user` has it.
             limit: The maximum number of results; `None` for all.
 
         Raises:
@@ -132,6 +137,8 @@ class ResultTable:
         query = select(*columns).where(results.c.expires > time.time())
         if session is not None:
             query = query.where(results.c.session == session)
+        if user is not None:
+            query = query.where(or_(results.c.user.is_(None), results.c.user == user))
         newest = query.order_by(results.c.created.desc(), results.c.handle).limit(limit)
         async with self._database.reading() as connection:
             return [KeptResult(**row) for row in (await connection.execute(newest)).mappings()]
@@ -143,6 +150,7 @@ class ResultTable:
         offset: int = 0,
         limit: int | None = None,
         session: str | None = None,
+        user: str | None = None,
     ) -> SpilledResult:
         """Return a piece of a result, or all of it; only the piece is read.
 
@@ -151,6 +159,7 @@ class ResultTable:
             offset: The start of the piece, in bytes.
             limit: The maximum length of the piece, in bytes.
             session: The session that reads, for a result that belongs to one session.
+            user: The user that reads, for a result that belongs to one user.
 
         Raises:
             StoreError: There is no such result, it has expired, or it cannot be read.
@@ -159,13 +168,18 @@ class ResultTable:
         start = min(max(offset, 0), _MOST_BYTES)  # a greater number fits no column
         piece = func.substr(results.c.content, start + 1, length, type_=results.c.content.type)
         query = select(
-            results.c.session, results.c.mime_type, results.c.size, results.c.expires, piece
+            results.c.session,
+            results.c.user,
+            results.c.mime_type,
+            results.c.size,
+            results.c.expires,
+            piece.label("piece"),
         ).where(results.c.handle == handle, results.c.expires > time.time())
         async with self._database.reading() as connection:
             # The handle is what the model says: no database takes every text.
             is_handle = _HANDLE.fullmatch(handle) is not None
             found = (await connection.execute(query)).one_or_none() if is_handle else None
-        if found is None or found.session not in (None, session):
+        if found is None or found.session not in (None, session) or found.user not in (None, user):
             raise StoreError(
                 f"There is no result {handle!r}, or it has expired: make the call again"
             )
@@ -174,7 +188,7 @@ class ResultTable:
             mime_type=found.mime_type,
             size=found.size,
             offset=start,
-            content=bytes(found[4] or b""),
+            content=bytes(found.piece or b""),
             expires=found.expires,
         )
 
@@ -195,17 +209,28 @@ class SessionResults:
     """Stores the long results of one session in memory, and in the database for later.
 
     No call waits for the disk.
+
+    Args:
+        table: The database.
+        writer: Writes to it.
+        memory: Where the results of this process are.
+        owner: Returns the user of the session: others may have one of the same id.
     """
 
-    def __init__(self, table: ResultTable, writer: Writer, memory: ResultMemory) -> None:
+    def __init__(
+        self, table: ResultTable, writer: Writer, memory: ResultMemory, owner: Callable[[], str]
+    ) -> None:
         self.memory = memory
+        self._owner = owner
         self._table = table
         self._writer = writer
 
     async def put(self, content: bytes, *, mime_type: str, session: str | None) -> str:
         """Store a result without secrets; raise `StoreError` if memory has no room for it."""
         handle = await self.memory.put(content, mime_type=mime_type)
-        write = self._table.putting(handle, content, mime_type=mime_type, session=session)
+        write = self._table.putting(
+            handle, content, mime_type=mime_type, session=session, user=self._owner()
+        )
         self._writer.put(write, size=len(content))
         return handle
 
@@ -216,4 +241,6 @@ class SessionResults:
         try:
             return await self.memory.read(handle, offset=offset, limit=limit)
         except StoreError:
-            return await self._table.read(handle, offset=offset, limit=limit, session=session)
+            return await self._table.read(
+                handle, offset=offset, limit=limit, session=session, user=self._owner()
+            )

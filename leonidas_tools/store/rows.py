@@ -251,6 +251,7 @@ class KeptResult:
     Args:
         handle: The handle of the result.
         session: The only session that may read it; `None` for any.
+        user: The only user who may read it, `local` for no user; `None` for any.
         mime_type: The type of the content.
         size: The length, in bytes.
         created: When it was stored, in seconds since the epoch.
@@ -259,6 +260,7 @@ class KeptResult:
 
     handle: str
     session: str | None
+    user: str | None
     mime_type: str
     size: int
     created: float

@@ -131,6 +131,7 @@ results = Table(
     TABLES,
     Column("handle", Text, primary_key=True),
     Column("session", Text),
+    Column("user", Text),
     Column("mime_type", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("content", LargeBinary, nullable=False),
@@ -315,6 +316,11 @@ def _keep_tasks_of_users_apart(connection: Connection) -> None:
     connection.execute(text("DROP TABLE earlier_tasks"))
 
 
+def _keep_results_of_users_apart(connection: Connection) -> None:
+    """Upgrade to version 11: the user of a long result. Earlier ones are those of their session."""
+    _add_columns(connection, results, "user")
+
+
 UPGRADES: Sequence[Upgrade] = (
     _add_approval_details,
     _index_call_ids,
@@ -325,6 +331,7 @@ UPGRADES: Sequence[Upgrade] = (
     _add_conversations,
     _add_cached_results,
     _keep_tasks_of_users_apart,
+    _keep_results_of_users_apart,
 )
 """The upgrades to version 2, 3 and so on."""
 

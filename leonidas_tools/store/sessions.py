@@ -23,6 +23,7 @@ from leonidas_tools.session.reminders import Reminders
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.session.tasks import TaskList
 from leonidas_tools.store.preferences import always_patch, preferred_or_strictest
+from leonidas_tools.store.recorder import owner_of
 from leonidas_tools.store.results import SessionResults
 from leonidas_tools.tools.metadata import ToolEffect
 
@@ -202,7 +203,9 @@ class SessionBinding:
         results = session.get(Results)
         if isinstance(results.store, ResultMemory):  # else the application stores them elsewhere
             memory = results.store
-            results.store = SessionResults(self._store.results, self._writer, memory)
+            results.store = SessionResults(
+                self._store.results, self._writer, memory, partial(_owner, ref(session))
+            )
             ends.append(partial(setattr, results, "store", memory))
         memories = session.get(Memories)
         if memories.store is None:  # else the application stores them elsewhere
@@ -309,3 +312,9 @@ class SessionBinding:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _owner(where: ref[ToolSession]) -> str:
+    """Return the name under which what belongs to the user of a session is kept."""
+    session = where()
+    return owner_of(None if session is None else user_of(session))

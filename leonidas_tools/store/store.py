@@ -350,7 +350,7 @@ class Store:
         """
         calls = await self.executions(session=session, user=user, limit=_MOST_REPLAYED)
         questions = await self.approvals.find(session=session, user=user, limit=_MOST_REPLAYED)
-        long_results = await self.results.find(session=session, limit=_MOST_REPLAYED)
+        long_results = await self.results.find(session=session, user=user, limit=_MOST_REPLAYED)
         return replayed(calls[::-1], questions[::-1], long_results[::-1])
 
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:

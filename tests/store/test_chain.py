@@ -207,6 +207,24 @@ async def test_a_long_result_can_be_read_after_a_restart_by_its_session_alone(wh
         assert other.reason_code == "unknown_handle"
 
 
+async def test_a_long_result_is_read_by_its_user_alone(where):
+    async with chain(where) as tools:
+        result = await tools.execute("report", session=ToolSession("kitchen", user="ana"))
+        handle = {"handle": result.result["handle"]}
+        assert await tools.store.flush(timeout_seconds=20)
+        assert [each.user for each in await tools.store.results.find(user="ana")] == ["ana"]
+        assert await tools.store.results.find(user="ben") == []
+    async with chain(where) as tools:
+
+        async def read(user):
+            session = ToolSession("kitchen", user=user)
+            return await tools.execute("read_result", handle, session=session)
+
+        for another in ("ben", "", None):
+            assert (await read(another)).reason_code == "unknown_handle"
+        assert (await read("ana")).ok
+
+
 async def test_a_long_result_is_kept_without_its_secrets(file):
     session = ToolSession("kitchen")
     async with chain(str(file)) as tools:

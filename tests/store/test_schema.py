@@ -17,6 +17,7 @@ NEXT = NEWEST + 1
 NEW_SINCE_1 = {
     "approvals": ("rule", "on_expiry", "answer", "channel", "edited", "run"),
     "runs": ("lock",),
+    "results": ("user",),
 }
 NEW_TABLES_SINCE_1 = (
     "note_words", "note_tags", "notes", "reminders", "cached_results", "cache_generations",
@@ -149,7 +150,9 @@ async def test_a_store_of_version_1_is_upgraded_to_what_there_is_now(where, tell
 @pytest.mark.parametrize(("kept", "owner"), [("'ana'", "ana"), ("'local'", None), ("NULL", None)])
 async def test_a_task_list_of_version_9_keeps_its_owner(where, kept, owner):
     async with Store(where) as store, store._database.writing() as connection:
-        for statement in ("DROP TABLE tasks", TASKS_OF_9, A_TASK.format(f"{kept}, 0")):
+        without_users = 'ALTER TABLE results DROP COLUMN "user"'
+        lists = ("DROP TABLE tasks", TASKS_OF_9, A_TASK.format(f"{kept}, 0"))
+        for statement in (*lists, without_users):
             await connection.execute(text(statement))
         await connection.execute(text("UPDATE schema_version SET version = 9"))
     async with Store(where) as store:
