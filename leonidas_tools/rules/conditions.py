@@ -377,6 +377,8 @@ def _in_one_script(word: re.Match[str]) -> str:
 
 def _is_equal(value: Any, wanted: Any) -> bool | None:
     """Return whether two values are equal in JSON; in doubt if they only read the same."""
+    if type(value) is str and type(wanted) is str:  # as most are
+        return value == wanted or (None if _reads_as(value) == _reads_as(wanted) else False)
     if _is_same(value, wanted):
         return True
     if isinstance(value, bool) or isinstance(wanted, bool):
@@ -403,7 +405,8 @@ def _reads_as(value: str | float) -> str | float:
     found = _number(value)
     if found is not None:
         return found
-    return _folded(str(value)).translate(_LOOK_ALIKES).casefold()
+    text = _folded(str(value))
+    return (text if text.isascii() else text.translate(_LOOK_ALIKES)).casefold()
 
 
 def _of_leaves(value: Any, holds: Callable[[Any], bool | None]) -> bool | None:
