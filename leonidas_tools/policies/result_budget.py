@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.invocation import current
+from leonidas_tools.calls.sendable import says_little
 from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.plain import MOST_ON_LOOP, beginning, fitting, length, whole_items
@@ -75,6 +76,8 @@ class ResultBudget:
         result = await run(call)
         body = result.result
         size = 0 if body is None else current().length_of(body)
+        if size <= self.max_bytes and type(body) is not str and says_little(result):
+            return result
         result = self._words_cut(result, size)
         if result.speech is None and isinstance(body, str) and len(body) > _LONG_TEXT:
             result = replace(result, speech=self._speech_of(body, size, _length_of_words(result)))
