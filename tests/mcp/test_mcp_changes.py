@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from leonidas_tools.mcp.connection.connection import ChangeSignal
 from leonidas_tools.simulator import FunctionCall
-from tests.live.talking import held
+from tests.live.talking import held, on_elastic_time, passes
 from tests.mcp.bench import described
 
 pytestmark = pytest.mark.timeout(180)
@@ -73,6 +74,30 @@ async def test_a_burst_of_changes_is_few_listings(bench):
         await bench.until(lambda: bench.names() == ["look", "wink"])
         last = await bench.call("announce")
     assert last - first < 100
+
+
+@on_elastic_time
+async def test_a_server_whose_listing_takes_long_is_listed_for_a_fifth_of_the_time():
+    changes = ChangeSignal()
+
+    async def listed():
+        await changes.wait(lambda: False)
+        await asyncio.sleep(2)  # of the loop's time
+
+    changes.set(by_server=True)
+    listing = asyncio.create_task(listed())
+    await passes(2)
+    await listing
+    changes.set(by_server=True)
+    listing = asyncio.create_task(listed())
+    await passes(9.5)
+    assert not listing.done()
+    await passes(1)
+    await listing
+    changes.set()  # because of us, such as for other settings
+    listing = asyncio.create_task(listed())
+    await passes(2)
+    await listing
 
 
 async def test_a_running_call_ends_although_its_tool_has_gone(bench):

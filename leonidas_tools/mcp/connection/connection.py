@@ -52,34 +52,47 @@ logger = visible_logger(__name__)
 _CLOSE_SECONDS = 1.0
 _ANSWER_SECONDS = 30.0
 _COALESCE_SECONDS = 0.25
+_PAUSE_PER_LISTING = 4.0
+_LONGEST_PAUSE_SECONDS = 60.0
 
 
 class ChangeSignal:
     """A signal that the server's tools should be listed again; signals close together count as one.
 
     The first one counts at once. Those of the next quarter of a second wait until it is over, so a
-    server that announces change upon change is listed four times a second at most.
+    server that announces change upon change is listed four times a second at most; one whose
+    listing takes long, for a fifth of the time.
     """
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._is_ours = False
         self._next_at = 0.0
+        self._last_at: float | None = None
 
-    def set(self) -> None:
+    def set(self, *, by_server: bool = False) -> None:
         """Send the signal."""
+        self._is_ours = self._is_ours or not by_server
         self._event.set()
 
     async def wait(self, is_urgent: Callable[[], bool]) -> None:
         """Wait for the signal, and for signals close to it unless `is_urgent`."""
         now = asyncio.get_running_loop().time
+        took = 0.0 if self._last_at is None else now() - self._last_at
+        pause_ends = now() + min(_PAUSE_PER_LISTING * took, _LONGEST_PAUSE_SECONDS)
         await self._event.wait()
-        while not is_urgent() and (left := self._next_at - now()) > 0:
+        while not is_urgent():
+            ends = self._next_at if self._is_ours else max(self._next_at, pause_ends)
+            if (left := ends - now()) <= 0:
+                break
             self._event.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._event.wait()
         self._event.clear()
-        self._next_at = now() + _COALESCE_SECONDS
+        self._is_ours = False
+        self._last_at = now()
+        self._next_at = self._last_at + _COALESCE_SECONDS
 
 
 class MCPConnection:
@@ -281,7 +294,7 @@ class MCPConnection:
 
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
-            self._changes.set()
+            self._changes.set(by_server=True)
         await self._reports.heard(message)
 
     def _announces_changes(self) -> bool:
