@@ -193,7 +193,8 @@ class ToolRuntime:
             arguments: The arguments of the call.
             session: The session it belongs to.
         """
-        if (tool := exports.find(self.registry, name_called(name))) is not None:
+        tool = self.registry.get(name) or exports.find(self.registry, name_called(name))
+        if tool is not None:
             return tool
         call, _ = self._made(name, arguments, session, None)
         similar = self.executor.similar(call)
@@ -502,8 +503,10 @@ class ToolRuntime:
             parsed = parse_arguments(arguments)
         except ToolValidationError as error:
             parsed, refusal = {}, ToolResult.from_error(error)
-        name = name_called(name)
-        tool = exports.find(self.registry, name)
+        tool = self.registry.get(name) if type(name) is str else None
+        if tool is None:
+            name = name_called(name)
+            tool = exports.find(self.registry, name)
         call = ToolCall(
             name=name if tool is None else tool.name,
             arguments=parsed,
