@@ -1,19 +1,19 @@
 """A voice hands a job of several steps to an agent, goes on talking, and tells the result.
 
-The simulator plays the voice's model, and a script that of the agent: no key is needed. With
-`OPENAI_BASE_URL` set, as to a llama.cpp server, a real model does the job.
-Run it: `python examples/delegate_by_voice.py`
+All models are simulated; with `OPENAI_BASE_URL` and `OPENAI_MODEL` set, a real one does the job.
 """
 
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 from genai_processors.content_api import ProcessorPart
 
 from leonidas_tools import AdvancedToolProcessor, GeminiLiveProcessor, LiveToolSession, tool
 from leonidas_tools.agent import Delegation, OpenAIModel, ScriptedModel
 from leonidas_tools.calls.events import EventKind, ToolEvent
+from leonidas_tools.errors import SimulatorError
 from leonidas_tools.simulator import (
     Call,
     Expect,
@@ -40,13 +40,11 @@ def book_table(time: str, people: int) -> str:
     return f"booked: {people} people at {time}"
 
 
-AGENT = ScriptedModel(
-    [
-        {"text": "I look for a table.", "calls": [("search_tables", {"people": 4})]},
-        {"text": "Noon is free.", "calls": [("book_table", {"time": "noon", "people": 4})]},
-        "A table for four is booked at noon.",
-    ]
-)
+AGENT: list[Any] = [
+    {"text": "I look for a table.", "calls": [("search_tables", {"people": 4})]},
+    {"text": "Noon is free.", "calls": [("book_table", {"time": "noon", "people": 4})]},
+    "A table for four is booked at noon.",
+]
 VOICE = [
     WaitForInput("text", containing="table"),
     Call.one("delegate", {"task": "Find a table for four today, and book it."}, id="job"),
@@ -66,8 +64,7 @@ def show(event: ToolEvent) -> None:
 
 
 async def main() -> None:
-    name = os.environ.get("OPENAI_MODEL", "default")
-    model = OpenAIModel(name) if os.environ.get("OPENAI_BASE_URL") else AGENT
+    model = OpenAIModel(name) if (name := os.environ.get("OPENAI_MODEL")) else ScriptedModel(AGENT)
     delegation = Delegation(model, progress_seconds=0)
     tools = AdvancedToolProcessor(tools=[search_tables, book_table, *delegation.tools])
     tools.monitor.subscribe(show)
@@ -97,4 +94,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except SimulatorError as error:  # such as a model that cannot be reached
+        raise SystemExit(str(error)) from None
