@@ -62,8 +62,6 @@ class ToolServer:
         self._offered = OfferedTools(self._tools, patterns)
         self._sessions = Sessions(self._ask, self._tell, most_sessions)
         self._calls: dict[str, ServedCall] = {}
-        self._requests: set[tuple[int, object]] = set()
-        """The connection and the id of each call that is not answered yet."""
         self._waiting: dict[str, ServedCall] = {}
         self._running: set[str] = set()
         self._idle = asyncio.Event()
@@ -115,19 +113,6 @@ class ToolServer:
         return mcp_types.ListToolsResult(tools=self._offered.listed(session))
 
     async def _call(
-        self, context: Context, params: mcp_types.CallToolRequestParams
-    ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
-        request = (id(context.session), context.request_id)
-        if request in self._requests:
-            said = f"A request with the id {context.request_id!r} runs: use an id once"
-            raise MCPError(mcp_types.INVALID_REQUEST, said)
-        self._requests.add(request)
-        try:
-            return await self._answered(context, params)
-        finally:
-            self._requests.discard(request)
-
-    async def _answered(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
         call = self._resumed(context, params) or self._begun(context, params)

@@ -237,17 +237,3 @@ async def test_a_lone_surrogate_in_a_result_does_not_end_the_program(config, sta
         answer = json.loads(await line_with(process.stdout, f'"id":{number}'))
         result = answer["result"]["structuredContent"]
         assert result == {"result": ["caf\ufffd", {"\ufffd": 1}]}
-
-
-async def test_a_call_whose_request_id_is_in_use_is_refused_and_does_not_run(start, tmp_path):
-    process, begun = await start(), tmp_path / "first"
-    await hello(process)
-    await ask(process, 5, "tools/call", name="look", arguments={"begun": str(begun)})
-    await exists(begun)
-    again = {"begun": str(tmp_path / "second")}
-    await ask(process, 5, "tools/call", name="look", arguments=again)
-    answer = json.loads(await line_with(process.stdout, '"id":5'))
-    process.stdin.close()
-    await process.communicate()
-    assert answer["error"]["code"] == -32600
-    assert not (tmp_path / "second").exists()
