@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.live.live_events import LIVE_EVENT
-from leonidas_tools.processors.parts import LATE_RESULT, TOOL_EVENT, StatusPart
+from leonidas_tools.processors.answers import LATE_RESULT
+from leonidas_tools.processors.parts import TOOL_EVENT, StatusPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

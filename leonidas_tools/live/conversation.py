@@ -12,7 +12,7 @@ from leonidas_tools.live.outgoing import OutgoingScheduler
 from leonidas_tools.live.server_messages import ServerMessageHandler
 from leonidas_tools.live.session_setup import Setup
 from leonidas_tools.live.state import Renewal
-from leonidas_tools.processors.parts import LATE_RESULT, OUTCOME
+from leonidas_tools.processors.answers import LATE_RESULT, OUTCOME
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from leonidas_tools.processors.parts import with_dropped
+from leonidas_tools.processors.answers import with_dropped
 from leonidas_tools.processors.stage import CoalescingQueue
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from leonidas_tools.live.messages import (
     tools_message,
 )
 from leonidas_tools.live.tool_options import wording_of
-from leonidas_tools.processors.parts import SCHEDULING
+from leonidas_tools.processors.answers import SCHEDULING
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 
 if TYPE_CHECKING:

@@ -21,16 +21,13 @@ from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.live.silence import SilenceFiller
 from leonidas_tools.live.transcript_recorder import TranscriptRecorder
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.parts import (
-    EventPart,
-    call_id,
-    cancelled_id,
+from leonidas_tools.processors.answers import (
     late_result_part,
     late_result_text,
-    metadata_of,
     outcome_part,
     progress_part,
 )
+from leonidas_tools.processors.parts import EventPart, call_id, cancelled_id, metadata_of
 from leonidas_tools.processors.requests import TOOL_REQUEST, is_request, read_only
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger

@@ -1,18 +1,17 @@
-"""`AdvancedToolProcessor`: a runtime on streams, with its stages wired up.
+"""`AdvancedToolProcessor`: a runtime on streams.
 
-Registry → configuration → categories → monitoring.
+It does in one stage what registry → configuration → categories → monitoring do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING, Any, Self
 
 from genai_processors import context as context_lib
 from genai_processors import processor
 
-from leonidas_tools.processors import stream
 from leonidas_tools.processors.gemini_declarations import GeminiDeclarations
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.processors.stream import InSession
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from leonidas_tools.mcp.features import ClientFeatures
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
+    from leonidas_tools.processors.call_stream import CallStream
     from leonidas_tools.processors.category import CategoryProcessor
     from leonidas_tools.runtime.runtime import TurnCall
     from leonidas_tools.settings.models import Settings
@@ -109,7 +109,7 @@ class AdvancedToolProcessor(Stage):
         self.monitor = self.runtime.monitor
         self.mcp_servers = self.runtime.mcp_servers
         self._gemini = GeminiDeclarations()
-        self._stages = self._made_stages(json_requests=json_requests)
+        self._calls = self._made_stream(json_requests=json_requests)
 
     def _call_impl(self, content: Any, current_trace: Any) -> AsyncIterator[ProcessorPart]:  # type: ignore[misc]  # final upstream
         is_own = type(self).call is AdvancedToolProcessor.call
@@ -117,17 +117,12 @@ class AdvancedToolProcessor(Stage):
             return super()._call_impl(content, current_trace)
         # Upstream's two generators around `call` would only look whether it yields parts.
         parts = processor._normalize_part_stream(content, producer=self)  # noqa: SLF001 - as upstream
-        return self.call(processor.ProcessorStream(parts, trace=None))  # type: ignore[return-value]
+        return self._calls.call(processor.ProcessorStream(parts, trace=None))  # type: ignore[return-value]
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Yield the parts, with each call answered."""
-        # Not `processor.chain`: it wraps each stage in four generators and a queue, for tracing
-        # and reserved substreams, which costs a call more than all our policies do.
-        async with self.runtime, AsyncExitStack() as stack:
-            self.runtime.begin(stream.named_session())
-            parts: Any = content
-            for stage in self._stages:
-                parts = await stack.enter_async_context(aclosing(stage.call(parts)))
+        stream: Any = self._calls.call(content)
+        async with aclosing(stream) as parts:
             async for part in parts:
                 yield part
 
@@ -258,7 +253,9 @@ class AdvancedToolProcessor(Stage):
     async def __aexit__(self, *error: object) -> None:
         await self.runtime.__aexit__(*error)
 
-    def _made_stages(self, *, json_requests: bool) -> tuple[Any, ...]:
+    def _made_stream(self, *, json_requests: bool) -> CallStream:
+        # One stage that does what four do: each generator that a part passes costs time.
+        from leonidas_tools.processors.call_stream import CallStream, Front
         from leonidas_tools.processors.category import (
             ActionToolProcessor,
             CategoryGroup,
@@ -281,12 +278,19 @@ class AdvancedToolProcessor(Stage):
                 GenericToolProcessor(),
             ]
         )
-        return (
-            ToolRegistryProcessor(executor=self.executor, json_requests=json_requests),
+        stages = (
+            ToolRegistryProcessor(executor=self.executor),
             ConfigurationProcessor(self.settings),
-            categories.to_processor(),
             MonitoringProcessor(self.monitor),
         )
+        answers = {name: answer for stage in stages for name, answer in stage.answers.items()}
+        front = Front(
+            runtime=self.runtime,
+            answers=answers,
+            json_requests=json_requests,
+            asks_categories=bool(self._categories),
+        )
+        return CallStream(categories.categories, front)
 
 
 def _own_categories(categories: Iterable[CategoryProcessor]) -> list[CategoryProcessor]:

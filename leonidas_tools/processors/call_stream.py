@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from genai_processors import processor
@@ -12,18 +13,23 @@ from genai_processors.content_api import ProcessorPart
 from leonidas_tools.calls.call import name_called
 from leonidas_tools.calls.events import EventKind, ToolEvent
 from leonidas_tools.processors import stream
+from leonidas_tools.processors.answers import response_part
 from leonidas_tools.processors.intake import Intake, OnceCalls
-from leonidas_tools.processors.parts import EventPart, attached, cancelled_id, response_part
+from leonidas_tools.processors.parts import CallPart, EventPart, attached, cancelled_id
+from leonidas_tools.processors.requests import answered, from_json, is_request
 from leonidas_tools.processors.stage import Mailbox, Stage, progress_source
+from leonidas_tools.settings.effective import refused
 from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Sequence
+    from collections.abc import AsyncIterable, Mapping, Sequence
 
     from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.calls.events import Sink
     from leonidas_tools.calls.invocation import Invocation
+    from leonidas_tools.processors.requests import Answer
     from leonidas_tools.runtime.executor import Executor
+    from leonidas_tools.runtime.runtime import ToolRuntime
 
 _SLICE = 32
 """Parts handled before the event loop gets a turn: a burst must not cost an audio frame."""
@@ -49,26 +55,53 @@ class Claimant(AbstractAsyncContextManager[Any, None], Protocol):
 _Made: TypeAlias = "ToolEvent | tuple[ToolCall, ToolResult] | BaseException"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Front:
+    """What the stages before a `CallStream` do, for one that has none before it.
+
+    Args:
+        runtime: Finds the tools and pins the settings.
+        answers: Answers to the requests of all stages, by name.
+        json_requests: Whether parts in JSON may ask for what changes nothing.
+        asks_categories: Whether some categories are not ours, and see the calls that they claim.
+    """
+
+    runtime: ToolRuntime
+    answers: Mapping[str, Answer]
+    json_requests: bool
+    asks_categories: bool
+
+
 class CallStream(Stage):
     """Runs the calls that its categories claim; every other part passes at once, in order.
 
     Args:
         categories: Who claims calls, the first that matches.
+        front: Does the work of the stages before it; `None` where it has some.
     """
 
-    def __init__(self, categories: Sequence[Claimant]) -> None:
+    def __init__(self, categories: Sequence[Claimant], front: Front | None = None) -> None:
         self.categories = tuple(categories)
+        self.front = front
 
     async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Yield the parts, and the answers of calls when they are ready."""
         async with AsyncExitStack() as resources:
+            if self.front is not None:
+                await resources.enter_async_context(self.front.runtime)
+                self.front.runtime.begin(stream.named_session())
             for category in self.categories:
                 await resources.enter_async_context(category)
-            calls = _Calls(self.categories, resources)
+            calls = _Calls(self.categories, self.front, resources)
             reading = processor.create_task(calls.read(content))
-            made = 0
+            ready, made = calls.ready, 0
             try:
-                while (item := await calls.ready.get()) is not None:
+                while True:
+                    if not ready:
+                        await ready.wait()
+                    item = ready.popleft()
+                    if item is None:
+                        break
                     if isinstance(item, ProcessorPart):
                         yield item
                         continue
@@ -80,6 +113,12 @@ class CallStream(Stage):
                 calls.cancel_all()
                 reading.cancel()
                 await asyncio.wait([reading])  # the stages it reads can be closed only then
+
+
+async def _answered(part: ProcessorPart, front: Front) -> ProcessorPart:
+    """Return the answer to a request; any other part unchanged."""
+    asked = from_json(part) if front.json_requests else part
+    return await answered(asked, front.answers, last=True) if is_request(asked) else part
 
 
 def _part(made: _Made) -> ProcessorPart:
@@ -102,8 +141,11 @@ def _with_dropped(item: ProcessorPart | _Made | None, dropped: int) -> Processor
 class _Calls:
     """The running calls of one stream, and the parts that are ready to leave it."""
 
-    def __init__(self, categories: Sequence[Claimant], resources: AsyncExitStack) -> None:
+    def __init__(
+        self, categories: Sequence[Claimant], front: Front | None, resources: AsyncExitStack
+    ) -> None:
         self._categories = categories
+        self._front = front
         self._resources = resources
         self._held: dict[Executor, tuple[Sink, ...]] = {}
         self._claimants: dict[AnyTool | tuple[AnyTool, str], Claimant | None] = {}
@@ -113,7 +155,9 @@ class _Calls:
         self._undoable: dict[str, Invocation] = {}
         self._reading = True
         self._sinks: tuple[Sink, ...] = (*stream.sinks(), self._tell)
-        self._intake = Intake(ToolRegistry(), stream.session())
+        self._executor = None if front is None else front.runtime.executor
+        registry = ToolRegistry() if front is None else front.runtime.registry
+        self._intake = Intake(registry, stream.session(), executor=self._executor)
 
     async def read(self, content: processor.ProcessorStream) -> None:
         """Take the input apart: calls begin, cancellations stop them, all else passes."""
@@ -130,8 +174,8 @@ class _Calls:
                     if count % _SLICE == 0:
                         await asyncio.sleep(0)
                     continue
-                if (cancelled := cancelled_id(part)) is not None:
-                    self._cancel(cancelled)
+                if self._front is not None and part.metadata:
+                    part = await _answered(part, self._front)  # noqa: PLW2901 - its answer
                 self._pass(part)
         except Exception as error:  # noqa: BLE001 - carried to the reader of the stream
             self.ready.put(error)
@@ -143,6 +187,8 @@ class _Calls:
             self._close_if_done()
 
     def _pass(self, part: ProcessorPart) -> None:
+        if (cancelled := cancelled_id(part)) is not None:
+            self._cancel(cancelled)
         source = progress_source(part)
         if source is None:
             self.ready.put(part)
@@ -162,11 +208,13 @@ class _Calls:
 
     def _begin(self, part: ProcessorPart, call: ToolCall | None) -> Executor | None:
         """Begin the call of a part; return its executor if this stream does not hold it."""
-        category = self._claimant(part, call)
-        if category is None:
+        if call is None and self._front is not None:
+            recognised = self._recognise(part, self._front)
+        elif (category := self._claimant(part, call)) is not None:
+            recognised = category.recognise(part, self._intake)
+        else:
             self.ready.put(part)
             return None
-        recognised = category.recognise(part, self._intake)
         if recognised is None:
             return None
         call, executor, result = recognised
@@ -181,6 +229,25 @@ class _Calls:
         invocation = executor.start(call, self._end, sinks)
         self._under_way[call.id or call.trace_id] = invocation
         return executor if new else None
+
+    def _recognise(
+        self, part: ProcessorPart, front: Front
+    ) -> tuple[ToolCall, Executor, ToolResult | None] | None:
+        """Return the call of a part, pinned to the current settings, and its result if known."""
+        executor = front.runtime.executor
+        executor.apply(front.runtime.settings.current)
+        taken = self._intake.take(part)
+        if taken is None:
+            return None
+        call, result = taken
+        if result is None and call.tool is not None and call.settings is not None:
+            result = refused(call.tool, call.settings)
+        if result is None and front.asks_categories:
+            part = CallPart(part, call, executor)
+            category = self._claimant(part, call)
+            if category is not None:
+                return category.recognise(part, self._intake)
+        return call, executor, result
 
     def _claimant(self, part: ProcessorPart, call: ToolCall | None) -> Claimant | None:
         """Return the category that runs the call of a part; looked up once for each tool."""

@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from genai_processors import processor
 
 from leonidas_tools.processors import stream
+from leonidas_tools.processors.answers import response_part
 from leonidas_tools.processors.call_stream import CallStream
 from leonidas_tools.processors.intake import Intake, OnceCalls
-from leonidas_tools.processors.parts import (
-    attached,
-    cancelled_id,
-    claim,
-    executor_of,
-    response_part,
-)
+from leonidas_tools.processors.parts import attached, cancelled_id, claim, executor_of
 from leonidas_tools.runtime.executor import Executor
 from leonidas_tools.settings.effective import category_of
 from leonidas_tools.toolboxes import action, speech

@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.parts import (
-    CallPart,
-    EventPart,
-    asks_nothing,
-    attached,
-    executor_of,
-    response_part,
-)
+from leonidas_tools.processors.answers import settled_parts
+from leonidas_tools.processors.parts import CallPart, asks_nothing, attached, executor_of
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.settings.effective import refused
@@ -42,7 +36,7 @@ class ConfigurationProcessor(Stage):
         self, source: str | Path | Mapping[str, Any] | Settings | WatchedSettings | None = None
     ) -> None:
         self.settings = source if isinstance(source, WatchedSettings) else WatchedSettings(source)
-        self._answers: dict[str, Answer] = {
+        self.answers: dict[str, Answer] = {
             "get_configuration": self._get,
             "update_configuration": self._update,
             "reload_configuration": self._reload,
@@ -59,7 +53,7 @@ class ConfigurationProcessor(Stage):
                 call = attached(part)
                 executor = None if call is None else executor_of(part)
                 if call is None or call.tool is None or executor is None:
-                    yield await answered(part, self._answers) if is_request(part) else part
+                    yield await answered(part, self.answers) if is_request(part) else part
                     continue
                 current = self.settings.current
                 executor.apply(current)
@@ -73,11 +67,8 @@ class ConfigurationProcessor(Stage):
                     else:  # a stage of the user has copied it
                         yield CallPart(part, pinned, executor)
                     continue
-                events: list[ProcessorPart] = []
-                result = executor.settle(pinned, result, (*sinks, _into(events)))
-                for event in events:
-                    yield event
-                yield response_part(pinned, result)
+                for output in settled_parts(executor, pinned, result, sinks):
+                    yield output
 
     def _get(self, tool: str | None = None) -> dict[str, Any]:
         return shown(self.settings.current, tool)
@@ -89,7 +80,3 @@ class ConfigurationProcessor(Stage):
     def _reload(self) -> dict[str, Any]:
         self.settings.reload()
         return {"generation": self.settings.generation}
-
-
-def _into(parts: list[ProcessorPart]) -> Any:
-    return lambda event: parts.append(EventPart(event))

@@ -98,7 +98,7 @@ class OnceCalls:
 class Intake:
     """Creates the calls of one stream, in which an id identifies a call.
 
-    The executor, if there is one, provides the configured effect of a tool.
+    The executor, if there is one, knows the settings of a tool and answers calls of unknown tools.
     """
 
     def __init__(
@@ -112,7 +112,9 @@ class Intake:
         self._cancelled: OrderedDict[str, None] = OrderedDict()
 
     def take(self, part: ProcessorPart) -> tuple[ToolCall, ToolResult | None] | None:
-        """Return the call of a part, with its result if an earlier stream has made the same call.
+        """Return the call of a part, with its result if it is known and the call does not run.
+
+        It is known of a call that an earlier stream has made, and of one of an unknown tool.
 
         Returns:
             `None` for a call that this stream has already taken, or that was cancelled before.
@@ -149,11 +151,18 @@ class Intake:
             tool=tool,
             settings=settings,
             number=next(self.session.numbers),
-            given_id=None if len(given or "") <= len(identifier or "") else utf8_text(given or ""),
+            given_id=None if identifier is given else _whole_id(given, identifier),
         )
         if key is not None:
             self._once_calls().begin(key, call.number, self._stream)
-        return call, known
+        return (call, known) if tool is not None else self._meant(call)
+
+    def _meant(self, call: ToolCall) -> tuple[ToolCall, ToolResult | None]:
+        """Return the call of the tool that an unknown name can only mean, or its answer."""
+        if self._executor is None:
+            return call, None
+        similar = self._executor.similar(call)
+        return (call, self._executor.unknown(call)) if similar is None else (similar, None)
 
     def cancel(self, call_id: str) -> None:
         """Ignore a later call with this id: its result is not wanted."""
@@ -186,6 +195,11 @@ class Intake:
         if self._executor is not None:
             max_bytes = self._executor.settings.policies.max_argument_bytes
         return {} if are_too_large(arguments, max_bytes) else arguments
+
+
+def _whole_id(given: str | None, identifier: str | None) -> str | None:
+    """Return the id that the answer must carry, where it is longer than that of the call."""
+    return utf8_text(given) if given and len(given) > len(identifier or "") else None
 
 
 def _is_once(tool: AnyTool, settings: ToolConfiguration | None) -> bool:

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
 from leonidas_tools.monitoring.monitor import Monitor
 from leonidas_tools.processors import stream
-from leonidas_tools.processors.parts import (
-    EventPart,
-    attached,
-    claim,
-    executor_of,
-    response_part,
-    without_call,
-)
+from leonidas_tools.processors.answers import settled_parts
+from leonidas_tools.processors.parts import EventPart, attached, claim, executor_of, without_call
 from leonidas_tools.processors.requests import Answer, answered, is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.results.texts import say
@@ -38,7 +32,7 @@ class MonitoringProcessor(Stage):
 
     def __init__(self, monitor: Monitor | None = None) -> None:
         self.monitor = monitor or Monitor()
-        self._answers: dict[str, Answer] = {
+        self.answers: dict[str, Answer] = {
             "get_metrics": self.monitor.metrics,
             "get_history": self.monitor.history,
             "get_health": self.monitor.health,
@@ -55,7 +49,7 @@ class MonitoringProcessor(Stage):
                     for answer in _unclaimed(call, part):
                         yield answer
                 elif is_request(part):
-                    yield await answered(part, self._answers, last=True)
+                    yield await answered(part, self.answers, last=True)
                 else:
                     yield part
 
@@ -73,6 +67,4 @@ def _unclaimed(call: ToolCall, part: ProcessorPart) -> tuple[ProcessorPart, ...]
         message=say("no_category", category=category),
         reason_code="no_category",
     )
-    events: list[ProcessorPart] = []
-    tell = (*stream.sinks(), lambda event: events.append(EventPart(event)))
-    return (*events, response_part(call, executor.settle(call, result, tell)))
+    return settled_parts(executor, call, result, stream.sinks())

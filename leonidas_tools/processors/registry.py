@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.errors import RegistryError
 from leonidas_tools.processors import stream
+from leonidas_tools.processors.answers import settled_parts
 from leonidas_tools.processors.intake import Intake
-from leonidas_tools.processors.parts import (
-    CallPart,
-    EventPart,
-    attached,
-    cancelled_id,
-    response_part,
-)
+from leonidas_tools.processors.parts import CallPart, attached, cancelled_id
 from leonidas_tools.processors.requests import Answer, answered, from_json, is_request
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.runtime.executor import Executor
@@ -56,7 +51,7 @@ class ToolRegistryProcessor(Stage):
         self.json_requests = json_requests
         self.registry = executor.registry if executor else registry or ToolRegistry()
         self.executor = executor or Executor(self.registry)
-        self._answers: dict[str, Answer] = {
+        self.answers: dict[str, Answer] = {
             "list_tools": self._list_tools,
             "get_tool": self._get_tool,
             "register_tool": self._register_tool,
@@ -75,7 +70,7 @@ class ToolRegistryProcessor(Stage):
                 if (cancelled := cancelled_id(part)) is not None:
                     intake.cancel(cancelled)
                 asked = from_json(part) if self.json_requests else part
-                yield await answered(asked, self._answers) if is_request(asked) else part
+                yield await answered(asked, self.answers) if is_request(asked) else part
             else:
                 for output in self._take(part, intake, sinks):
                     yield output
@@ -86,17 +81,10 @@ class ToolRegistryProcessor(Stage):
         taken = intake.take(part)
         if taken is None:
             return ()
-        call, known = taken
-        meant = self.executor.similar(call) if call.tool is None else call
-        if meant is not None and known is None:
-            return (CallPart(part, meant, self.executor),)
-        events: list[ProcessorPart] = []
-        tell = (*sinks, lambda event: events.append(EventPart(event)))
-        if known is None:
-            result = self.executor.settle_unknown(call, tell)
-        else:
-            result = self.executor.settle(call, known, tell)
-        return (*events, response_part(call, result))
+        call, result = taken
+        if result is None:
+            return (CallPart(part, call, self.executor),)
+        return settled_parts(self.executor, call, result, sinks)
 
     def _list_tools(self, category: str | None = None, query: str | None = None) -> dict[str, Any]:
         tools = self.registry.search(query, limit=len(self.registry)) if query else self.registry

@@ -232,12 +232,14 @@ class Mailbox(CoalescingQueue[T]):
 
     async def get(self) -> T:
         """Wait for the next item and return it."""
+        await self.wait()
+        return self.popleft()
+
+    async def wait(self) -> None:
+        """Wait until there is an item; what has several reads them by `popleft`."""
         while len(self._items) == self._gone:
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
-        items = self._items
-        # Without a call of `popleft`, which only what may be replaced needs.
-        return self.popleft() if type(items[0]) is _Replaceable else items.popleft()  # type: ignore[return-value]  # an item
 
     def _wake(self, reader: asyncio.Future[None]) -> None:
         self._reader = None

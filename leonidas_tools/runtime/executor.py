@@ -221,21 +221,19 @@ class Executor:
             return call, None
         return call.with_arguments({}), too_large(call.name, max_bytes)
 
-    def settle_unknown(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
-        """Answer a call of a tool that is not there, with the closest names."""
+    def unknown(self, call: ToolCall) -> ToolResult:
+        """Return the result of a call of a tool that is not there, with the closest names."""
         closest = self.registry.suggestions(call.name)
         expected = self.registry.not_yet(call.name)
         if expected is not None:
-            result = replace(ToolResult.from_error(expected), valid_options=closest or None)
-            return self.settle(call, result, sinks)
+            return replace(ToolResult.from_error(expected), valid_options=closest or None)
         hint = say("closest_tool", closest=closest[0]) if closest else None
-        result = ToolResult(
+        return ToolResult(
             status=ResultStatus.NOT_FOUND,
             message=join(say("unknown_tool", tool=call.name), hint),
             reason_code="unknown_tool",
             valid_options=closest or None,
         )
-        return self.settle(call, result, sinks)
 
     def similar(self, call: ToolCall) -> ToolCall | None:
         """Return a call of an unknown tool as a call of the one it can only mean, if it may run.
@@ -331,7 +329,7 @@ class Executor:
                 ended.set_result(result)
 
         if call.tool is None:
-            on_end(None, self.settle_unknown(call, failed.sinks))
+            on_end(None, self.settle(call, self.unknown(call), failed.sinks))
             return ended
         history = call.session.find(LoopHistory)
         if history is not None:
@@ -501,7 +499,7 @@ class Executor:
             if call.tool is None:
                 similar = self.similar(call) if known is None else None
                 if similar is None:
-                    return self.settle_unknown(call)
+                    return self.settle(call, self.unknown(call))
                 call = similar
             write = not self._compiler.plan(call).is_read
             if not turn.enter_now(write=write):

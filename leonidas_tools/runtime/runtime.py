@@ -170,7 +170,7 @@ class ToolRuntime:
         if call.tool is None:
             similar = None if refusal is not None else self.executor.similar(call)
             if similar is None:
-                return self.executor.settle_unknown(call)
+                return self.executor.settle(call, self.executor.unknown(call))
             call = similar
         if refusal is not None:
             return self.executor.settle(call, refusal)

@@ -6,7 +6,7 @@ from google.genai import types
 
 from leonidas_tools import Tool, ToolCall, ToolContext, ToolResult
 from leonidas_tools.calls.events import EventKind, ToolEvent
-from leonidas_tools.processors.parts import progress_part, response_part
+from leonidas_tools.processors.answers import progress_part, response_part
 from leonidas_tools.settings.models import ToolConfiguration
 from leonidas_tools.tools.tool import Scheduling, ToolScheduling
 from tests.policies.runs import tools_of

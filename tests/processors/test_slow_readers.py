@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from leonidas_tools import AdvancedToolProcessor, ToolContext, tool
 from leonidas_tools.live.listener_queue import ListenerQueue
 from leonidas_tools.live.model_input import ModelInputQueue
-from leonidas_tools.processors.parts import progress_part
+from leonidas_tools.processors.answers import progress_part
 from leonidas_tools.processors.stage import MOST_OF_EACH, MOST_REPLACEABLE, CoalescingQueue
 from tests.promises.faults.play import call
 
