@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from genai_processors.content_api import ProcessorPart
 from google.genai import types
+
+from leonidas_tools.processors.parts import copy_with, made_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from genai_processors.content_api import ProcessorPart
     from google.genai.live import AsyncSession
 
 _PLAIN = frozenset({"data", "mime_type"})
@@ -86,12 +89,12 @@ def sound_parts(raw: bytes | str) -> Sequence[ProcessorPart] | None:
         pieces = turn["parts"]
         if not isinstance(pieces, list) or not pieces:
             return None
-        return [ProcessorPart(_part(piece), role=role) for piece in pieces]
+        return [_part(piece, role) for piece in pieces]
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return None
 
 
-def _part(piece: Any) -> types.Part:
+def _part(piece: Any, role: str) -> ProcessorPart:
     """Return a piece of sound.
 
     Raises:
@@ -103,4 +106,12 @@ def _part(piece: Any) -> types.Part:
     if not kind.startswith("audio/"):
         raise ValueError("no sound")
     sound = binascii.a2b_base64(data, strict_mode=True)
-    return types.Part(inline_data=types.Blob(data=sound, mime_type=kind))
+    part, blob = _templates()
+    sound_blob = copy_with(blob, {"data": sound, "mime_type": kind})
+    return made_part(copy_with(part, {"inline_data": sound_blob}), kind, role=role)
+
+
+@functools.cache
+def _templates() -> tuple[types.Part, types.Blob]:
+    blob = types.Blob(data=b"", mime_type="audio/pcm")
+    return types.Part(inline_data=blob), blob

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
-from pydantic import BaseModel
 
 from leonidas_tools.calls.events import EventKind
-from leonidas_tools.processors.parts import EventPart
+from leonidas_tools.processors.parts import EventPart, copy_with, made_part
 from leonidas_tools.settings.effective import scheduling_of
 from leonidas_tools.tools.metadata import Scheduling, ToolScheduling
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import Media, ToolCall, ToolResult
     from leonidas_tools.calls.events import Sink, ToolEvent
     from leonidas_tools.runtime.executor import Executor
-
-M = TypeVar("M", bound=BaseModel)
 
 SCHEDULING = "scheduling"
 """Metadata key of the `Scheduling` of an answer's tool, where anybody has said one."""
@@ -118,9 +115,9 @@ def with_dropped(part: ProcessorPart, count: int) -> ProcessorPart:
     answer = part.part.function_response
     assert answer is not None
     response = {**(answer.response or {}), "dropped": count}
-    inner = _like(answer, {**answer.__dict__, "response": response})
+    inner = copy_with(answer, {**answer.__dict__, "response": response})
     return ProcessorPart(
-        _like(part.part, {"function_response": inner}),
+        copy_with(part.part, {"function_response": inner}),
         role=part.role,
         substream_name=part.substream_name,
         metadata=dict(part.metadata),
@@ -146,9 +143,9 @@ def _answer(
     fields["name"] = call.called_as or call.name
     if when is not None:
         fields["scheduling"] = types.FunctionResponseScheduling(when.value)
-    answer = _like(part, {"function_response": _like(response, fields)})
+    answer = copy_with(part, {"function_response": copy_with(response, fields)})
     metadata = {} if plan is None else {SCHEDULING: plan}
-    return _processor_part(answer, metadata, mimetype)
+    return made_part(answer, mimetype, role="user", metadata=metadata)
 
 
 @functools.cache
@@ -156,33 +153,6 @@ def _templates() -> tuple[types.FunctionResponse, types.Part, str]:
     response = types.FunctionResponse(id="", name="", response={})
     part = types.Part(function_response=response)
     return response, part, ProcessorPart(part).mimetype
-
-
-def _processor_part(part: types.Part, metadata: dict[str, Any], mimetype: str) -> ProcessorPart:
-    """Return a part without the type checks of `ProcessorPart`'s constructor."""
-    made = object.__new__(ProcessorPart)
-    made._part, made._metadata, made._mimetype = part, metadata, mimetype
-    made._role, made._substream_name = "user", ""
-    return made
-
-
-def _like(template: M, fields: dict[str, Any]) -> M:
-    """Return a copy of a model with other values, which are right already.
-
-    A new model would check them again, for six times as long; `model_copy` copies what is
-    replaced here.
-    """
-    copy = object.__new__(type(template))
-    values = template.__dict__.copy()
-    values.update(fields)
-    _set(copy, "__dict__", values)
-    _set(copy, "__pydantic_fields_set__", set(fields))
-    _set(copy, "__pydantic_extra__", None)
-    _set(copy, "__pydantic_private__", None)
-    return copy
-
-
-_set = object.__setattr__  # a model's own checks what it is given
 
 
 def _media_part(media: Media) -> types.FunctionResponsePart:
