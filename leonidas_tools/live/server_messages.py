@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
 
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
+from leonidas_tools.calls.call import name_called
 from leonidas_tools.live.incoming import IN_MODEL_TURN, parts_of
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.session.resumption import Resumption
@@ -20,15 +22,9 @@ logger = visible_logger(__name__)
 
 _REPEAT_SECONDS = 60.0
 _GO_AWAY_SECONDS = 5.0
+_MOST_SINGLE = 1024
+_MOST_ALIKE = 64
 _MALFORMED = types.TurnCompleteReason.MALFORMED_FUNCTION_CALL.value
-
-
-class _Form(NamedTuple):
-    """A call in one of its two forms, whose other has not come."""
-
-    in_model_turn: bool
-    what: str
-    id: str | None
 
 
 class ServerMessageHandler:
@@ -40,7 +36,8 @@ class ServerMessageHandler:
 
     def __init__(self, state: LiveState) -> None:
         self._state = state
-        self._single: list[_Form] = []
+        self._single: OrderedDict[tuple[bool, str], deque[str | None]] = OrderedDict()
+        """The ids of the calls of this turn that have come in one of their two forms."""
         self._hears_user = False
 
     def opened(self) -> None:
@@ -128,13 +125,16 @@ class ServerMessageHandler:
 
     def _is_copy(self, call: types.FunctionCall, in_model_turn: bool) -> bool:
         """Return whether a call has come in its other form already in this turn."""
-        what = f"{call.name} {call.args}"
-        for form in self._single:
-            same_id = not form.id or not call.id or form.id == call.id
-            if form.in_model_turn != in_model_turn and form.what == what and same_id:
-                self._single.remove(form)
+        what = name_called(f"{call.name} {call.args}")
+        other = (not in_model_turn, what)
+        for known in self._single.get(other, ()):
+            if not known or not call.id or known == call.id:
+                self._single[other].remove(known)
                 return True
-        self._single.append(_Form(in_model_turn, what, call.id))
+        alike = self._single.setdefault((in_model_turn, what), deque(maxlen=_MOST_ALIKE))
+        alike.append(call.id)
+        if len(self._single) > _MOST_SINGLE:
+            self._single.popitem(last=False)
         return False
 
 

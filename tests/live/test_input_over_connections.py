@@ -6,6 +6,7 @@ import logging
 import pytest
 from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
+from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from leonidas_tools.live.conversation import Conversation
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.input_buffer import InputBuffer
 from leonidas_tools.live.profiles import named_profile
+from leonidas_tools.live.server_messages import ServerMessageHandler
 from leonidas_tools.live.session_setup import FixedTools
 from leonidas_tools.live.state import LiveState
 from leonidas_tools.simulator import (
@@ -249,15 +251,19 @@ def number_in(part):
     return int(part.text) if part.part.text else int.from_bytes(part.part.inline_data.data[:4])
 
 
-async def test_a_deadline_that_passes_while_messages_are_chosen_is_not_missed():
+def new_state():
     profile = named_profile("2.5-native-audio")
-    state = LiveState(
+    return LiveState(
         profile=profile,
         adaptation=Adaptation(profile),
         source=FixedTools(),
         inputs=InputBuffer(30),
         gate_seconds=None,
     )
+
+
+async def test_a_deadline_that_passes_while_messages_are_chosen_is_not_missed():
+    state = new_state()
     talk = Conversation(state)
     talk.opened(1, talk.next_setup())
     looked_at = state.now() - 1
@@ -265,3 +271,15 @@ async def test_a_deadline_that_passes_while_messages_are_chosen_is_not_missed():
     state.renewal = state.renewal.announced_for(deadline + 0.5)
 
     assert talk.looks_again_at(looked_at) == pytest.approx(deadline)
+
+
+async def test_a_turn_of_many_long_calls_is_remembered_within_bounds():
+    state = new_state()
+    handler = ServerMessageHandler(state)
+    long = "x" * 10_000
+    for number in range(2_000):
+        asked = types.FunctionCall(id=f"c{number}", name="f", args={"text": f"{number}{long}"})
+        tool_call = types.LiveServerToolCall(function_calls=[asked])
+        handler.hear(types.LiveServerMessage(tool_call=tool_call))
+        state.book.cancel(f"c{number}")
+    assert sum(len(what) for _, what in handler._single) < 1_000_000
