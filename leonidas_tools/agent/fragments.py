@@ -345,7 +345,7 @@ class Fragments:
         return frozenset(tool.name for tool in made)
 
     def _may_use(self, fragment: Fragment, brought: frozenset[str]) -> Callable[[AnyTool], bool]:
-        """Return what says of each tool of a runtime whether a fragment has it."""
+        """Return a predicate that accepts the tools of a fragment."""
         patterns = [each for each in fragment.tools if isinstance(each, str)]
 
         def may_use(tool: AnyTool) -> bool:
@@ -375,7 +375,7 @@ def found_fragments(folder: Path | None = None, *, installed: bool = True) -> li
     if folder is not None:
         if not folder.is_dir():
             raise ConfigurationError(
-                "is no folder: name one with a file NAME.yaml for each fragment", file=folder
+                "is not a folder: name one with a file NAME.yaml for each fragment", file=folder
             )
         files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
         found += [fragment_of_file(file) for file in files]
@@ -409,7 +409,7 @@ def fragment_of_file(file: Path) -> Fragment:
         near = closest(key, FragmentFile.model_fields, limit=1) if key is not None else []
         is_unknown = first["type"] == "extra_forbidden"
         hint = f"did you mean {near[0]!r}?" if near and is_unknown else ""
-        message = "there is no such key" if is_unknown else first["msg"]
+        message = "unknown key" if is_unknown else first["msg"]
         said = f"{message}; {hint}" if hint else message
         raise ConfigurationError(said, file=file, key=key) from None
     if document.problems:
@@ -457,7 +457,7 @@ def _check_names(owner: str, key: str, names: Iterable[str], known: Iterable[str
             near = closest(name, known)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or '-'}"
             raise ConfigurationError(
-                f"the fragment {owner!r} names {name!r}, which is not there: {hint}", key=key
+                f"the fragment {owner!r} names {name!r}, which does not exist: {hint}", key=key
             )
 
 
@@ -469,7 +469,10 @@ def _warn_of_unknown_tools(fragment: Fragment, runtime: ToolRuntime) -> None:
             near = closest(name, known)
             hint = f": did you mean {near[0]!r}?" if near else ""
             _logger.warning(
-                "The fragment %r names the tool %r, which is not there%s", fragment.name, name, hint
+                "The fragment %r names the tool %r, which does not exist%s",
+                fragment.name,
+                name,
+                hint,
             )
 
 
@@ -506,7 +509,7 @@ def _depth(names: Iterable[str]) -> int:
 
 
 def _told(result: AgentResult) -> ToolResult:
-    """Return what the model that has handed on a task is told of the run."""
+    """Return the result of a run for the model that delegated the task."""
     body = done(result.turns)
     if result.answer:
         body = {"answer": result.masked_answer, **body}

@@ -45,7 +45,7 @@ def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: s
         file = Path(url.database or "")
         if not file.exists():
             if place:
-                said = f"Nothing is kept in {str(file)!r}: there is no such file; correct the path"
+                said = f"The store {str(file)!r} does not exist: correct the path"
                 raise ConfigurationError(said, key=key)
             todo = (
                 "run a session with these settings first"
@@ -53,7 +53,7 @@ def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: s
                 else "write `store: {enabled: true}` into the settings"
             )
             raise ConfigurationError(
-                f"Nothing is kept yet: there is no store {str(file)!r}; {todo}, "
+                f"Nothing is stored yet: there is no store {str(file)!r}; {todo}, "
                 "or name a store with --store"
             )
         _check_file(file)

@@ -227,7 +227,7 @@ class _Loop:
             self._inbox.put_late(outcome_part(call, result))
 
     def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
-        """Give the model what has become of a call that it was told to wait for."""
+        """Send the model the outcome of a call that was answered as pending."""
         part = late_result_part(call, result)
         takes = getattr(self._model, "takes_late_results", False)
         self._inbox.put_late(part if takes else late_result_text(part))

@@ -69,7 +69,7 @@ class SilenceFiller:
             self._dead_air.heard()
 
     def close(self) -> None:
-        """Fill no more."""
+        """Stop filling."""
         self._dead_air.close()
 
     def _fill(self, call_id: str, filler: Filler) -> None:

@@ -43,7 +43,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self._spend(len(self.conn.events)):
             super().handle_events()
             return
-        self.conn.fail(_REFUSED, "Too many messages: send them as they arise")
+        self.conn.fail(_REFUSED, "Too many messages: send them in real time")
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.queue.put_nowait({"type": "websocket.disconnect", "code": _REFUSED})
         self.close_sent = True

@@ -75,7 +75,7 @@ class _Names:
             suggestion = closest(name, list(self._known))
             hint = f"; did you mean {suggestion!r}?" if suggestion else ": remove it"
             if self._more_may_come:
-                hint += f" ({self._bringing} may still bring it)"
+                hint += f" ({self._bringing} may still add it)"
             what = "there is no such tool" if key.endswith(name) else f"there is no tool {name!r}"
             severity: Literal["error", "warning"] = "warning" if self._more_may_come else "error"
             yield Finding(severity=severity, key=key, message=what + hint)
@@ -182,7 +182,9 @@ def _contradictions(
         )
         yield Finding(severity="warning", key=f"{key}.scheduling", message=message)
     if holds.on_cancel is OnCancel.UNDO and not (tool.undo or tool.signature.context_parameter):
-        message = "the tool has no undo, and takes no ToolContext to note one: say 'stop' instead"
+        message = (
+            "the tool has no undo, and takes no ToolContext to register one: write 'stop' instead"
+        )
         yield Finding(severity="error", key=f"{key}.on_cancel", message=message)
     yield from _caching(key, holds, tool)
     yield from _sharing(key, holds, tool, settings)

@@ -83,7 +83,7 @@ class _RuleCheck:
             yield from self._parameters(key, rule, fitting)
             yield from self._shadow(key, rule, [known.subject for known in fitting])
         elif not unknown:
-            message = "no tool is all that this rule names: it can never decide"
+            message = "no tool meets all conditions of this rule: it never applies"
             yield Finding(severity=self._unknown, key=key, message=message)
 
     def _names(self, key: str, rule: Rule) -> Iterator[Finding]:
@@ -133,8 +133,8 @@ class _RuleCheck:
         if before:
             names = " and ".join(repr(name) for name in dict.fromkeys(before))
             message = (
-                f"it never decides, for {names} does so first: "
-                "raise its priority, or remove one of them"
+                f"it never applies, since {names} decides first: "
+                "raise its priority or remove one of them"
             )
             yield Finding(severity="warning", key=key, message=message)
 

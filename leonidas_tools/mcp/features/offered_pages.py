@@ -44,7 +44,7 @@ def page_of(
     fields: set[str],
     **more: Any,
 ) -> mcp_types.CallToolResult:
-    """Return the answer of such a tool: so many things and no more, and where to go on."""
+    """Return one page of the list, and the cursor of the next one."""
     said: dict[str, Any] = {kind: shown(things, fields), **more}
     if page.next_cursor is not None:
         said["next_cursor"] = page.next_cursor
