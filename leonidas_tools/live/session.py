@@ -14,12 +14,12 @@ from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.calls.turns import Turns
+from leonidas_tools.live.dead_air import SilenceFiller
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.listener_queue import ListenerQueue, is_speech
 from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents
 from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.model_input import ModelInputQueue
-from leonidas_tools.live.silence import SilenceFiller
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.parts import (
     EventPart,
