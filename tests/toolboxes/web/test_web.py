@@ -372,7 +372,7 @@ async def test_a_search_that_cannot_be_had_is_never_made_up(service, ask, given,
         ({"search": "searxng"}, "needs search_address"),
         ({"search": "brave"}, "needs api_key"),
         ({"search": "gogle"}, "is not one of"),
-        ({"search": "searxng", "search_address": "localhost:8080"}, "is not an address of HTTP"),
+        ({"search": "searxng", "search_address": "localhost:8080"}, "is not an HTTP URL"),
         ({"results": 21}, "results"),
     ],
 )
