@@ -3,7 +3,7 @@
 import pytest
 
 from leonidas_tools import Tool
-from leonidas_tools.settings.check_rules import check_rules
+from leonidas_tools.settings.check import check_rules
 from leonidas_tools.settings.load import load
 
 
