@@ -283,7 +283,7 @@ async def test_a_name_with_a_public_and_a_private_address_is_refused(service):
     async def resolve(*_):
         return ["93.184.215.14", "127.0.0.1"]
 
-    with pytest.raises(ToolError, match="is not a public place"):
+    with pytest.raises(ToolError, match="is not on the public internet"):
         await Fetcher(WebSettings(), resolve).fetch(f"http://both.example:{service.port}/")
     assert service.asked == []
 
