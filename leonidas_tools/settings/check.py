@@ -14,7 +14,7 @@ from leonidas_tools.rules.engine import RuleBook
 from leonidas_tools.rules.rule import REQUIRES_APPROVAL, Mode
 from leonidas_tools.rules.subject import Subject, subject_of
 from leonidas_tools.settings.explain import closest
-from leonidas_tools.settings.finding import Finding, Severity
+from leonidas_tools.settings.problem import Finding, Severity
 from leonidas_tools.tools.metadata import meant_category
 from leonidas_tools.tools.tool import OnCancel, Overflow, Tool, ToolBehavior, ToolEffect
 

@@ -13,7 +13,7 @@ from leonidas_tools.redaction.visible import revealed, visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.mcp.trust.pins import Pin, ToolDefinition
-    from leonidas_tools.settings.finding import Finding
+    from leonidas_tools.settings.problem import Finding
 
 logger = visible_logger(__name__)
 
