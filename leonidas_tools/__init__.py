@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.transcript import Transcript
     from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.live.session import LiveToolSession
-    from leonidas_tools.live.speech_output import SpeechOutputProcessor
+    from leonidas_tools.live.speech.output import SpeechOutputProcessor
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
     from leonidas_tools.processors.category import (
         ActionToolProcessor,
@@ -75,7 +75,7 @@ _LOADED_WHEN_NAMED = {
     "SessionPolicy": "leonidas_tools.approvals.session_policy",
     "Settings": "leonidas_tools.settings.models",
     "SpeechControlProcessor": "leonidas_tools.processors.category",
-    "SpeechOutputProcessor": "leonidas_tools.live.speech_output",
+    "SpeechOutputProcessor": "leonidas_tools.live.speech.output",
     "ToolConfiguration": "leonidas_tools.settings.models",
     "ToolRegistry": "leonidas_tools.tools.registry",
     "ToolRegistryProcessor": "leonidas_tools.processors.registry",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from leonidas_tools.agent.delegation import ENDED_AS, OF_THE_VOICE, Task, done
-from leonidas_tools.agent.fragment_file import FragmentFile
 from leonidas_tools.agent.models.model import DEFAULT_PARAMETERS, Budget
 from leonidas_tools.agent.react import ReActAgent, TurnEnded
 from leonidas_tools.calls.call import ResultStatus, ToolCall, ToolResult
@@ -27,6 +26,13 @@ from leonidas_tools.results.similar import closest
 from leonidas_tools.results.texts import say
 from leonidas_tools.runtime.runtime import runtime_of
 from leonidas_tools.settings.document import read_document
+from leonidas_tools.settings.fields import (  # noqa: TC001 - read with the annotations
+    Count,
+    Duration,
+    Name,
+    OptionalCount,
+)
+from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.settings.problem import DocumentError
 from leonidas_tools.tools.discovery import made_tools
 from leonidas_tools.tools.tool import Tool, as_tool
@@ -46,7 +52,6 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.runtime import ToolRuntime
     from leonidas_tools.store.store import Store
     from leonidas_tools.tools.registry import AnyTool
-
 
 ENTRY_POINT_GROUP = "leonidas_tools.fragments"
 
@@ -152,6 +157,34 @@ class Surroundings(NamedTuple):
 surroundings: ContextVar[Surroundings | None] = ContextVar(
     "leonidas_tools_fragments_surroundings", default=None
 )
+
+
+class _FragmentFile(SettingsModel):
+    """A fragment in a YAML file.
+
+    Args:
+        name: The name that a model calls it by; by default that of the file.
+        description: What it is good for; a model chooses by this.
+        instructions: What its model is told beforehand.
+        tools: Names of tools, with wildcards.
+        fragments: Names of the fragments that it hands parts of a task to.
+        model: The name of its model.
+        max_iterations: How often its model is asked for a task.
+        max_calls: How many calls it makes for a task.
+        max_tokens: How many tokens a task takes.
+        max_seconds: How long a task takes.
+    """
+
+    name: Name = ""
+    description: Name
+    instructions: str = ""
+    tools: tuple[Name, ...] = ()
+    fragments: tuple[Name, ...] = ()
+    model: Name | None = None
+    max_iterations: Count = 10
+    max_calls: Count = 30
+    max_tokens: OptionalCount = None
+    max_seconds: Duration = 600.0
 
 
 class Fragments:
@@ -345,7 +378,7 @@ class Fragments:
         return frozenset(tool.name for tool in made)
 
     def _may_use(self, fragment: Fragment, brought: frozenset[str]) -> Callable[[AnyTool], bool]:
-        """Return what says of each tool of a runtime whether a fragment has it."""
+        """Return a predicate that accepts the tools of a fragment."""
         patterns = [each for each in fragment.tools if isinstance(each, str)]
 
         def may_use(tool: AnyTool) -> bool:
@@ -375,7 +408,7 @@ def found_fragments(folder: Path | None = None, *, installed: bool = True) -> li
     if folder is not None:
         if not folder.is_dir():
             raise ConfigurationError(
-                "is no folder: name one with a file NAME.yaml for each fragment", file=folder
+                "is not a folder: name one with a file NAME.yaml for each fragment", file=folder
             )
         files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
         found += [fragment_of_file(file) for file in files]
@@ -396,7 +429,7 @@ def fragment_of_file(file: Path) -> Fragment:
     """
     try:
         document = read_document(read_file(file).decode())
-        read = FragmentFile.model_validate(document.data)
+        read = _FragmentFile.model_validate(document.data)
     except OSError as error:
         raise ConfigurationError(why_unreadable(error), file=file) from None
     except UnicodeDecodeError:
@@ -406,10 +439,10 @@ def fragment_of_file(file: Path) -> Fragment:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, first["loc"])) or None
-        near = closest(key, FragmentFile.model_fields, limit=1) if key is not None else []
+        near = closest(key, _FragmentFile.model_fields, limit=1) if key is not None else []
         is_unknown = first["type"] == "extra_forbidden"
         hint = f"did you mean {near[0]!r}?" if near and is_unknown else ""
-        message = "there is no such key" if is_unknown else first["msg"]
+        message = "unknown key" if is_unknown else first["msg"]
         said = f"{message}; {hint}" if hint else message
         raise ConfigurationError(said, file=file, key=key) from None
     if document.problems:
@@ -457,7 +490,7 @@ def _check_names(owner: str, key: str, names: Iterable[str], known: Iterable[str
             near = closest(name, known)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or '-'}"
             raise ConfigurationError(
-                f"the fragment {owner!r} names {name!r}, which is not there: {hint}", key=key
+                f"the fragment {owner!r} names {name!r}, which does not exist: {hint}", key=key
             )
 
 
@@ -469,7 +502,10 @@ def _warn_of_unknown_tools(fragment: Fragment, runtime: ToolRuntime) -> None:
             near = closest(name, known)
             hint = f": did you mean {near[0]!r}?" if near else ""
             _logger.warning(
-                "The fragment %r names the tool %r, which is not there%s", fragment.name, name, hint
+                "The fragment %r names the tool %r, which does not exist%s",
+                fragment.name,
+                name,
+                hint,
             )
 
 
@@ -506,7 +542,7 @@ def _depth(names: Iterable[str]) -> int:
 
 
 def _told(result: AgentResult) -> ToolResult:
-    """Return what the model that has handed on a task is told of the run."""
+    """Return the result of a run for the model that delegated the task."""
     body = done(result.turns)
     if result.answer:
         body = {"answer": result.masked_answer, **body}

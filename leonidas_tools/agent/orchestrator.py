@@ -444,7 +444,7 @@ class _LedWork:
         try:
             measures = await fragments.measures(self._lead.runtime.store)
         except StoreError as error:
-            _logger.warning("How fragments have worked cannot be read: %s", error)
+            _logger.warning("The success rates of fragments cannot be read: %s", error)
             measures = await fragments.measures()
         return [
             "- "
@@ -466,7 +466,7 @@ class _LedWork:
         try:
             return await self._lead.memory.recall(self._task, session=self._session)
         except LeonidasError as error:
-            _logger.warning("Nothing is recalled for a task: %s", error)
+            _logger.warning("Memories for a task cannot be recalled: %s", error)
             return ()
 
     async def _evaluated(self, result: AgentResult) -> Evaluated | None:
@@ -493,7 +493,7 @@ class _LedWork:
         try:
             said = await answer(self._lead.model, [Message.user(asked)], (), parameters)
         except ModelError as error:
-            _logger.warning("The outcome of a task is not judged: %s", error)
+            _logger.warning("The outcome of a task cannot be evaluated: %s", error)
             return None
         self._budget.add(said.usage)
         evaluated = _read(said.text, KnownSecrets(self._secrets))
@@ -514,7 +514,7 @@ class _LedWork:
         try:
             await memory.learn(lesson, session=self._session)
         except LeonidasError as error:
-            _logger.warning("A lesson is not remembered: %s", error)
+            _logger.warning("A lesson cannot be stored: %s", error)
         else:
             self.tell(Learned(lesson))
 

@@ -224,7 +224,7 @@ _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
 def _without_shown(text: str) -> str:
-    """Return the text with spaces for what it shows of others."""
+    """Return the text with quoted content replaced by spaces."""
     return _SHOWN.sub(lambda found: _NOT_A_BREAK.sub(" ", found[0]), text)
 
 
@@ -407,7 +407,7 @@ def _is_whole_inside(text: str, closers: str) -> bool:
 
 
 def _repaired(text: str) -> Any:
-    """Return the value in a broken text; `None` where nothing is to be had."""
+    """Return the value in a malformed text; `None` if it cannot be repaired."""
     if len(text) > _LONGEST_REPAIR or text.count("{") + text.count("[") > _LONGEST_REPAIR // 20:
         return None
     if _depth(text) > _DEEPEST:

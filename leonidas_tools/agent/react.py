@@ -684,7 +684,7 @@ class _Run:
         self._messages = [Message.system(self._system()), *rest]
 
     def _parameters(self, left: int | None) -> ModelParameters:
-        """Return how the model is to answer, with so many tokens left."""
+        """Return the parameters of the next request, within the tokens that are left."""
         parameters = self._agent.parameters
         adjusted = self._session.find(AdjustedParameters)
         if adjusted is not None:
@@ -946,12 +946,12 @@ class _Run:
 
 
 _MESSAGES = {
-    "max_iterations": "the iterations are used up: raise max_iterations, or give a smaller task",
-    "max_tokens": "the tokens are used up: raise max_tokens, or give a smaller task",
-    "react_mode": "the model calls tools once more, which it may not: switch react_mode on",
+    "max_iterations": "max_iterations is reached: raise it, or give a smaller task",
+    "max_tokens": "max_tokens is reached: raise it, or give a smaller task",
+    "react_mode": "the model called tools again, which needs react_mode: switch it on",
     "denied": "a person has denied the calls of two turns",
     "failing": "no call of the last turns has succeeded",
-    "loop": "the calls go in circles",
+    "loop": "the calls repeat without progress",
     "refused": "the model has refused to answer",
     "cut": "the answer was cut off at max_output_tokens",
 }

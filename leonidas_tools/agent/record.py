@@ -23,7 +23,7 @@ class AgentStatus(StrEnum):
     """End of a run.
 
     `complete`: there is a final answer. `stopped`: the model has refused, or the reflector has
-    stopped it. `limit`: the iterations or the tokens are used up. `failed`: the model cannot be
+    stopped it. `limit`: the iterations or the token limit is reached. `failed`: the model cannot be
     reached, or does not write anything that can be read.
     """
 

@@ -108,7 +108,7 @@ class Window:
             made = await answer(self._model, [Message.user(asked)], (), self._memory.parameters)
             usage, said = made.usage, made.text.strip()
         except ModelError as error:
-            _logger.warning("The conversation was not summed up, and is cut: %s", error)
+            _logger.warning("The conversation cannot be summarised and is truncated: %s", error)
         said = said or f"{self._summary}\n({len(oldest)} messages are left out)".strip()
         self._summary = said[: self._memory.max_tokens]  # at most a quarter of the tokens
         self._begin = begin

@@ -75,7 +75,7 @@ def _model(settings: DelegateSettings) -> ServedModel:
         key = os.environ.get(settings.api_key_variable)
         if not key:
             raise ConfigurationError(
-                f"there is no key: set the environment variable {settings.api_key_variable!r}"
+                f"no API key is set: set the environment variable {settings.api_key_variable!r}"
             )
     if settings.provider == "gemini":
         return GeminiModel(

@@ -8,23 +8,31 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import Context
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leonidas_tools.approvals import wording
-from leonidas_tools.approvals.outcome import fit_decision, with_question
 from leonidas_tools.approvals.request import Answer, Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.calls.call import REPEATED, ResultStatus, ToolCall, ToolResult, repeated
 from leonidas_tools.calls.listeners import Listeners
-from leonidas_tools.errors import ConfigurationError, ToolDeniedError, log_level
+from leonidas_tools.errors import (
+    ConfigurationError,
+    ToolDeniedError,
+    ToolValidationError,
+    log_level,
+)
 from leonidas_tools.redaction.visible import visible_logger
-from leonidas_tools.results.texts import say
+from leonidas_tools.results.texts import join, say
 from leonidas_tools.rules.rule import RISKS, Decide, Rule, Tier
 from leonidas_tools.tools.metadata import hash_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leonidas_tools.approvals.question import Question
     from leonidas_tools.approvals.request import ApprovalRequest, Scope
+
 
 logger = visible_logger(__name__)
 
@@ -229,7 +237,7 @@ class Approvals:
 
     def settle(self, question: Question, decision: Decision, *, by: str) -> Decision:
         """Close a question with an answer, validated; the caller then runs or denies the call."""
-        decision = fit_decision(question, decision)
+        decision = _fit_decision(question, decision)
         self._close(question, "approval_used")
         if decision.answer is Answer.ALWAYS:
             _remember(question, decision.scope)
@@ -248,7 +256,7 @@ class Approvals:
         finally:
             self._revoke(question, call)
         self.tell_outcome(question.call, result)
-        return with_question(question, decision, result)
+        return _with_question(question, decision, result)
 
     def deliver_late(self, question: Question, result: ToolResult) -> None:
         """Pass a result to the `on_result` listeners, since no call waits for it."""
@@ -287,7 +295,7 @@ class Approvals:
 
         def on_end(_: object, result: ToolResult) -> None:
             self._revoke(question, call)
-            self._deliver(question, with_question(question, decision, result))
+            self._deliver(question, _with_question(question, decision, result))
 
         self.tell_running(question.call)
         question.asking.runner.start(call, on_end, question.sinks)
@@ -416,3 +424,66 @@ def _save_always(question: Question, name: str, entry: dict[str, Any]) -> None:
     except ConfigurationError as error:  # the call is approved nevertheless
         level = log_level(error)
         logger.log(level, "'always' for %r applies to this session only: %s", name, error)
+
+
+def _fit_decision(question: Question, decision: Decision) -> Decision:
+    """Return the decision in the form that its question needs, with valid arguments.
+
+    Raises:
+        ToolValidationError: The decision does not answer this question.
+    """
+    given = decision.arguments or {}
+    if question.request.schema is not None:
+        if decision.answer is Answer.DENY:
+            return decision
+        return replace(decision, answer=Answer.FILL, arguments=question.validate(given))
+    if decision.answer is Answer.FILL or (decision.answer is Answer.EDIT and question.paused):
+        raise ToolValidationError(say("wants_yes_or_no"))
+    if question.paused is not None and question.paused.inquiry.subject is None:
+        is_no = decision.answer is Answer.DENY
+        return decision if is_no else Decision.approve()  # no rule asks: "always" has no meaning
+    if decision.answer is not Answer.EDIT:
+        return decision
+    edited = _without_fixed(question, given)
+    return replace(decision, arguments=question.validate(_restore_masked(question, edited)))
+
+
+def _with_question(question: Question, decision: Decision, result: ToolResult) -> ToolResult:
+    """Add the tool and the question to a result, since it is the answer to another call.
+
+    A result that asks a further question stays as it is.
+    """
+    if result.status is ResultStatus.PENDING_APPROVAL:
+        return replace(result, error=None)
+    message = result.message
+    if decision.answer is Answer.EDIT and decision.arguments is not None:
+        call = question.call
+        shown = call.redaction.arguments(call.as_run(decision.arguments))
+        changed = wording.changes(question.request.details, shown)
+        message = join(changed, message) or None
+    key = "approval_id" if question.request.schema is None else "question_id"
+    body: dict[str, Any] = {key: question.request.id, "tool": question.call.name}
+    if result.result is not None:
+        body["result"] = result.result
+    # Without the exception, so that no retry policy runs the confirming tool again.
+    return replace(result, result=body, message=message, error=None)
+
+
+def _without_fixed(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
+    """Return edited arguments without those that the settings fix.
+
+    Raises:
+        ToolValidationError: One of those was edited.
+    """
+    shown, fixed = question.request.details, question.call.as_run({})
+    for name in edited.keys() & fixed.keys():
+        if edited[name] != shown.get(name):
+            raise ToolValidationError(say("fixed_argument", argument=name))
+    return {name: value for name, value in edited.items() if name not in fixed}
+
+
+def _restore_masked(question: Question, edited: Mapping[str, Any]) -> dict[str, Any]:
+    """Return edited arguments, with the original value wherever the masked one is unchanged."""
+    shown, asked = question.request.details, question.call.arguments
+    unchanged = {k for k, v in edited.items() if k in asked and k in shown and shown[k] == v}
+    return {k: asked[k] if k in unchanged else v for k, v in edited.items()}

@@ -150,7 +150,7 @@ def _model(
         raise ConfigurationError(f"{name!r} names no file: write --model {_SCRIPTED}FILE.json")
     if base_url is not None and urlsplit(base_url).scheme not in {"http", "https"}:
         raise ConfigurationError(
-            f"{base_url!r} is no address: write --base-url http://127.0.0.1:8080/v1, for example"
+            f"{base_url!r} is not a URL: write --base-url http://127.0.0.1:8080/v1, for example"
         )
     if base_url is None and name is None and any(map(os.environ.get, _GEMINI_KEYS)):
         name = _GEMINI_MODEL

@@ -13,7 +13,7 @@ from leonidas_tools.cli.places import CONFIG_HELP, Config, default_config, is_ty
 from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leonidas_tools.settings.finding import Finding
+    from leonidas_tools.settings.problem import Finding
     from leonidas_tools.settings.sound import SoundPart
 
 
@@ -105,8 +105,8 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
     Raises:
         ConfigurationError: The file cannot be read.
     """
-    from leonidas_tools.settings.finding import line_of
     from leonidas_tools.settings.load import configuration_error, read_text
+    from leonidas_tools.settings.problem import line_of
     from leonidas_tools.settings.sound import sound_part
 
     part: SoundPart | None = None
@@ -148,7 +148,7 @@ def _against_tools(path: Path, part: "SoundPart") -> "Iterator[Finding]":
     from leonidas_tools.mcp.listing.tool_names import ListedNames
     from leonidas_tools.runtime.toolboxes import Toolboxes
     from leonidas_tools.settings.check import check_against, undescribed
-    from leonidas_tools.settings.finding import Finding
+    from leonidas_tools.settings.problem import Finding
     from leonidas_tools.settings.watch import WatchedSettings
 
     settings = part.settings

@@ -20,7 +20,7 @@ from leonidas_tools.cli import summary
 from leonidas_tools.cli.happenings import HappeningListener
 from leonidas_tools.cli.voice.interface import MICROPHONE_HERTZ
 from leonidas_tools.live.connection import failed_in_simulation
-from leonidas_tools.live.speech_output import SpeechOutputProcessor
+from leonidas_tools.live.speech.output import SpeechOutputProcessor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

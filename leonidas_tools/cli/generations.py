@@ -114,7 +114,7 @@ def scenarios_of(profile: str) -> list[str]:
 
 
 def generation_for(scenario: Scenario, profile: str | None) -> Generation:
-    """Return who plays a scenario, and for what the client is to take it.
+    """Return the simulated model generation of a scenario.
 
     Args:
         scenario: The scenario; the generation it is written for has the last word.

@@ -146,7 +146,7 @@ class HappeningListener:
             yield from self._tools({})
 
     def _tools(self, event: dict[str, Any]) -> Iterator[Happening]:
-        """Yield which tools have come and gone; a new connection declares others without a word."""
+        """Yield the added and removed tools, also where a new connection declares others."""
         before, now = self._known_tools, self._declared()
         self._known_tools = now
         if before != now or event:

@@ -1,28 +1,33 @@
 """`leonidas history`: past calls and sessions from the store."""
 
+import asyncio
 import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from leonidas_tools.cli import history_session
-from leonidas_tools.cli.kept import (
-    MOST_ROWS,
-    AsJson,
-    Place,
-    answer,
-    no_session,
-    when,
-    write_lines,
-)
-from leonidas_tools.cli.places import Config
+from leonidas_tools.cli.places import Config, default_config, no_such
+from leonidas_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from leonidas_tools.store import Execution, ReplayEvent, SessionSummary, Store
+    from rich.console import Console
+
+    from leonidas_tools.store import (
+        Approval,
+        Execution,
+        KeptResult,
+        ReplayEvent,
+        SessionSummary,
+        Store,
+        Task,
+    )
 
 OldestFirst = Annotated[
     bool, typer.Option("--oldest-first", help="The oldest first; else the newest.")
@@ -35,14 +40,100 @@ _LACKS = (
 )
 
 
+T = TypeVar("T")
+
+MOST_ROWS = 1_000_000
+SESSIONS = "`leonidas history sessions` lists them"
+_SQLITE = b"SQLite format 3\0"
+
+Place = Annotated[
+    str | None,
+    typer.Option("--store", help="A file or an address; else store.url of the settings."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
+
+
+def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None) -> T:
+    """Return what the store answers.
+
+    Raises:
+        ConfigurationError: There is no such file, or it is not a store.
+    """
+    from leonidas_tools.settings.load import load
+    from leonidas_tools.store import Store
+    from leonidas_tools.store.address import database_url
+
+    kept = None if place else load(config or default_config()).store
+    where = place if kept is None else kept.url
+    key = "--store" if place else "store.url"
+    url = database_url(where, key=key)
+    if url.get_backend_name() == "sqlite":
+        file = Path(url.database or "")
+        if not file.exists():
+            if place:
+                said = f"The store {str(file)!r} does not exist: correct the path"
+                raise ConfigurationError(said, key=key)
+            todo = (
+                "run a session with these settings first"
+                if kept is not None and kept.enabled
+                else "write `store: {enabled: true}` into the settings"
+            )
+            raise ConfigurationError(
+                f"Nothing is stored yet: there is no store {str(file)!r}; {todo}, "
+                "or name a store with --store"
+            )
+        _check_file(file)
+
+    async def asked() -> T:
+        async with Store(where) as store:
+            return await ask(store)
+
+    return asyncio.run(asked())
+
+
+def _check_file(file: Path) -> None:
+    """Refuse a file that is not a database: opened as a store, it would be set aside.
+
+    Raises:
+        ConfigurationError: The file is not a database, or cannot be read.
+    """
+    from leonidas_tools.files.reading import open_file, why_unreadable
+
+    try:
+        with open_file(file) as opened:
+            begins = opened.read(len(_SQLITE))
+    except OSError as error:
+        raise ConfigurationError(why_unreadable(error), file=file) from None
+    if begins not in {_SQLITE, b""}:
+        raise ConfigurationError("is not a store: name the file of a store", file=file)
+
+
+def no_session(name: str) -> ConfigurationError:
+    """Return the error for a session of which the store has nothing."""
+    return ConfigurationError(no_such("session", name, (), SESSIONS))
+
+
+def write_lines(rows: Iterable[Any]) -> None:
+    """Write one JSON object a line."""
+    from leonidas_tools.cli import terminal
+
+    for row in rows:
+        terminal.write_json(row.to_json())
+
+
+def when(at: float) -> str:
+    """Return a local time as text."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
 def commands() -> typer.Typer:
     """Return the commands about what happened."""
     app = typer.Typer()
     app.callback(invoke_without_command=True)(calls)
     app.command("sessions")(sessions)
     app.command("replay")(replay)
-    app.command("show")(history_session.show)
-    app.command("approvals")(history_session.approvals)
+    app.command("show")(show)
+    app.command("approvals")(approvals)
     app.command("interrupted")(interrupted)
     return app
 
@@ -183,6 +274,167 @@ def interrupted(
         return found
 
     _show_calls(answer(asked, config, place), as_json=as_json)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _SessionRecords:
+    """The stored records of one session.
+
+    Args:
+        calls: Its calls, the first one first.
+        approvals: What was asked in it, the first one first.
+        tasks: Its task list.
+        results: Its results that were too long for the model, the first one first.
+    """
+
+    calls: "Sequence[Execution]"
+    approvals: "Sequence[Approval]"
+    tasks: "Sequence[Task]"
+    results: "Sequence[KeptResult]"
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the records as plain JSON; `record` says what each one is."""
+        rows: list[tuple[str, Sequence[Any]]] = [
+            ("call", self.calls),
+            ("approval", self.approvals),
+            ("task", self.tasks),
+            ("result", self.results),
+        ]
+        return [{"record": kind, **each.to_json()} for kind, found in rows for each in found]
+
+
+def show(
+    session: str,
+    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST_ROWS, help="How many of each at most.")
+    ] = 200,
+    config: Config = None,
+    place: Place = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is stored of a session: calls, approvals, tasks and long results.
+
+    Example: leonidas history show SESSION
+    """
+    from leonidas_tools.cli import terminal
+
+    async def asked(store: "Store") -> _SessionRecords:
+        return _SessionRecords(
+            calls=(await store.executions(session=session, user=user, limit=limit))[::-1],
+            approvals=(await store.approvals.find(session=session, user=user, limit=limit))[::-1],
+            tasks=await store.tasks.find(session, user=user),
+            results=(await store.results.find(session=session, user=user, limit=limit))[::-1],
+        )
+
+    kept = answer(asked, config, place)
+    if not kept.lines():
+        raise no_session(session)
+    if as_json:
+        for line in kept.lines():
+            terminal.write_json(line)
+        return
+    console = terminal.output()
+    _list_calls(console, kept.calls)
+    _show_approvals(console, kept.approvals)
+    _show_tasks(console, kept.tasks)
+    _show_results(console, kept.results)
+
+
+def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Only those about this tool.")] = None,
+    decision: Annotated[
+        str | None,
+        typer.Option(help="Such as approved, denied, expired, withdrawn, unanswered."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most.")] = 50,
+    config: Config = None,
+    place: Place = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the approvals that were requested and their answers, the newest first.
+
+    Example: leonidas history approvals --decision denied
+    """
+    from leonidas_tools.cli import terminal
+    from leonidas_tools.store import Decision
+
+    options = [each.value for each in Decision]
+    if decision is not None and decision not in options:
+        said = f"--decision {decision!r} is not known: choose one of {', '.join(options)}"
+        raise typer.BadParameter(said)
+
+    async def asked(store: "Store") -> "list[Approval]":
+        return await store.approvals.find(
+            session=session, user=user, tool=tool, decision=decision, limit=limit
+        )
+
+    found = answer(asked, config, place)
+    if as_json:
+        write_lines(found)
+    else:
+        _show_approvals(terminal.output(), found)
+
+
+def _list_calls(console: "Console", calls: "Sequence[Execution]") -> None:
+    columns = ("when", "tool", "status", "arguments", "result")
+    told = (
+        (
+            when(call.started),
+            call.tool,
+            call.status,
+            call.arguments,
+            call.message if call.result is None else call.result,
+        )
+        for call in calls
+    )
+    _show(console, "Calls", columns, told)
+
+
+def _show_approvals(console: "Console", found: "Sequence[Approval]") -> None:
+    columns = ("when", "session", "tool", "question", "decision", "by", "edited")
+    told = (
+        (
+            when(each.requested),
+            each.session,
+            each.tool,
+            each.message,
+            each.decision or "open",
+            " by ".join(filter(None, (each.decided_by, each.channel))),
+            each.edited,
+        )
+        for each in found
+    )
+    _show(console, "Approvals", columns, told)
+
+
+def _show_tasks(console: "Console", tasks: "Sequence[Task]") -> None:
+    told = ((each.id, each.title, each.status.value, len(each.calls)) for each in tasks)
+    _show(console, "Tasks", ("id", "task", "status", "calls"), told)
+
+
+def _show_results(console: "Console", found: "Sequence[KeptResult]") -> None:
+    columns = ("when", "handle", "type", "bytes", "until")
+    told = (
+        (when(each.created), each.handle, each.mime_type, each.size, when(each.expires))
+        for each in found
+    )
+    _show(console, "Long results", columns, told)
+
+
+def _show(
+    console: "Console", title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    """Show a table, unless it is empty."""
+    from leonidas_tools.cli import terminal
+
+    table = terminal.table(console, *columns, title=title)
+    for row in rows:
+        table.add_row(*("" if each is None else terminal.one_line(each, _WIDEST) for each in row))
+    if table.row_count:
+        console.print(table)
 
 
 def paced(

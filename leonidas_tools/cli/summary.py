@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToldOutcome:
-    """An outcome that the model was told as conversation, because its connection was lost.
+    """An outcome sent as conversation text, because the connection of its call was lost.
 
     Args:
         id: The id of the call.

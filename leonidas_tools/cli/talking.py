@@ -73,7 +73,7 @@ async def simulated_agent(tools: AdvancedToolProcessor) -> AsyncIterator[Process
 
 def _spoken(live: GeminiLiveProcessor, tools: AdvancedToolProcessor) -> Processor:
     from leonidas_tools import LiveToolSession, ToolSession
-    from leonidas_tools.live.speech_output import SpeechOutputProcessor
+    from leonidas_tools.live.speech.output import SpeechOutputProcessor
 
     session = ToolSession(user=_USER)
     session.put(tools.registry)

@@ -148,7 +148,7 @@ class Api:
             "session": "Only calls of this session.",
             "since": "Only calls since this time, in seconds since the epoch.",
             "text": "Only calls with this text in name, arguments or result; needs a store.",
-            "limit": f"At most so many, up to {_MOST_ROWS}.",
+            "limit": f"The maximum number of rows, up to {_MOST_ROWS}.",
         }
         return [
             Operation(method="GET", path="/api/sessions", summary="List the sessions.",
@@ -370,7 +370,8 @@ class Api:
         pins = self._pins(request)
         trusted = await asyncio.to_thread(pins.trust, {body.tool: body.fingerprint})
         if body.tool not in trusted:
-            raise HTTPException(409, f"{body.tool!r} is no longer what was shown: look again")
+            said = f"{body.tool!r} has changed since it was shown: review it again"
+            raise HTTPException(409, said)
         return {"trusted": body.tool}
 
     # What has happened, and how it goes.

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from importlib.resources import files
 from typing import TYPE_CHECKING, Self
 
 from starlette.applications import Starlette
+from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
 from leonidas_tools.console.api import Api, errors_as_json
 from leonidas_tools.console.event_source import EventSource
-from leonidas_tools.console.page import page_routes
 from leonidas_tools.console.talk import TalkEndpoint
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server.guard import AccessGuard, HTTPAccess
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from leonidas_tools.console.talk import Agents
@@ -39,7 +41,34 @@ _SECURITY_HEADERS = {
     "x-frame-options": "DENY",
 }
 
-_PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz", *(r.path for r in page_routes())})
+_TYPES = {
+    "css": "text/css",
+    "html": "text/html",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+
+
+def _page_routes() -> list[Route]:
+    """Return a route for each file of the page; the page itself is at `/`."""
+    folder = files("leonidas_tools.console") / "static"
+    routes = []
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        kind = file.name.rpartition(".")[2]
+        if kind in _TYPES:
+            path = "/" if file.name == "index.html" else f"/{file.name}"
+            routes.append(Route(path, _file(file.read_bytes(), _TYPES[kind])))
+    return routes
+
+
+def _file(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(_: Request) -> Response:
+        return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
+
+    return answer
+
+
+_PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz", *(r.path for r in _page_routes())})
 """All else needs the token, however its path is written."""
 
 
@@ -58,7 +87,7 @@ class ConsoleApp:
         self._talk = TalkEndpoint(agents, self._closing)
         events = EventSource(tools.events, self._closing)
         routes = [
-            *page_routes(),
+            *_page_routes(),
             *api.routes(),
             Route("/api/events", events.answer),
             WebSocketRoute("/api/talk", self._talk.answer),

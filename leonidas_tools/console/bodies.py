@@ -18,7 +18,7 @@ async def json_object(request: Request) -> dict[str, Any]:
     """Return the body of a request, which is a JSON object.
 
     Raises:
-        HTTPException: It is too long, did not come in time, or is no JSON object.
+        HTTPException: It is too long, did not arrive in time, or is no JSON object.
     """
     content = bytearray()
     try:
@@ -27,12 +27,12 @@ async def json_object(request: Request) -> dict[str, Any]:
             if len(content) > _MOST_BYTES:
                 raise HTTPException(413, f"A body is at most {_MOST_BYTES} bytes")
     except ClientDisconnect:
-        raise HTTPException(408, "The body did not come in time") from None
+        raise HTTPException(408, "The body did not arrive in time") from None
     try:
         values = json.loads(content)
         json.dumps(values, allow_nan=False)  # Python reads `NaN` and `1e999`, which are no JSON
     except (ValueError, RecursionError):
-        raise HTTPException(400, "The body is no JSON") from None
+        raise HTTPException(400, "The body is not valid JSON") from None
     if not isinstance(values, dict):
         raise HTTPException(400, "The body is a JSON object")
     return values

@@ -226,7 +226,7 @@ class _Talk:
 
     @property
     def is_over(self) -> bool:
-        """Return whether no client can join any more."""
+        """Return whether the conversation is closed to clients."""
         return self._over.done()
 
     def _end(self, why: _ClosedError) -> None:
@@ -279,7 +279,7 @@ class _Talk:
             except _ClosedError as full:
                 self._end(full)
                 return
-        late = _ClosedError(_ENDED, "The client has not come back")
+        late = _ClosedError(_ENDED, "The client did not reconnect")
         self._patience = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._end, late)
 
     def _wait_no_more(self) -> None:
@@ -299,7 +299,7 @@ class _Talk:
             if self._over.done():
                 return self._over.result()
             if losing.done():
-                return _ClosedError(_REFUSED, "The conversation goes on in another connection")
+                return _ClosedError(_REFUSED, "The conversation continues on another connection")
             if sending.done():
                 sending.result()
             if await listening not in _LOST:
@@ -410,7 +410,7 @@ def _end_of(agent: asyncio.Task[None]) -> _ClosedError:
     if isinstance(error, _ClosedError):
         return error
     if error is not None:
-        logger.error("The agent that was talked to has failed", exc_info=error)
+        logger.error("The agent of a conversation has failed", exc_info=error)
         return _ClosedError(_FAILED, "The agent has failed: the log of the console says why")
     return _ClosedError(_ENDED, "The conversation has ended")
 

@@ -1,4 +1,4 @@
-"""Texts as vectors, by which what means the same is found: offline or by a service."""
+"""Embed texts as vectors, to search them by meaning: offline or by a service."""
 
 from leonidas_tools.embeddings.embedder import Embedder, Role
 from leonidas_tools.embeddings.gemini import GeminiEmbedder

@@ -48,7 +48,7 @@ class GeminiEmbedder:
     ) -> None:
         key = api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
         if not key:
-            raise ConfigurationError("there is no key for Gemini: set GEMINI_API_KEY")
+            raise ConfigurationError("no API key for Gemini is set: set GEMINI_API_KEY")
         self.space = f"gemini/{model}/{dimensions}"
         self._model = model
         self._key = key

@@ -48,7 +48,7 @@ class OpenAIEmbedder:
         key = api_key or (os.environ.get("OPENAI_API_KEY") if base_url is None else None)
         if base_url is None and not key:
             raise ConfigurationError(
-                "there is no key for OpenAI: set OPENAI_API_KEY, or give base_url for another "
+                "no API key for OpenAI is set: set OPENAI_API_KEY, or give base_url for another "
                 "server"
             )
         self._key = key or _NO_KEY

@@ -61,5 +61,5 @@ def _key(variable: str | None) -> str | None:
         return None
     key = os.environ.get(variable)
     if not key:
-        raise ConfigurationError(f"there is no key: set the environment variable {variable!r}")
+        raise ConfigurationError(f"no API key is set: set the environment variable {variable!r}")
     return key

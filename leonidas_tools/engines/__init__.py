@@ -1,1 +1,1 @@
-"""Engines of others that run tools outside this process, for heavy or for durable work."""
+"""External engines that run tools outside this process, for heavy or durable work."""

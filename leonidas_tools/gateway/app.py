@@ -245,13 +245,13 @@ class _Metrics:
         )
         self._ended = Counter(
             "leonidas_conversations_ended",
-            "Ended conversations, by the reason.",
+            "Conversations that ended, by reason.",
             ("reason",),
             registry=self._registry,
         )
         self._refused = Counter(
             "leonidas_conversations_refused",
-            "Conversations that were not begun, by the reason.",
+            "Conversations that were refused, by reason.",
             ("reason",),
             registry=self._registry,
         )

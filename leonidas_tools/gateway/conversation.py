@@ -268,7 +268,7 @@ class GatewayConversation:
             async with asyncio.timeout(_START_SECONDS):
                 given = await self._received()
         except TimeoutError:
-            reason = "The first message did not come in time"
+            reason = "The first message did not arrive in time"
             raise CloseError(REFUSED, "idle", reason) from None
         return wire.started(given if isinstance(given, str) else None)
 
@@ -284,7 +284,7 @@ class GatewayConversation:
             given = await self._received()
             self._active.set()
             if not self._messages.spend(1):
-                raise CloseError(REFUSED, "flood", "Too many messages: send them as they arise")
+                raise CloseError(REFUSED, "flood", "Too many messages: send them in real time")
             if isinstance(given, bytes):
                 await self._hear_sound(given)
             else:
@@ -298,7 +298,7 @@ class GatewayConversation:
                 async with asyncio.timeout(self._limits.idle_seconds):
                     await self._active.wait()
             except TimeoutError:
-                raise CloseError(REFUSED, "idle", "Nothing came from the client") from None
+                raise CloseError(REFUSED, "idle", "The client sent nothing") from None
 
     async def _hear_sound(self, frame: bytes) -> None:
         seconds = self._sound.seconds(len(frame))
@@ -316,7 +316,7 @@ class GatewayConversation:
 
     async def _hear_message(self, given: wire.ClientMessage) -> None:
         if not self._texts.spend(1):
-            raise CloseError(REFUSED, "flood", "Too many messages: send them as they arise")
+            raise CloseError(REFUSED, "flood", "Too many messages: send them in real time")
         if isinstance(given, wire.Answered):
             self._answer(given)
         elif isinstance(given, wire.Text):

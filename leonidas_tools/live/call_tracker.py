@@ -190,7 +190,7 @@ class CallTracker:
         return True
 
     def tell(self, part: ProcessorPart) -> None:
-        """Note what the model is to be told of a call that has had its answer."""
+        """Queue a message about a call that was answered before."""
         told = LiveCall(
             id=uuid.uuid4().hex,
             wire_id=None,
@@ -298,7 +298,7 @@ class CallTracker:
             if call.refusals < _MOST_REFUSALS and call.deliveries < _MOST_DELIVERIES:
                 self._hold(call)
             else:
-                logger.error("The result of %r cannot be delivered: it is given up", call.name)
+                logger.error("The result of %r cannot be delivered and is dropped", call.name)
                 self._settle(call)
 
     def open_calls(self, *, blocking: bool = False) -> bool:

@@ -92,7 +92,7 @@ class Connection:
                 yield await self._reader._receive() if sound is None else sound  # noqa: SLF001 - `receive` ends with every turn
             except (AttributeError, TypeError, ValueError) as error:
                 # A message of a kind that the client does not know, or no JSON: it is used up.
-                logger.warning("A message of the server is passed over: %s", described(error))
+                logger.warning("A message of the server is skipped: %s", described(error))
 
     async def arrived(self, confirm: Callable[[float], object]) -> None:
         """Wait until all that was sent has arrived: the pong comes after it.

@@ -123,7 +123,7 @@ class Conversation:
     def unsendable(self, error: Exception) -> None:
         """Note that the last message cannot be sent; its call is answered otherwise."""
         why = error if isinstance(error, UnsendableError) else described(error)
-        logger.error("What was to be sent cannot be: %s", why)
+        logger.error("An outgoing message cannot be sent: %s", why)
         self.state.book.unsendable(self.sent)
         self._sending.unsendable()
 
@@ -177,7 +177,7 @@ class Conversation:
         state.connected = False
         refused = code in _REFUSED_CONTENT
         if code in _REFUSED_TOOLS and self._sending.take_back_tools():
-            logger.warning("The model takes no other tools while it talks: %s", reason)
+            logger.warning("The model does not accept changed tools during a session: %s", reason)
         state.inputs.give_back(media_only=refused)
         state.book.lost(refused=refused)
 

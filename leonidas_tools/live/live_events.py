@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from genai_processors import context as context_lib
 
-from leonidas_tools.live.spoken_turns import SpokenTurns
+from leonidas_tools.live.listener_queue import is_speech
+from leonidas_tools.live.media import seconds_of
 from leonidas_tools.processors.parts import StatusPart
-from leonidas_tools.redaction import redact
+from leonidas_tools.redaction import redact, redact_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from genai_processors.content_api import ProcessorPart
 
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.runtime.runtime import ToolRuntime
+
 
 LIVE_EVENT = "live_event"
 """Metadata key of what happened to the connection; only a `StatusPart` tells of it."""
@@ -36,6 +41,86 @@ def live_event(event: str, **data: Any) -> StatusPart:
         substream_name=context_lib.STATUS_STREAM,
         metadata={LIVE_EVENT: body},
     )
+
+
+_MOST_CHARACTERS = 2000
+_TYPED_IN = ("", "realtime")
+
+Speaker: TypeAlias = Literal["user", "agent"]
+
+
+@dataclass(kw_only=True, slots=True)
+class _SpokenTurn:
+    words: str = ""
+    sound_seconds: float = 0.0
+
+
+class SpokenTurns:
+    """Tells of each turn when it begins and when it ends.
+
+    Args:
+        tell: Receives the fields of each `speech` event.
+    """
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+        self._turns: dict[Speaker, _SpokenTurn] = {}
+
+    def typed(self, part: ProcessorPart) -> None:
+        """Handle a part of the user's side."""
+        if part.part.text and part.role != "model" and part.substream_name in _TYPED_IN:
+            self._turn("user").words += part.part.text
+            self._end("user")
+
+    def heard(self, part: ProcessorPart) -> None:
+        """Handle a part of the model's side."""
+        text, stream = part.part.text or "", part.substream_name
+        if stream == "input_transcription":
+            if text:
+                self._add("user", text)
+            if part.metadata.get("finished"):
+                self._end("user")
+        elif is_speech(part):
+            self._end("user")
+            self._turn("agent").sound_seconds += _seconds(part)
+        elif text and (stream == "output_transcription" or (not stream and not part.part.thought)):
+            self._end("user")
+            self._add("agent", text)
+        elif part.metadata.get("interrupted"):
+            self._end("agent", interrupted=True)
+        elif part.metadata.get("turn_complete"):
+            self.close()
+
+    def close(self) -> None:
+        """End both turns."""
+        self._end("user")
+        self._end("agent")
+
+    def _turn(self, who: Speaker) -> _SpokenTurn:
+        if who not in self._turns:
+            self._turns[who] = _SpokenTurn()
+            self._tell(who=who, state="began")
+        return self._turns[who]
+
+    def _add(self, who: Speaker, words: str) -> None:
+        turn = self._turn(who)
+        turn.words = (turn.words + words)[:_MOST_CHARACTERS]
+
+    def _end(self, who: Speaker, *, interrupted: bool = False) -> None:
+        turn = self._turns.pop(who, None)
+        if turn is None:
+            return
+        more: dict[str, Any] = {}
+        if turn.sound_seconds:
+            more["sound_seconds"] = round(turn.sound_seconds, 3)
+        if interrupted:
+            more["interrupted"] = True
+        self._tell(who=who, state="ended", text=redact_text(turn.words.strip()), **more)
+
+
+def _seconds(part: ProcessorPart) -> float:
+    blob = part.part.inline_data
+    return 0.0 if blob is None else seconds_of(blob)
 
 
 class LiveEvents:

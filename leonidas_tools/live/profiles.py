@@ -72,7 +72,7 @@ class ModelProfile(BaseModel):
             if field not in type(self).model_fields:
                 hint = closest(field, type(self).model_fields.keys())
                 more = f"; did you mean {hint!r}?" if hint else ""
-                raise ValueError(f"sources names {field!r}, which is no field{more}")
+                raise ValueError(f"sources names {field!r}, which is not a field{more}")
         return self
 
     def fits(self, model: str, *, vertex: bool) -> bool:

@@ -11,15 +11,15 @@ from genai_processors.content_api import ProcessorPart
 from google.genai import errors
 
 from leonidas_tools.approvals.desk import Approvals
-from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
+from leonidas_tools.approvals.transcript import Transcript
+from leonidas_tools.calls.call import ToolSession
 from leonidas_tools.calls.turns import Turns
+from leonidas_tools.live.dead_air import SilenceFiller
 from leonidas_tools.live.gemini import GeminiLiveProcessor
-from leonidas_tools.live.listener_queue import ListenerQueue
-from leonidas_tools.live.live_events import LiveEvents
+from leonidas_tools.live.listener_queue import ListenerQueue, is_speech
+from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents
 from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.model_input import ModelInputQueue
-from leonidas_tools.live.silence import SilenceFiller
-from leonidas_tools.live.transcript_recorder import TranscriptRecorder
 from leonidas_tools.processors import stream
 from leonidas_tools.processors.answers import (
     late_result_part,
@@ -27,7 +27,13 @@ from leonidas_tools.processors.answers import (
     outcome_part,
     progress_part,
 )
-from leonidas_tools.processors.parts import EventPart, call_id, cancelled_id, metadata_of
+from leonidas_tools.processors.parts import (
+    EventPart,
+    StatusPart,
+    call_id,
+    cancelled_id,
+    metadata_of,
+)
 from leonidas_tools.processors.requests import TOOL_REQUEST, is_request, read_only
 from leonidas_tools.processors.stage import Stage
 from leonidas_tools.redaction.visible import visible_logger
@@ -37,6 +43,8 @@ from leonidas_tools.session.state import AgentState, StateChange
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator
+
+    from leonidas_tools.calls.call import ToolCall, ToolResult
 
 logger = visible_logger(__name__)
 
@@ -224,7 +232,7 @@ class _Loop:
             self._inbox.put_late(outcome_part(call, result))
 
     def _tell_late(self, call: ToolCall, result: ToolResult) -> None:
-        """Give the model what has become of a call that it was told to wait for."""
+        """Send the model the outcome of a call that was answered as pending."""
         part = late_result_part(call, result)
         takes = getattr(self._model, "takes_late_results", False)
         self._inbox.put_late(part if takes else late_result_text(part))
@@ -284,3 +292,56 @@ def _with_id(part: ProcessorPart, identifier: str | None) -> ProcessorPart:
         update={"function_call": call.model_copy(update={"id": identifier})}
     )
     return ProcessorPart(inner, role=part.role, metadata=dict(part.metadata))
+
+
+_TYPED_IN = ("", "realtime")
+_OTHER_CONNECTION = ("connection_lost", "connection_renewed")
+
+
+class TranscriptRecorder:
+    """Record what the user says or types, and what the model says.
+
+    Args:
+        session: Its `Transcript` is written.
+    """
+
+    def __init__(self, session: ToolSession) -> None:
+        self._transcript = session.get(Transcript)
+        self._has_sound = False
+
+    def typed(self, part: ProcessorPart) -> None:
+        """Take in a part of the user's side."""
+        if part.part.text and part.role != "model" and part.substream_name in _TYPED_IN:
+            if not self._has_sound:  # a text is read at once, and some models mark no end
+                self._transcript.model_finished()
+            self._transcript.user_typed(part.part.text)
+
+    def heard(self, part: ProcessorPart) -> None:
+        """Take in a part of the model's side."""
+        text, stream, said = part.part.text, part.substream_name, self._transcript
+        if stream == "input_transcription":
+            said.user_said(text or "")
+            if part.metadata.get("finished"):
+                said.user_finished()
+        elif is_speech(part):
+            self._has_sound = True
+            said.model_spoke()
+        elif text and self._is_heard(part, stream):
+            said.model_spoke(text)
+        elif part.metadata.get("interrupted"):
+            said.interrupted()
+        elif part.metadata.get("turn_complete"):
+            said.model_finished()
+        elif isinstance(part, StatusPart) and _happened(part) in _OTHER_CONNECTION:
+            said.reconnected()
+
+    def _is_heard(self, part: ProcessorPart, stream: str) -> bool:
+        """Return whether the user hears or reads a text; with sound, only transcriptions count."""
+        if stream == "output_transcription":
+            return True
+        return stream == "" and not part.part.thought and not self._has_sound
+
+
+def _happened(part: StatusPart) -> object:
+    """Return the event of the connection that a part tells of; `None` where it tells of none."""
+    return part.metadata.get(LIVE_EVENT, {}).get("event")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leonidas_tools.live.dead_air import Filler
 from leonidas_tools.live.session_setup import takes_sessions
 from leonidas_tools.results.texts import AS_IT_IS
 from leonidas_tools.runtime.runtime import runtime_of
@@ -26,6 +26,20 @@ MEDIAN = "median"
 
 _SHORTEST_MEDIAN_SECONDS = 1.0
 _UNKNOWN_MEDIAN_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Filler:
+    """The latency-masking phrase of a tool, and when it is spoken.
+
+    Args:
+        after_seconds: How long the silence may last.
+        sentence: For the model to say, where it does not wait for the tool; with `None` only the
+            listener gets an event.
+    """
+
+    after_seconds: float
+    sentence: str | None = None
 
 
 def filler_for(tools: ToolRuntime, declared_name: str) -> Filler | None:

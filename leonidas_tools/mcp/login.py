@@ -67,7 +67,7 @@ async def log_in(
 
 
 async def log_out(name: str, settings: MCPServerSettings) -> bool:
-    """Forget a server's tokens, and have them revoked where its login server offers that.
+    """Forget a server's tokens, and have them revoked where its authorization server offers that.
 
     Returns:
         Whether there were any.

@@ -174,7 +174,7 @@ class MCPServers:
             self._watching = asyncio.create_task(self._watch(), name="mcp:watch")
 
     def _is_reserved(self, server: str, name: str, is_late: bool) -> bool:
-        """Return whether another server is about to bring a tool of that name, and goes before.
+        """Return whether the name is reserved for a server with precedence that has not listed yet.
 
         Without it the name would go to the faster server, which differs each time. Servers go in
         the order of the settings, but all tools that were there at first before those that are

@@ -80,7 +80,7 @@ class MCPApp:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1002})
         elif self._guard is None:
-            await PlainTextResponse("The tools are not there.", 503)(scope, receive, send)
+            await PlainTextResponse("The tools are not available.", 503)(scope, receive, send)
         else:
             await self._guard(scope, receive, send)
 
@@ -178,7 +178,7 @@ class SessionLimit:
         if silent is None:
             return
         del self._open[silent]
-        logger.info("A session that was silent longest is ended: %d are open", self._most)
+        logger.info("The session that was idle longest is ended: %d are open", self._most)
 
         async def receive() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}

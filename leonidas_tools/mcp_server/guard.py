@@ -175,7 +175,7 @@ class _BodyTimeout:
         self._ends: float | None = asyncio.get_running_loop().time() + _BODY_SECONDS
 
     async def receive(self) -> Message:
-        """Return the next message; once the time is up, that the client has gone."""
+        """Return the next message; after the time limit, a disconnect."""
         try:
             async with asyncio.timeout_at(self._ends):
                 message = await self._receive()

@@ -19,9 +19,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from leonidas_tools.approvals.request import ApprovalRequest, Decision
 from leonidas_tools.calls.call import ToolCall
 from leonidas_tools.errors import ToolDeniedError
-from leonidas_tools.mcp_server.answers import to_answer
 from leonidas_tools.mcp_server.approval_form import ANSWER, can_be_asked, decision_of, elicitation
-from leonidas_tools.mcp_server.call import ServedCall
+from leonidas_tools.mcp_server.call import ServedCall, to_answer
 from leonidas_tools.mcp_server.offered_tools import OfferedTools
 from leonidas_tools.mcp_server.sessions import Context, Sessions
 from leonidas_tools.redaction.visible import visible_logger

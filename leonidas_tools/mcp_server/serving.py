@@ -6,21 +6,22 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import time
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server.app import MCPApp
 from leonidas_tools.mcp_server.guard import HTTPAccess, is_loopback
 from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.mcp_server.stdio import Pipes, claimed_pipes, streams
-from leonidas_tools.mcp_server.websocket import BoundedWebSocket
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     import h11
     from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn._types import ASGISendEvent
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
     from leonidas_tools.processors.advanced import AdvancedToolProcessor
@@ -48,6 +50,79 @@ _STALL_SECONDS = 30.0
 _MOST_WAITING = 512
 _MOST_WAITING_OF_ADDRESS = 256
 _MOST_OF_ADDRESS = 768
+
+
+_FRAMES_PER_SECOND: Final = 400.0
+_MOST_FRAMES_AT_ONCE: Final = 2000.0
+_PIECE_BYTES = 4096
+"""Of what is read at once: a frame may have six bytes, and their number is known once parsed."""
+_ABORT_SECONDS = 2.0
+_REFUSED = 1008
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket whose frames are bounded, also pings and pieces of messages.
+
+    The app sees none of these. One that the client does not read cannot stay open, and one that the
+    app refuses is no fault of the app.
+    """
+
+    _abort_timer: asyncio.TimerHandle | None = None
+    _frames_left = _MOST_FRAMES_AT_ONCE
+    _counted = 0.0
+
+    def data_received(self, data: bytes) -> None:
+        """Process received data."""
+        for start in range(0, len(data), _PIECE_BYTES):
+            super().data_received(data[start : start + _PIECE_BYTES])
+            if self.transport.is_closing():
+                return
+
+    def handle_events(self) -> None:
+        """Process the parsed frames, unless there are too many."""
+        if self._spend(len(self.conn.events)):
+            super().handle_events()
+            return
+        self.conn.fail(_REFUSED, "Too many messages: send them in real time")
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": _REFUSED})
+        self.close_sent = True
+        self.transport.close()
+        self._abort_soon()
+
+    def _spend(self, frames: int) -> bool:
+        """Return whether so many frames may come now."""
+        now = time.monotonic()
+        more = (now - self._counted) * _FRAMES_PER_SECOND
+        self._frames_left = min(self._frames_left + more, _MOST_FRAMES_AT_ONCE) - frames
+        self._counted = now
+        return self._frames_left >= 0
+
+    def keepalive_timeout(self) -> None:
+        """Close the connection of a client that has not answered a ping."""
+        super().keepalive_timeout()
+        self._abort_soon()
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """Close the connection soon, although there may be data that the client does not take."""
+        super().on_task_complete(task)
+        self._abort_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the timer of the connection."""
+        super().connection_lost(exc)
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a message of the app."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True  # uvicorn forgets it, and logs an error
+
+    def _abort_soon(self) -> None:
+        if self._abort_timer is None:
+            self._abort_timer = self.loop.call_later(_ABORT_SECONDS, self.transport.abort)
 
 
 class BoundedConnection(H11Protocol):

@@ -86,7 +86,7 @@ def connection_of(context: Context) -> Connection:
 
 
 def _caller(context: Context) -> Hashable:
-    """Return who sends a request of the newer protocol, as well as can be told."""
+    """Return the best available identity of a client of the newer protocol."""
     if context.request is None:
         return None
     said, address = context.session.client_params, context.request.client

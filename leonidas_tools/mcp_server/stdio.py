@@ -125,7 +125,7 @@ async def _read(
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
                 # Its text stays out of the log: it may hold arguments.
-                logger.warning("A line of %d bytes is no message that can be read", len(line))
+                logger.warning("A line of %d bytes is not a readable message", len(line))
                 if (refusal := _refusal(line)) is not None:
                     await refusals.send(SessionMessage(refusal))
             else:

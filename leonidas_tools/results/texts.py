@@ -930,7 +930,7 @@ TEXTS: Mapping[str, Text] = {
     # The toolbox of files.
     "no_such_file": Text("There is no file {path!r}.", "A file does not exist."),
     "not_a_directory": Text(
-        "{path!r} leads through a file, or is no directory.", "A part of a path is no directory."
+        "{path!r} is not a directory, or leads through a file.", "A part of a path is no directory."
     ),
     "is_a_directory": Text(
         "{path!r} is a directory: name a file in it.", "A directory is named in place of a file."
@@ -950,7 +950,7 @@ TEXTS: Mapping[str, Text] = {
         "A disk is full, or a limit of the size of files is reached.",
     ),
     "name_too_long": Text("The name {path!r} is too long.", "The name of a file is too long."),
-    "no_such_name": Text("{path!r} is no name of a file.", "A path cannot be one."),
+    "no_such_name": Text("{path!r} is not a valid file name.", "A path cannot be one."),
     "file_error": Text("{path!r} cannot be used: {reason}.", "Any other error of the system."),
     "binary_file": Text(
         "{path!r} is a binary file of {bytes} bytes, not a text.", "A file is no text."
@@ -986,10 +986,10 @@ TEXTS: Mapping[str, Text] = {
         "The text to replace is in the file more than once.",
     ),
     "bad_pattern": Text(
-        "{pattern!r} is no regular expression: {reason}.", "A search has a wrong pattern."
+        "{pattern!r} is not a regular expression: {reason}.", "A search has a wrong pattern."
     ),
     "bad_glob": Text(
-        "{glob!r} is no pattern of names: write one such as *.py or src/**/*.md.",
+        "{glob!r} is not a file pattern: write one such as *.py or src/**/*.md.",
         "A search has a wrong glob.",
     ),
     "no_matches": Text("Nothing fits {pattern}.", "A search finds no line; spoken."),
@@ -1184,7 +1184,7 @@ TEXTS: Mapping[str, Text] = {
         "The weather service does not answer.",
     ),
     "weather_unreadable": Text(
-        "The weather service has answered something that is no weather. Tell the user that the "
+        "The weather service sent an answer that cannot be read. Tell the user that the "
         "weather is not known now.",
         "The weather service answers in another format, or with an error.",
     ),
@@ -1203,12 +1203,12 @@ TEXTS: Mapping[str, Text] = {
     ),
     # The toolbox of the web.
     "web_wrong_address": Text(
-        "{address!r} is no address of the web: it begins with https:// or http://, and has no "
+        "{address!r} is not a web address: it begins with https:// or http://, and has no "
         "password in it.",
         "An address cannot be fetched.",
     ),
     "web_private": Text(
-        "{host!r} is not a public place of the internet, and is not read.",
+        "{host!r} is not on the public internet, and is not read.",
         "An address is private, also after a redirect.",
     ),
     "web_unreachable": Text(
@@ -1225,7 +1225,7 @@ TEXTS: Mapping[str, Text] = {
         "The certificate of a host is not valid.",
     ),
     "web_too_many_redirects": Text(
-        "The page redirects again and again.", "A page has too many redirects."
+        "The page redirects too many times.", "A page has too many redirects."
     ),
     "web_no_page": Text("There is no page at this address.", "A web server answers 404 or 410."),
     "web_refused": Text(
@@ -1233,7 +1233,7 @@ TEXTS: Mapping[str, Text] = {
         "A web server answers with an error.",
     ),
     "web_undecodable": Text(
-        "The page is sent in a coding that cannot be read: {coding!r}.",
+        "The page is sent in an encoding that cannot be read: {coding!r}.",
         "A page is compressed in an unknown or broken way.",
     ),
     "web_unreadable_page": Text("The page cannot be read.", "A page breaks its reader."),
@@ -1268,7 +1268,7 @@ TEXTS: Mapping[str, Text] = {
         "The search service does not answer.",
     ),
     "web_search_unreadable": Text(
-        "The search service has answered something that is no result. Tell the user that you "
+        "The search service sent an answer that cannot be read. Tell the user that you "
         "cannot search now.",
         "The search service answers in another format.",
     ),

@@ -29,7 +29,7 @@ from leonidas_tools.runtime.store_binding import StoreBinding
 from leonidas_tools.runtime.toolboxes import Toolboxes
 from leonidas_tools.session.notices import Notices
 from leonidas_tools.settings.check import check_against
-from leonidas_tools.settings.finding import Finding
+from leonidas_tools.settings.problem import Finding
 from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.toolboxes import action, speech
 from leonidas_tools.tools import exports

@@ -15,8 +15,7 @@ from leonidas_tools.errors import RegistryError, ToolboxError
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain
-from leonidas_tools.settings.finding import Finding
-from leonidas_tools.settings.problem import Problem
+from leonidas_tools.settings.problem import Finding, Problem
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -378,7 +378,7 @@ def _begin(fds: list[int], status: int, groups: _Groups) -> None:
 
 
 def _read_request(fd: int) -> dict[str, Any]:
-    """Read a request; its place in the file belongs to others too, and is left alone."""
+    """Read a request without moving the file offset, which other processes share."""
     request: dict[str, Any] = json.loads(os.pread(fd, os.fstat(fd).st_size, 0))
     return request
 

@@ -107,7 +107,7 @@ class _NodeReader:
         self._count += 1
         line = _line(node)
         if self._count > _MAX_VALUES:
-            raise DocumentError("holds too much: its aliases multiply what is written", line)
+            raise DocumentError("is too large when its aliases are expanded", line)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         if id(node) in self._open:
@@ -140,7 +140,7 @@ class _NodeReader:
                 continue
             name = self._key(key, path)
             if name in own:
-                message = "is here twice: remove one"
+                message = "is defined twice: remove one"
                 self.problems.append(Problem(message, (*path, name), line))
             self.lines[*path, name] = line
             own[name] = self.value(value, (*path, name))

@@ -68,7 +68,7 @@ class Variables:
             return self._known[match[1]]
         if _OURS.fullmatch(match[1]):
             return match[0]
-        raise ValueError(f"{match[0]} means nothing here: write what it stands for, or ${{NAME}}")
+        raise ValueError(f"{match[0]} is not known here: write its value, or ${{NAME}}")
 
     def _input(self, name: str) -> str:
         wanted = variable_name(name)

@@ -17,9 +17,15 @@ from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain, place
-from leonidas_tools.settings.finding import Finding, line_of
 from leonidas_tools.settings.models import Settings
-from leonidas_tools.settings.problem import DocumentError, KeyPath, Problem, SettingsDocument
+from leonidas_tools.settings.problem import (
+    DocumentError,
+    Finding,
+    KeyPath,
+    Problem,
+    SettingsDocument,
+    line_of,
+)
 
 logger = visible_logger(__name__)
 Source: TypeAlias = str | Path | Mapping[str, Any] | Settings | None

@@ -34,7 +34,7 @@ def _server_name(name: str) -> str:
     fits = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
     if not fits or name != name.strip() or name.startswith("-"):
         raise ValueError(
-            f"is no name for a server: a name has 1 to {_LONGEST_NAME} visible characters, no "
+            f"is not a valid server name: a name has 1 to {_LONGEST_NAME} visible characters, no "
             "space at its ends and no '-' at its beginning"
         )
     return name
@@ -152,9 +152,9 @@ class MCPServerSettings(SettingsModel):
         include: The tools that are used, by the server's names for them or by patterns such as
             `read_*`; all when left out.
         exclude: The tools that are not.
-        pin: What happens to a tool whose name, description or schema is no longer what it was when
-            first used: `quarantine` refuses its calls until a person trusts it, `warn` only tells.
-            A tool that comes later is used, and told of; `include` keeps it out.
+        pin: What happens to a tool whose name, description or schema has changed since it was first
+            used: `quarantine` refuses its calls until a person trusts it, `warn` only logs it. A
+            tool that is added later is used, and logged; `include` keeps it out.
         untrusted: Whether the results of its tools may come from anyone, such as mail or web pages:
             they mark the session that reads them. A tool under `tools` may say otherwise.
         resources: Whether its resources can be listed and read as tools.

@@ -56,7 +56,7 @@ class BreakerSettings(SettingsModel):
         error_rate: The share of failed calls, from 0 to 1, at which it is.
         window: How long a call counts: seconds, or text such as `60s`.
         min_calls: How many calls there must be before the share says anything.
-        open_for: How long it is left alone before a single call tries it.
+        open_for: How long the breaker stays open before one call is tried.
     """
 
     error_rate: Share = 0.5
@@ -102,11 +102,11 @@ class GuardSettings(SettingsModel):
     """Settings of the policies for all tools.
 
     Args:
-        loop: When a model that goes round in circles is told so, and when it is stopped; `0` or
-            `off` for never.
+        loop: After how many equal calls the model is warned of a loop, and after how many the calls
+            are refused; `0` or `off` for never.
         calls: How many calls a session may make.
-        breaker: When a tool that keeps failing is left alone for a while; never, when left out,
-            or with `0` or `off`.
+        breaker: When the circuit breaker of a failing tool opens; never, when left out, or with `0`
+            or `off`.
         cache: How much the results may take up that are kept to be used again.
         show: How many tools are shown to a model; all of them, when left out, or with `0` or
             `off`.

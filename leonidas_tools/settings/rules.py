@@ -53,7 +53,7 @@ _Mode = Annotated[Mode, BeforeValidator(choice(Mode))]
 
 
 def _category(value: Any) -> ToolCategory | str:
-    """Read a category; a misspelt one is refused, since a rule about it would hold for nothing."""
+    """Read a category; refuse a misspelt one, since its rule would never apply."""
     read: ToolCategory | str | None = category(value)
     if read is None:
         raise ValueError("is not a category: give a word such as 'python' or 'billing'")
@@ -168,7 +168,7 @@ class RuleSettings(_About):
         name: What it is called.
         decide: What becomes of them: `allow`, `ask`, `deny`, or `audit` to allow and record.
         message: What to ask the user, or to tell the model; `{amount}` stands for the argument.
-        priority: Which rule goes first where several hold: 0 to 999, the greater.
+        priority: Which rule decides where several apply: 0 to 999, the greatest.
         deadline: How long its question stays open, instead of `policies.approval.deadline`.
         on_expiry: What becomes of the call then: `cancel` or `proceed`.
     """
@@ -224,7 +224,7 @@ class ApprovalSettings(SettingsModel):
     Args:
         deadline: How long a question stays open.
         on_expiry: What happens to the call without an answer: `cancel` or `proceed`.
-        trust_model: Whether the model's word is enough that the user has said yes. Without input
+        trust_model: Whether to accept the model's report that the user has said yes. Without input
             transcription there is no other evidence; leave it off where you can.
         shorten_values: Whether of a value that is too long to be said, the question says the
             beginning, the end and how much is left out. Otherwise such a call cannot be approved by

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from leonidas_tools.settings.finding import Finding
     from leonidas_tools.settings.models import Settings
-    from leonidas_tools.settings.problem import KeyPath, Problem
+    from leonidas_tools.settings.problem import Finding, KeyPath, Problem
 
 _GONE: Final = object()
 """Stands where a list item was left out, so that the others keep their numbers."""

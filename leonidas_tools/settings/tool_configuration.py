@@ -110,7 +110,7 @@ class ToolOverrides(SettingsModel):
 
     Args:
         enabled: Whether the tool can be called.
-        status: Whether it is active, or why it is not; `maintenance` tells the model to come back.
+        status: Whether it is active, or why not; `maintenance` tells the model to try again later.
         priority: Who goes first when not everything can run at once: 1 to 5, or its name.
         timeout: How long one attempt may take: seconds, or text such as `500ms`, `2s`, `1m`. It
             cannot be switched off.
@@ -160,8 +160,8 @@ class ToolOverrides(SettingsModel):
             `off` for no limit.
         calls_per_minute: How many in any sixty seconds; `0` or `off` for no limit.
         calls_per_session: How many in all; `0` or `off` for no limit.
-        breaker: Whether it is left alone for a while when it keeps failing; unless this is set,
-            `policies.breaker` says so for all tools.
+        breaker: Whether it has a circuit breaker; when left out, `policies.breaker` decides for all
+            tools.
         max_result_tokens: How long its result may be, in tokens, as well as they can be guessed;
             `0` or `off` for no limit.
         overflow: What is kept of a longer one: its `head`, its `tail`, `both`, or all of it, of

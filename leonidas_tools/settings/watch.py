@@ -18,9 +18,9 @@ from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.problem import DocumentError
 
 if TYPE_CHECKING:
-    from leonidas_tools.settings.finding import Finding
     from leonidas_tools.settings.load import Source
     from leonidas_tools.settings.models import Settings
+    from leonidas_tools.settings.problem import Finding
 
 _LOG = visible_logger(__name__)
 
@@ -228,8 +228,8 @@ class WatchedSettings:
         if self.path is None:
             return ""
         from leonidas_tools.settings.document import read_document
-        from leonidas_tools.settings.finding import line_of
         from leonidas_tools.settings.load import read_text
+        from leonidas_tools.settings.problem import line_of
 
         try:
             line = line_of(key, read_document(read_text(self.path)).lines)

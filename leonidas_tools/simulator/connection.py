@@ -245,7 +245,7 @@ class ConnectionHandler:
             self._context.sessions.left(self._session, now=now)
         if session is None or playing is None:
             if not self._refused:
-                self._finish("left", "the client left before the session began")
+                self._finish("left", "the client disconnected before the session began")
             return
         session.leave()
         # A scenario in Python may be busy with other work.
@@ -407,7 +407,7 @@ class ConnectionHandler:
         )
         self._record.violations.append(violation)
         self._record.changed()
-        _logger.warning("Gemini Live protocol broken: %s", violation)
+        _logger.warning("Gemini Live protocol violation: %s", violation)
         if self._context.strict:
             await self._connection.close(breach.code, breach.reason)
         return not self._context.strict
@@ -428,7 +428,7 @@ class ConnectionHandler:
             _logger.exception("The scenario failed")
             await self._fail(repr(error), f"scenario failed: {error!r}")
         except asyncio.CancelledError:
-            self._finish("left", "the client left while the scenario was busy")
+            self._finish("left", "the client disconnected while the scenario was running")
             raise
         else:
             self._finish("played")

@@ -127,10 +127,10 @@ def _options_problem(response: Message, quirks: Quirks) -> str | None:
     call_id = response.get("id")
     scheduling, more = response.get("scheduling"), response.get("willContinue")
     if scheduling is not None and not quirks.takes_scheduling:
-        return f"the response to call {call_id!r} says scheduling, which this server does not take"
+        return f"the response to call {call_id!r} sets scheduling, which this server does not take"
     if more is not None and not quirks.takes_will_continue:
         return (
-            f"the response to call {call_id!r} says willContinue, which this server does not take"
+            f"the response to call {call_id!r} sets willContinue, which this server does not take"
         )
     if scheduling is not None and scheduling not in SCHEDULINGS:
         return f"the scheduling of call {call_id!r} is {', '.join(SCHEDULINGS)}, not {scheduling!r}"

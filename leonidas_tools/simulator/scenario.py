@@ -82,7 +82,7 @@ def _check(script: object) -> None:
         raise TypeError(f"steps takes a list of steps; a file is Scenario.load({str(script)!r})")
     for step in script if isinstance(script, Iterable) else ():
         if isinstance(step, type) or not hasattr(step, "play"):
-            raise TypeError(f"{step!r} is no step: give one, such as Say('Hello.')")
+            raise TypeError(f"{step!r} is not a step: give one, such as Say('Hello.')")
 
 
 def as_play(script: Sequence[Step] | Play) -> Play:

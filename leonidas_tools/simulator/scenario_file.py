@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from leonidas_tools.errors import ConfigurationError
+from leonidas_tools.files.reading import read_file, why_unreadable
+from leonidas_tools.files.yaml_faults import yaml_fault
 from leonidas_tools.simulator.audio import read_wav
 from leonidas_tools.simulator.function_call import FunctionCall
 from leonidas_tools.simulator.generations import GENERATIONS
@@ -23,7 +27,6 @@ from leonidas_tools.simulator.steps import (
     WaitForAnswers,
 )
 from leonidas_tools.simulator.template import quoted_ids
-from leonidas_tools.simulator.yaml_source import Key, YamlSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +77,7 @@ _MEANT = {
     "end_turn": "turn_complete",
 }
 """Keys that a scenario does not have, and those that do what they say."""
+Key: TypeAlias = tuple[str | int, ...]
 
 
 def load_scenario(file: Path) -> Scenario:
@@ -283,3 +287,73 @@ def _ids_of(step: Step) -> Iterable[str]:
     if isinstance(step, Expect):
         return (step.id,)
     return quoted_ids(step.text) if isinstance(step, Say) else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class YamlSource:
+    """The data of a YAML file, with the line of each value, counted from 1, by its path."""
+
+    file: Path
+    data: Any
+    lines: dict[Key, int]
+
+    @classmethod
+    def read(cls, file: Path) -> YamlSource:
+        """Read a file.
+
+        Raises:
+            ConfigurationError: It cannot be read, or is not YAML.
+        """
+        try:
+            text = read_file(file).decode("utf-8-sig")
+        except OSError as error:
+            raise ConfigurationError(why_unreadable(error), file=file) from None
+        except UnicodeDecodeError:
+            message = "is not UTF-8 text: save it in that encoding"
+            raise ConfigurationError(message, file=file) from None
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            data = None if node is None else loader.construct_document(node)
+        except yaml.YAMLError as error:
+            fault, line = yaml_fault(error, text)
+            raise ConfigurationError(f"This is not YAML: {fault}", file=file, line=line) from None
+        finally:
+            loader.dispose()
+        lines: dict[Key, int] = {}
+        if node is not None:
+            _locate(node, (), lines, frozenset())
+        return cls(file=file, data=data, lines=lines)
+
+    def refuse(self, message: str, *key: str | int) -> NoReturn:
+        """Raise a `ConfigurationError` that names the file, the line and the key."""
+        place = key
+        while place and place not in self.lines:
+            place = place[:-1]
+        line = self.lines.get(place)
+        raise ConfigurationError(message, file=self.file, line=line, key=_dotted(key) or None)
+
+
+def _locate(node: yaml.Node, key: Key, lines: dict[Key, int], above: frozenset[int]) -> None:
+    lines.setdefault(key, node.start_mark.line + 1)
+    if id(node) in above:  # an anchor inside itself
+        return
+    above |= {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            lines[(*key, str(name.value))] = name.start_mark.line + 1
+            _locate(value, (*key, str(name.value)), lines, above)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _locate(value, (*key, index), lines, above)
+
+
+def _dotted(key: Key) -> str:
+    """Return a path as text.
+
+    Example:
+        >>> _dotted(("steps", 3, "call", "args"))
+        'steps[3].call.args'
+    """
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
+    return text.removeprefix(".")

@@ -503,7 +503,7 @@ class SimulatedSession:
         await self._until(
             lambda: len(taken()) == count,
             within_seconds,
-            lambda: f"{len(taken())} of {count} inputs ({kind}) came",
+            lambda: f"{len(taken())} of {count} inputs ({kind}) arrived",
         )
         inputs = taken()
         self._inputs = [each for each in self._inputs if not any(each is one for one in inputs)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import known_status
+from leonidas_tools.calls.events import EventKind
 from leonidas_tools.errors import StoreError
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.store_settings import StoreSettings
@@ -22,30 +23,32 @@ from leonidas_tools.store.notes import NoteTable
 from leonidas_tools.store.preferences import PreferenceTable
 from leonidas_tools.store.recorder import Recorder, name_of, owner_of
 from leonidas_tools.store.reminders import ReminderTable
-from leonidas_tools.store.replay import replayed
 from leonidas_tools.store.results import ResultTable
 from leonidas_tools.store.retention import Retention
-from leonidas_tools.store.rows import INTERRUPTED, STARTED, StoreStatus
+from leonidas_tools.store.rows import INTERRUPTED, STARTED, ReplayEvent, StoreStatus
 from leonidas_tools.store.sessions import SessionBinding
 from leonidas_tools.store.tasks import TaskTable
 from leonidas_tools.store.write_queue import CallWriteQueue, PendingWrites
 from leonidas_tools.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from leonidas_tools.calls.call import ResultStatus, Run, ToolCall, ToolResult, ToolSession
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.call_limits import EarlierCalls
-    from leonidas_tools.store.rows import Execution, ReplayEvent, SessionSummary
+    from leonidas_tools.store.rows import Approval, Execution, KeptResult, SessionSummary
 
 logger = visible_logger(__name__)
 
 _OPENING_SECONDS = _CLOSING_SECONDS = 5.0
 _DURABLE_SECONDS, _FLUSHING_SECONDS = 2.0, 1.0
 _MOST_REPLAYED = 10_000
+RESULT_KEPT = "result_kept"
+"""The kind of the event that a result is too long for the model."""
+_OF_APPROVALS = (EventKind.APPROVAL_REQUEST.value, EventKind.APPROVAL_ANSWER.value)
 
 
 class Store:
@@ -351,7 +354,7 @@ class Store:
         calls = await self.executions(session=session, user=user, limit=_MOST_REPLAYED)
         questions = await self.approvals.find(session=session, user=user, limit=_MOST_REPLAYED)
         long_results = await self.results.find(session=session, user=user, limit=_MOST_REPLAYED)
-        return replayed(calls[::-1], questions[::-1], long_results[::-1])
+        return _replayed(calls[::-1], questions[::-1], long_results[::-1])
 
     async def interrupted(self, *, acknowledged: bool = False) -> list[Execution]:
         """Return the calls that were running when their process died, the oldest first.
@@ -423,3 +426,59 @@ class Store:
     async def _flushed(self) -> None:
         if len(self._calls) or len(self._records):
             await self.flush(timeout_seconds=_FLUSHING_SECONDS)
+
+
+def _replayed(
+    calls: Sequence[Execution],
+    approvals: Sequence[Approval] = (),
+    results: Sequence[KeptResult] = (),
+) -> list[ReplayEvent]:
+    """Return the events, in the order in which they happened."""
+    known = {approval.id.rpartition("-")[2] for approval in approvals}
+    events = [event for call in calls for event in _of_call(call, known)]
+    events += [event for approval in approvals for event in _of_approval(approval)]
+    events += [_of_result(result) for result in results]
+    return sorted(events, key=lambda event: event.at)
+
+
+def _of_call(call: Execution, known: Collection[str]) -> Iterator[ReplayEvent]:
+    about = {"tool": call.tool, "trace_id": call.trace_id}
+    start = EventKind.START.value
+    yield ReplayEvent(at=call.started, kind=start, data={"arguments": call.arguments}, **about)
+    for step in call.steps:
+        if step.kind in _OF_APPROVALS and step.data.get("approval_id") in known:
+            continue  # the row of the approval has more details
+        at = call.started + step.after_seconds
+        yield ReplayEvent(at=at, kind=step.kind, data=step.data, **about)
+    if call.ended is not None and call.ending is not None:
+        body = {"status": call.status, "seconds": call.seconds, "result": call.result}
+        body |= {"message": call.message, "reason": call.reason}
+        yield ReplayEvent(at=call.ended, kind=call.ending, data=_without_none(body), **about)
+
+
+def _of_approval(approval: Approval) -> Iterator[ReplayEvent]:
+    about = {"tool": approval.tool, "trace_id": approval.trace_id}
+    asked = {"question": approval.message, "arguments": approval.arguments, "rule": approval.rule}
+    yield ReplayEvent(
+        at=approval.requested, kind=_OF_APPROVALS[0], data=_without_none(asked), **about
+    )
+    if approval.decided is not None:
+        body = {
+            "decision": approval.answer or approval.decision,
+            "by": approval.decided_by,
+            "channel": approval.channel,
+            "arguments": approval.edited,
+            "note": approval.note,
+        }
+        yield ReplayEvent(
+            at=approval.decided, kind=_OF_APPROVALS[1], data=_without_none(body), **about
+        )
+
+
+def _of_result(result: KeptResult) -> ReplayEvent:
+    data = {"handle": result.handle, "mime_type": result.mime_type, "size": result.size}
+    return ReplayEvent(at=result.created, kind=RESULT_KEPT, tool="", trace_id="", data=data)
+
+
+def _without_none(body: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if value is not None}

@@ -266,7 +266,7 @@ class Writer:
         try:
             await self._lock.hold()
         except OSError as error:
-            logger.debug("There is no lock of this process: %s", error)
+            logger.debug("This process holds no lock of the store: %s", error)
         now = time.time()
         row = {"id": self._run, "host": socket.gethostname(), "process": os.getpid()}
         row |= {"started": self._started, "seen": now, "lock": self._lock.session}

@@ -63,7 +63,7 @@ def _address(address: str) -> str:
         ValueError: It is none.
     """
     if not address.startswith(("http://", "https://")):
-        raise ValueError("is not an address of HTTP: begin it with https:// or http://")
+        raise ValueError("is not an HTTP URL: begin it with https:// or http://")
     return address.rstrip("/")
 
 

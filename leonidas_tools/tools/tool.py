@@ -164,7 +164,7 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """Return how the function is called; raises `SchemaError` where that cannot be told."""
+        """Return the signature of the function; raise `SchemaError` if it cannot be read."""
         return self._signature or read_signature(self.function)
 
     @functools.cached_property

@@ -97,13 +97,13 @@ async def test_fragments_that_hand_a_task_on_in_circles_come_to_an_end():
     assert (measured.runs, measured.successes) == (2, 2)
 
 
-async def test_a_fragment_that_names_a_tool_that_is_not_there_says_so_when_it_works(caplog):
+async def test_a_fragment_logs_an_unknown_tool_when_it_runs(caplog):
     bake = Fragment(name="bake", description="Knows bread.", tools=["wiegh", "we*", "weigh"])
     fragments = Fragments(ScriptedModel(["Done."]), [bake])
     manager = ScriptedModel([calls("bake"), "Done."])
     await ReActAgent(manager, runtime(fragments, weigh)).run("Make bread.")
     assert caplog.messages == [
-        "The fragment 'bake' names the tool 'wiegh', which is not there: did you mean 'weigh'?"
+        "The fragment 'bake' names the tool 'wiegh', which does not exist: did you mean 'weigh'?"
     ]
 
 
@@ -229,7 +229,7 @@ def test_fragments_are_found_in_a_folder_and_in_installed_packages(tmp_path, mon
     [
         (
             "description: Bakes.\ntool: [weigh]\n",
-            "no such key; did you mean 'tools'",
+            "unknown key; did you mean 'tools'",
         ),
         ("tools: [weigh]\n", "description: Field required"),
         ("description: [\n", "bake.yaml:"),
@@ -237,7 +237,7 @@ def test_fragments_are_found_in_a_folder_and_in_installed_packages(tmp_path, mon
         ("description: A.\ndescription: B.\n", "bake.yaml:2"),
     ],
 )
-def test_a_file_that_is_no_fragment_is_named_with_what_is_wrong(tmp_path, text, said):
+def test_an_invalid_fragment_file_is_reported_with_the_problem(tmp_path, text, said):
     (tmp_path / "bake.yaml").write_text(text)
     with pytest.raises(ConfigurationError) as refused:
         found_fragments(tmp_path, installed=False)
@@ -245,16 +245,16 @@ def test_a_file_that_is_no_fragment_is_named_with_what_is_wrong(tmp_path, text, 
     assert "bake.yaml" in str(refused.value)
 
 
-def test_fragments_that_name_what_is_not_there_are_refused_with_the_closest_name(tmp_path):
+def test_fragments_that_refer_to_unknown_names_are_refused_with_the_closest_name(tmp_path):
     lead = Fragment(name="lead", description="Leads.", fragments=["bakee"])
     with pytest.raises(ConfigurationError, match=r"'bakee', .* did you mean 'bake'"):
         Fragments(ScriptedModel([]), [lead, BAKE])
     small = Fragment(name="small", description="Small.", model="small")
-    with pytest.raises(ConfigurationError, match="'small', which is not there"):
+    with pytest.raises(ConfigurationError, match="'small', which does not exist"):
         Fragments(ScriptedModel([]), [small])
     with pytest.raises(ConfigurationError, match="two fragments are named 'bake'"):
         Fragments(ScriptedModel([]), [BAKE, BAKE])
-    with pytest.raises(ConfigurationError, match="is no folder"):
+    with pytest.raises(ConfigurationError, match="is not a folder"):
         found_fragments(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="bounds of the fragment 'x'"):
         Fragment(name="x", description="X.", max_calls=0)

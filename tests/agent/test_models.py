@@ -177,7 +177,7 @@ async def test_a_server_that_stays_down_is_given_up(make):
 
 
 @pytest.mark.parametrize("make", [openai_model, gemini_model])
-async def test_a_server_that_is_not_there_is_no_connection(make):
+async def test_an_unreachable_server_is_a_connection_error(make):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         server = ModelServer([])
@@ -189,11 +189,11 @@ async def test_a_server_that_is_not_there_is_no_connection(make):
 
 
 @pytest.mark.parametrize("make", [openai_model, gemini_model])
-async def test_an_answer_that_ends_without_an_end_is_not_taken_for_whole(make):
+async def test_a_stream_that_ends_early_is_an_error(make):
     reply = says("Half") if make is openai_model else gemini({"text": "Half"}, finish=None)
     reply.events = reply.events[:1]
     async with model_server(reply) as server, make(server, retries=0) as model:
-        with pytest.raises(ModelError, match="in the middle of its answer"):
+        with pytest.raises(ModelError, match="before its answer was complete"):
             await answer(model, QUESTION)
 
 
@@ -202,7 +202,7 @@ async def test_the_time_limit_is_for_the_whole_answer(make):
     begun = says("It is") if make is openai_model else gemini({"text": "It"}, finish=None)
     hangs = Reply(begun.events[:1], ending="hang")
     async with model_server(hangs) as server, make(server, timeout_seconds=0.3) as model:
-        with pytest.raises(ModelError, match=r"no whole answer within 0\.3 s") as raised:
+        with pytest.raises(ModelError, match=r"no complete answer within 0\.3 s") as raised:
             await answer(model, QUESTION)
     assert raised.value.reason == "timeout"
 
@@ -280,7 +280,7 @@ async def test_a_wait_that_is_longer_than_the_time_left_is_not_begun():
     assert len(server.requests) == 1
 
 
-async def test_what_is_no_stream_at_all_is_an_error():
+async def test_an_answer_that_is_not_a_stream_is_an_error():
     reply = Reply(["data: <html>\r\n\r\n"])
     async with model_server(reply) as server, openai_model(server, retries=0) as model:
         with pytest.raises(ModelError) as raised:

@@ -89,7 +89,7 @@ def test_the_readme_has_the_figures():
         for place in (0, 1)
     )
     row = (
-        f"of {others} answers that are no yes, {false} are taken for one; "
+        f"of {others} answers that are not a yes, {false} are accepted as one; "
         f"of {yes} that are, {true} are recognised"
     )
     assert row in Path(__file__).parents[2].joinpath("README.md").read_text(encoding="utf-8")
@@ -196,7 +196,7 @@ def test_a_word_by_itself_is_a_yes_only_where_it_is_known(word):
         assert judge(f"{word}, xyzzy") == "doubtful"
 
 
-def test_what_is_no_yes_is_none_when_it_is_said_twice_or_to_another_question():
+def test_an_answer_that_is_not_a_yes_stays_one_when_repeated_or_given_to_another_question():
     said = [row["utterance"] for row in utterances() if row["expected"] != "yes"]
     taken = [
         (text, question)

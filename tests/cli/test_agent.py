@@ -115,7 +115,7 @@ def test_what_needs_approval_is_asked_in_the_terminal(agent, typed, status, inte
 def test_a_task_without_an_answer_ends_with_1(agent):
     ran = agent([SUM] * 2, "What is 1 + 2?", "--max-iterations", "2")
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert "iterations are used up" in ran.stderr
+    assert "max_iterations is reached" in ran.stderr
 
 
 @pytest.mark.parametrize(

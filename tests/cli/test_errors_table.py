@@ -101,7 +101,7 @@ CASES = [
     ("mcp login nosuch", 2, "There is no MCP server 'nosuch'", "leonidas mcp add nosuch"),
     ("mcp lits", 2, "No such command 'lits'", "Did you mean 'list'?"),
     # history
-    ("history --store none.db", 2, "'none.db': there is no such file", "correct the path"),
+    ("history --store none.db", 2, "'none.db' does not exist", "correct the path"),
     ("history --store folder", 2, "folder", DIRECTORY),
     ("history --store utf16", 2, "utf16", "is not a store: name the file of a store"),
     ("history --store foo://bar", 2, "'foo'", "write the path of a file"),

@@ -145,25 +145,25 @@ FAILING = {
     "the command is missing": (
         {"command": "no-such-command"},
         "command",
-        "'no-such-command' is in no folder of PATH: ",
+        "'no-such-command' was not found on PATH: ",
         "install it, or write its whole path",
     ),
     "Node is missing": (
         {"command": "npx", "args": ["-y", "x"], "env": {"PATH": "/nowhere"}},
         "command",
-        "'npx' is in no folder of PATH: /nowhere",
+        "'npx' was not found on PATH: /nowhere",
         "install Node.js, which brings it: https://nodejs.org",
     ),
     "uv is missing": (
         {"command": "uvx", "args": ["x"], "env": {"PATH": "/nowhere"}},
         "command",
-        "'uvx' is in no folder of PATH: /nowhere",
+        "'uvx' was not found on PATH: /nowhere",
         "install uv, which brings it: https://docs.astral.sh/uv",
     ),
     "the command holds its arguments": (
         {"command": "python -m mcp_server_time"},
         "command",
-        "'python -m mcp_server_time' is in no folder of PATH: ",
+        "'python -m mcp_server_time' was not found on PATH: ",
         "a command is one word: put the others under `args`",
     ),
     "the directory is missing": (
@@ -211,10 +211,10 @@ FAILING = {
     "it prints on standard output": (
         sh("echo 'Server is running'"),
         "start",
-        "exited with code 0; it printed 'Server is running', which is no MCP message",
+        "exited with code 0; it printed 'Server is running', which is not an MCP message",
         (
             "what it prints on standard output must be messages of the protocol: have it print "
-            "all else on standard error; or it is no MCP server"
+            "all else on standard error; or it is not an MCP server"
         ),
     ),
     "it ends": (
@@ -339,5 +339,5 @@ def test_people_read_the_same_in_words(invoke, settings):
     )
     finished = invoke(mcp.commands(), "test", "it", "--config", settings)
     assert finished.exit_code == 1
-    assert finished.stdout.startswith("failed command: 'no-such-command' is in no folder of PATH")
+    assert finished.stdout.startswith("failed command: 'no-such-command' was not found on PATH")
     assert "what to do: install it, or write its whole path" in finished.stdout

@@ -160,7 +160,7 @@ def test_the_servers_of_another_program_are_taken_over(run, settings, tmp_path):
     assert finished.stderr.splitlines() == [
         "off: `trust` is not taken over: say under `policies.rules` which calls need no approval",
         "set the environment variable NO_SUCH_KEY, or write it to .env: it is empty",
-        ("odd: left out: ${command:pick} means nothing here: write what it stands for, or ${NAME}"),
+        ("odd: left out: ${command:pick} is not known here: write its value, or ${NAME}"),
         f"time: left out: {settings} has a server of that name; remove or rename one",
     ]
     assert finished.stdout == f"{settings}: notes, off copied from {theirs}\n"

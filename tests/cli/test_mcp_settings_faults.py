@@ -9,7 +9,7 @@ from leonidas_tools.cli import mcp
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.settings.load import load
 
-NAME = "is no name for a server: a name has 1 to 100 visible characters"
+NAME = "is not a valid server name: a name has 1 to 100 visible characters"
 URL = "http://host/mcp"
 
 

@@ -107,8 +107,8 @@ def test_what_changes_again_between_the_showing_and_the_yes_still_waits(typed):
     code, shown = typed("mail", answer="y", meanwhile=change)
     assert code == 2
     assert shown.endswith(
-        "trusted: 'read'\nleonidas: 'send' of 'mail': what was shown is not what waits by now; "
-        "look again: `leonidas mcp trust mail`\n"
+        "trusted: 'read'\nleonidas: 'send' of 'mail': the tools have changed since they were "
+        "shown; review them again: `leonidas mcp trust mail`\n"
     )
     assert waits() == {"send": "Sends it to evil@example.org."}
 
@@ -135,14 +135,14 @@ def test_a_fingerprint_of_what_waits_no_more_trusts_nothing(run):
     (shown,) = json.loads(run("mail", "send", "--json").stdout)
     listed(said("send", "Sends it to evil@example.org."))
     for fingerprint in (shown["fingerprint"], shown["fingerprint"][:12], "", "x"):
-        with pytest.raises(ConfigurationError, match="what was shown is not what waits by now"):
+        with pytest.raises(ConfigurationError, match="have changed since they were shown"):
             run("mail", "send", "--fingerprint", fingerprint)
     assert waits() == {"send": "Sends it to evil@example.org.", "read": "Reads it."}
 
 
 def test_a_fingerprint_trusts_no_other_tool(run):
     (shown,) = json.loads(run("mail", "send", "--json").stdout)
-    with pytest.raises(ConfigurationError, match="what was shown is not what waits"):
+    with pytest.raises(ConfigurationError, match="have changed since they were shown"):
         run("mail", "read", "--fingerprint", shown["fingerprint"])
     assert waits() == {"send": "Sends it.", "read": "Reads it."}
 

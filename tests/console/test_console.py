@@ -246,7 +246,7 @@ async def asking_console():
         ('"' + "x" * (1 << 20) + '"', "application/json", 413),
     ],
 )
-async def test_a_body_that_is_no_answer_is_refused_and_decides_nothing(
+async def test_an_invalid_decision_is_refused_and_decides_nothing(
     asking_console, content, kind, status
 ):
     (question,) = await asking_console.get("/api/approvals")

@@ -94,9 +94,9 @@ async def test_a_saved_preference_applies_at_once_in_running_sessions(tmp_path):
 @pytest.mark.parametrize(
     ("content", "headers", "status", "said"),
     [
-        (b"{", {}, 400, "no JSON"),
+        (b"{", {}, 400, "not valid JSON"),
         (b"[1]", {}, 400, "JSON object"),
-        (b"[" * 100_000, {}, 400, "no JSON"),
+        (b"[" * 100_000, {}, 400, "not valid JSON"),
         (b'{"mode": "autonomus"}', {}, 422, "'mode' is 'autonomus'"),
         (b'{"a": "' + b"x" * 300_000 + b'"}', {}, 422, "longer than"),
         (b'{"a": "' + b"x" * (1 << 20) + b'"}', {}, 413, "at most"),

@@ -327,7 +327,7 @@ async def test_a_failing_agent_ends_the_conversation_without_telling_its_secrets
         code, reason = await ending(client)
         assert code == 1011
         assert "4711" not in reason
-    assert "The agent that was talked to has failed" in caplog.text
+    assert "The agent of a conversation has failed" in caplog.text
 
 
 async def test_an_agent_that_ends_ends_the_conversation(console, agent):

@@ -22,7 +22,7 @@ from leonidas_tools.settings.mcp_settings import MCPServerSettings
 from leonidas_tools.settings.watch import WatchedSettings
 from leonidas_tools.settings.write import update_file
 from leonidas_tools.simulator.audio import read_wav
-from leonidas_tools.simulator.yaml_source import YamlSource
+from leonidas_tools.simulator.scenario_file import YamlSource
 
 
 @pytest.fixture(autouse=True)

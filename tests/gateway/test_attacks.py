@@ -203,7 +203,7 @@ async def test_a_client_that_does_not_read_is_closed():
         client.websocket.transport.abort()
 
 
-async def test_a_user_has_so_many_conversations_and_others_are_not_kept_out():
+async def test_the_limit_of_conversations_is_per_user():
     limits = GatewayLimits(conversations=3, conversations_per_user=2)
     async with Served([WaitForInput("text")], limits=limits) as served:
         await served.begin("ana")
@@ -234,7 +234,7 @@ async def test_without_its_store_a_user_has_one_conversation_or_none(unwritable,
         assert await served.code_for("ana") == 1013
 
 
-async def test_a_user_begins_so_many_conversations_in_a_minute():
+async def test_the_conversations_of_a_user_per_minute_are_limited():
     limits = GatewayLimits(starts_per_user_minute=2)
     async with Served([WaitForInput("text")], limits=limits) as served:
         for _ in range(2):

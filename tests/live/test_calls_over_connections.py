@@ -142,7 +142,7 @@ async def test_an_answer_that_cannot_be_sent_does_not_ruin_those_beside_it(caplo
         "bad": FAILED,
     }
     assert all(record.answered_once for record in simulator.calls)
-    assert "What was to be sent cannot be" in caplog.text
+    assert "An outgoing message cannot be sent" in caplog.text
 
 
 async def test_the_pictures_of_an_outcome_reach_the_model_after_a_drop():

@@ -113,7 +113,7 @@ async def test_an_answer_is_not_sent_twice_after_a_go_away_without_a_pong(no_pon
     assert outcomes_told(simulator) == []
 
 
-async def test_a_hang_up_is_the_end_though_the_server_takes_no_notice_of_it():
+async def test_closing_ends_the_session_even_if_the_server_does_not_react():
     async def deaf(session):
         await session.session_resumption(f"handle {session.number}")
         await session.go_silent()

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from leonidas_tools.live.dead_air import DeadAir, Filler
+from leonidas_tools.live.dead_air import DeadAir
+from leonidas_tools.live.tool_options import Filler
 from tests.policies.clock import in_no_time, now
 
 TWO = Filler(after_seconds=2.0, sentence="One moment.")

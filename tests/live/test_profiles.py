@@ -160,7 +160,7 @@ def test_the_first_of_several_files_wins(tmp_path):
         (MINE + "  behaviors: [waiting]\n", 6, "mine.behaviors.0", "'BLOCKING' or 'NON_BLOCKING'"),
         (MINE + "  behaviors: [blocking]\n", 2, "mine", "must be one of behaviors"),
         (MINE + "  sources: {shceduling: x}\n", 2, "mine", "did you mean 'scheduling'?"),
-        (MINE + MINE, 7, "mine", "here twice"),
+        (MINE + MINE, 7, "mine", "defined twice"),
         ("a:\n  models: [x]\n", 1, "a.default_behavior", "is missing"),
     ],
 )

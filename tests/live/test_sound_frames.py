@@ -10,7 +10,7 @@ from google.genai.live import AsyncSession
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leonidas_tools.live.incoming import parts_of
+from leonidas_tools.live.server_messages import parts_of
 from leonidas_tools.live.sound_frames import send_sound, sound_parts, sound_text
 
 

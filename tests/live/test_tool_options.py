@@ -4,8 +4,7 @@ import pytest
 
 from leonidas_tools import AdvancedToolProcessor, ToolCall, ToolResult, tool
 from leonidas_tools.calls.events import EventKind, ToolEvent
-from leonidas_tools.live.dead_air import Filler
-from leonidas_tools.live.tool_options import filler_for
+from leonidas_tools.live.tool_options import Filler, filler_for
 
 
 @tool(name="look/up")

@@ -1,4 +1,4 @@
-"""An MCP server and a login server that say what a test has them say; all requests are recorded."""
+"""An MCP server and an authorization server that send what a test says, and record requests."""
 
 import asyncio
 import gzip

@@ -91,7 +91,7 @@ async def test_no_person_is_asked_while_two_conversations_call(lab, caplog):
     async with asyncio.timeout(60):
         result = await bench.tools.execute("ask", session=other)
     assert said(result) == {"action": "decline"}
-    assert "it is not known whose call it is about" in caplog.text
+    assert "the call that it belongs to is not known" in caplog.text
     holding.cancel()
 
 

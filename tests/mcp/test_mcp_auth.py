@@ -177,7 +177,7 @@ async def test_a_login_server_that_is_ill_costs_no_login(guard, serve):
     guarded.logins.ill = True
     server = serve(guarded.settings())
     assert await server.down() == (
-        "The MCP server 'lab' is down: its login server renews no token "
+        "The MCP server 'lab' is down: its authorization server does not refresh the token "
         f"(temporarily_unavailable) at {guarded.url}"
     )
     guarded.logins.ill = False
@@ -222,18 +222,18 @@ async def nobody(url):
     ("auth", "answer", "person", "reason"),
     [
         ({}, "access_denied", browse, "the login was refused: 'access_denied'"),
-        ({"login_timeout": 0.1}, "code", nobody, "there was no login within 0.1 s"),
+        ({"login_timeout": 0.1}, "code", nobody, "the login was not completed within 0.1 s"),
         (
             {"client_id": "unknown"},
             "code",
             browse,
-            "there was no login within 1 s",
+            "the login was not completed within 1 s",
         ),
         (
             {"grant": "client_credentials", "client_id": ACCOUNT[0], "client_secret": "wr0ng"},
             "code",
             browse,
-            "its login server gives no token (invalid_client)",
+            "its authorization server does not issue a token (invalid_client)",
         ),
     ],
 )

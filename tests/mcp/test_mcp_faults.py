@@ -267,7 +267,7 @@ async def test_a_server_that_dies_before_it_is_there_is_down_and_harms_no_other(
 
 
 @pytest.mark.parametrize("misdeed", ["ignores_sigterm", "dies_leaving"])
-async def test_a_server_that_does_not_leave_well_is_gone_all_the_same(open_lab, misdeed):
+async def test_a_server_that_ignores_its_end_is_stopped(open_lab, misdeed):
     async with open_lab(script("bad.py", misdeed)) as lab:
         assert await lab.call("good") == OK
 

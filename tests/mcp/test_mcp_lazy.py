@@ -57,7 +57,7 @@ async def test_a_lazy_server_that_is_started_again_stands_by_again(serve):
 
 
 @pytest.mark.parametrize("kept", [b"", b"\xff", b"[]", b'{"server": "another", "tools": []}'])
-async def test_what_was_kept_of_another_server_or_is_no_listing_does_not_count(serve, kept):
+async def test_a_cached_listing_of_another_server_or_an_invalid_one_is_ignored(serve, kept):
     seen = await serve(forked("life.py", start="lazy")).standby()
     await seen.mcp.stop()
     file = data_file("lab", "tools")

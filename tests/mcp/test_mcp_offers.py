@@ -54,7 +54,7 @@ async def test_a_no_reaches_no_model_and_always_is_not_asked_again(chain):
     assert (len(asked), len(model.asked)) == (2, 3)
 
 
-async def test_a_rule_can_allow_it_and_there_is_a_most_of_it(chain, caplog):
+async def test_a_rule_can_allow_sampling_within_a_limit(chain, caplog):
     rules = [{"name": "poems", "tools": "lab__sampling", "decide": "allow"}]
     model = Model()
     settings = forked("asking.py", sampling={**SAMPLING, "calls_per_minute": 2})

@@ -69,7 +69,7 @@ REPLIES = [
     (HTML, "it answers with a web page", PATH),
     (
         b"SSH-2.0-OpenSSH_9.6\r\n",
-        "it does not answer by HTTP",
+        "it does not speak HTTP",
         "should the url begin with https://?",
     ),
 ]
@@ -196,7 +196,7 @@ async def test_tls_where_there_is_none_and_none_where_there_is_tls_are_reported(
     async with answering(HTML) as (port, _):
         server = serve({"url": f"https://127.0.0.1:{port}/mcp"})
         assert await server.down() == (
-            "The MCP server 'lab' is down: it does not answer by TLS at "
+            "The MCP server 'lab' is down: it does not speak TLS at "
             f"https://127.0.0.1:{port}/mcp; should the url begin with http://?"
         )
         await server.mcp.stop()
@@ -204,7 +204,7 @@ async def test_tls_where_there_is_none_and_none_where_there_is_tls_are_reported(
     async with answering(HTML, tls=tls) as (port, _):
         server = serve({"url": f"http://127.0.0.1:{port}/mcp"})
         assert await server.down() == (
-            "The MCP server 'lab' is down: it does not answer by HTTP at "
+            "The MCP server 'lab' is down: it does not speak HTTP at "
             f"http://127.0.0.1:{port}/mcp; should the url begin with https://?"
         )
         await server.mcp.stop()
@@ -229,7 +229,7 @@ async def test_a_proxy_of_the_environment_is_used_and_named_where_it_fails(serve
         server = serve({"url": "http://example.invalid/mcp"})
         assert await server.down() == (
             "The MCP server 'lab' is down: HTTP 407 Proxy Authentication Required at "
-            "http://example.invalid/mcp; the proxy wants a login"
+            "http://example.invalid/mcp; the proxy requires a login"
         )
         await server.mcp.stop()
     assert asked[0].startswith(b"POST http://example.invalid/mcp")
@@ -286,7 +286,7 @@ class Switchable:
 @pytest.mark.parametrize(
     ("reply", "status", "message"),
     [
-        ((401,), "unavailable", "HTTP 401 Unauthorized; it wants a token"),
+        ((401,), "unavailable", "HTTP 401 Unauthorized; it requires a token"),
         ((403,), "unavailable", "HTTP 403 Forbidden; "),
         ((200, b"text/html"), "unavailable", "it answers with a web page"),
         ((502,), "unknown_outcome", "HTTP 502 Bad Gateway"),

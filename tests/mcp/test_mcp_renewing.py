@@ -77,7 +77,7 @@ class Users:
 
 @pytest.fixture
 def guarded():
-    """A login server that takes a refresh token that was used before for theft, as many do."""
+    """An authorization server that treats a reused refresh token as stolen, as many do."""
     servers = Guarded()
     logins, known = servers.logins, servers.logins.load_refresh_token
     arrived = []

@@ -237,7 +237,7 @@ async def test_what_a_server_prints_on_standard_output_harms_nothing(serve, capl
         ),
         (
             {"command": "sh", "args": ["-c", "echo Hi; exec cat >/dev/null"], "timeout": 0.3},
-            "no answer in time; it printed 'Hi', which is no MCP message",
+            "no answer in time; it printed 'Hi', which is not an MCP message",
         ),
     ],
     ids=["command", "directory", "permission", "exit", "stderr", "silence", "garbage"],

@@ -3,7 +3,7 @@
 import pytest
 
 from leonidas_tools import Tool
-from leonidas_tools.settings.check_rules import check_rules
+from leonidas_tools.settings.check import check_rules
 from leonidas_tools.settings.load import load
 
 
@@ -79,7 +79,7 @@ def test_a_rule_that_another_always_goes_before_is_a_warning():
         (
             "warning",
             "policies.rules.1",
-            "it never decides, for 'all' does so first: raise its priority, or remove one of them",
+            "it never applies, since 'all' decides first: raise its priority or remove one of them",
         )
     ]
     for partial in ({"modes": "ask"}, {"users": "ana"}, {"when": {"to": {"equals": "a"}}}):

@@ -43,7 +43,7 @@ SERVERS = {"time": {"command": "x", "tools": {"now": {"timeout": 1}}}}
             {"tools": {"now": {}}, "mcp_servers": SERVERS},
             "warning",
             "tools.now",
-            "an MCP server may still bring it",
+            "an MCP server may still add it",
         ),
         (
             {"tools": {"search": {"fallback_tools": ["serch"]}}},

@@ -139,7 +139,7 @@ def test_a_file_of_another_program_is_taken_over(tmp_path, monkeypatch, program)
         ),
         (
             {"command": "${command:extension.pick}"},
-            "${command:extension.pick} means nothing here: write what it stands for, or ${NAME}",
+            "${command:extension.pick} is not known here: write its value, or ${NAME}",
         ),
     ],
 )

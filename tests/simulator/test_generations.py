@@ -129,13 +129,13 @@ async def test_the_model_waits_for_the_answer_or_not(connect, generation, behavi
             "vertex",
             None,
             {"scheduling": "WHEN_IDLE"},
-            "the response to call 'c1' says scheduling, which this server does not take",
+            "the response to call 'c1' sets scheduling, which this server does not take",
         ),
         (
             "vertex",
             None,
             {"will_continue": False},
-            "the response to call 'c1' says willContinue, which this server does not take",
+            "the response to call 'c1' sets willContinue, which this server does not take",
         ),
     ],
 )

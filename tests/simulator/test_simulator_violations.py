@@ -51,7 +51,9 @@ async def test_a_bad_first_message_is_refused(connect_raw, message, reason):
         with pytest.raises(SimulatorError, match="connection 1: "):
             simulator.check()
     assert simulator.outcomes == (
-        Outcome(connection=1, status="left", message="the client left before the session began"),
+        Outcome(
+            connection=1, status="left", message="the client disconnected before the session began"
+        ),
     )
 
 

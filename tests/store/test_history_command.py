@@ -250,12 +250,12 @@ READING = [["--json"], ["sessions"], ["replay", "s"], ["show", "s"], ["approvals
 
 @pytest.mark.parametrize("command", READING)
 def test_where_nothing_is_kept_that_is_an_error_and_no_file_is_made(run, file, tmp_path, command):
-    said = re.escape(f"Nothing is kept in {str(file)!r}: there is no such file; correct the path")
+    said = re.escape(f"The store {str(file)!r} does not exist: correct the path")
     with pytest.raises(ConfigurationError, match=f"--store: {said}"):
         run(*command)
     settings = tmp_path / "tools.yaml"
     settings.write_text(f"version: 1\nstore:\n  url: {file}\n")
-    said = re.escape(f"Nothing is kept yet: there is no store {str(file)!r}; write")
+    said = re.escape(f"Nothing is stored yet: there is no store {str(file)!r}; write")
     with pytest.raises(ConfigurationError, match=f"^{said} `store: {{enabled: true}}`"):
         run(*command, "--config", settings)
     assert not file.exists()

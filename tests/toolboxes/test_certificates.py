@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from leonidas_tools.toolboxes.reminders.delivery import deliver
+from leonidas_tools.toolboxes.reminders.clock import deliver
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
 from tests.toolboxes.test_reminders import TEA, Hook
 from tests.toolboxes.test_weather import Service

@@ -16,9 +16,8 @@ from leonidas_tools.errors import RegistryError
 from leonidas_tools.session.notices import Notices
 from leonidas_tools.simulator import FunctionCall, LiveSimulator, Scenario
 from leonidas_tools.store import Store
-from leonidas_tools.toolboxes.reminders import delivery
-from leonidas_tools.toolboxes.reminders.clock import ReminderClock
-from leonidas_tools.toolboxes.reminders.delivery import deliver
+from leonidas_tools.toolboxes.reminders import clock as reminder_clock
+from leonidas_tools.toolboxes.reminders.clock import ReminderClock, deliver
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings, local_zone
 from tests.live.talking import Talk, outcomes_told
 from tests.store.conftest import store  # noqa: F401 - a fixture
@@ -156,7 +155,7 @@ async def test_without_a_store_reminders_are_unavailable():
     [
         ({"timezone": "Europe/Lisboa"}, "'Europe/Lisboa' is not a time zone"),
         ({"timezone": "../../etc/passwd"}, "is not a time zone"),
-        ({"webhook": "file:///etc/passwd"}, "is not an address of HTTP"),
+        ({"webhook": "file:///etc/passwd"}, "is not an HTTP URL"),
         ({"webhok": "x"}, "did you mean 'webhook'"),
         ({"webhook_timeout": "soon"}, "is not a duration"),
     ],
@@ -336,14 +335,14 @@ TEA = {"id": "1", "title": "tea", "message": "green", "due": "", "missed": False
 async def test_a_webhook_is_posted_to_again_only_where_the_server_fails(
     monkeypatch, statuses, posts
 ):
-    monkeypatch.setattr(delivery, "_DELAY_SECONDS", 0)
+    monkeypatch.setattr(reminder_clock, "_DELAY_SECONDS", 0)
     with Hook(*statuses) as hook:
         await deliver(TEA, RemindersSettings(desktop=False, webhook=hook.address))
     assert hook.posted == [("/hook", TEA)] * posts
 
 
 async def test_a_webhook_that_cannot_be_reached_is_logged_without_its_address(caplog, monkeypatch):
-    monkeypatch.setattr(delivery, "_DELAY_SECONDS", 0)
+    monkeypatch.setattr(reminder_clock, "_DELAY_SECONDS", 0)
     with Hook() as hook:
         address = f"{hook.address}?token=s3cr3t-4711"
     await deliver(TEA, RemindersSettings(desktop=False, webhook=address))

@@ -290,7 +290,7 @@ async def test_a_city_is_passed_on_as_one_value(service, city):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"address": "ftp://x"}, "is not an address of HTTP"),
+        ({"address": "ftp://x"}, "is not an HTTP URL"),
         ({"unit": "kelvin"}, "is not one of 'celsius' or 'fahrenheit'"),
         ({"defaultcity": "x"}, "did you mean 'default_city'"),
     ],

@@ -45,8 +45,8 @@ from leonidas_tools.errors import SchemaError, ToolValidationError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.tools.schema import read_json_schema, read_signature
 from leonidas_tools.tools.schema.annotations import describe
-from leonidas_tools.tools.schema.docstring import Docstring, read_docstring
 from leonidas_tools.tools.schema.plain_types import is_plain, plain_schema
+from leonidas_tools.tools.schema.signature import Docstring, read_docstring
 
 T = TypeVar("T")
 

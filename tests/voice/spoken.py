@@ -4,7 +4,7 @@ import asyncio
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.live.speech_output import SpeechOutputProcessor
+from leonidas_tools.live.speech.output import SpeechOutputProcessor
 from tests.live.speech.sounds import rms
 from tests.live.talking import FRAME_BYTES, RATE, Talk
 from tests.voice.models import MODEL_HERTZ, USER_HERTZ, read

@@ -100,7 +100,7 @@ class _Clock:
                 return await anext(chunks, None)
         except TimeoutError:
             raise ModelError(
-                f"no whole answer within {self._timeout_seconds:g} s: give it more time by "
+                f"no complete answer within {self._timeout_seconds:g} s: give it more time by "
                 "timeout_seconds, or ask for less",
                 reason="timeout",
             ) from None

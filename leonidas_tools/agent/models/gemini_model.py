@@ -77,7 +77,7 @@ class GeminiModel:
         )
         key = api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
         if client is None and not key:
-            raise ConfigurationError("there is no key for Gemini: set GEMINI_API_KEY")
+            raise ConfigurationError("no API key for Gemini is set: set GEMINI_API_KEY")
         self._secrets = KnownSecrets([key] if key else ())
         self._make = client or partial(_client, key, base_url)
         self._client: Client | None = None
@@ -137,7 +137,7 @@ class GeminiModel:
             raise _model_error(error) from None
         except _connection_errors() as error:
             raise ModelError(
-                f"no connection to the server ({type(error).__name__})",
+                f"cannot connect to the server ({type(error).__name__})",
                 reason="connection",
                 retryable=True,
             ) from None
@@ -296,7 +296,7 @@ class _Pieces:
         """
         if self._end is None:
             raise ModelError(
-                "the server has stopped in the middle of its answer",
+                "the server closed the stream before its answer was complete",
                 reason="connection",
                 retryable=True,
             )
@@ -321,7 +321,7 @@ def _model_error(error: Any) -> ModelError:
     elif not isinstance(status, int) or status >= 500 or status == 408:  # noqa: PLR2004
         reason = "server"
     return ModelError(
-        f"the server says {status}: {said}",
+        f"the server returned {status}: {said}",
         reason=reason,
         retryable=reason in ("rate_limited", "server"),
     )

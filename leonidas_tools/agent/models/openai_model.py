@@ -86,7 +86,7 @@ class OpenAIModel:
             api_key = api_key or os.environ.get("OPENAI_API_KEY")
             if base_url is None and not api_key:
                 raise ConfigurationError(
-                    "there is no key for OpenAI: set OPENAI_API_KEY, or give base_url for "
+                    "no API key for OpenAI is set: set OPENAI_API_KEY, or give base_url for "
                     "another server"
                 )
         self._base_url = base_url
@@ -314,7 +314,7 @@ class _Pieces:
         """
         if self._end is None:
             raise ModelError(
-                "the server has stopped in the middle of its answer",
+                "the server closed the stream before its answer was complete",
                 reason="connection",
                 retryable=True,
             )
@@ -336,7 +336,7 @@ def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
         status = error.status_code
         reason, retryable = _kind(status, said, declares=declares)
         return ModelError(
-            f"the server says {status}: {said}",
+            f"the server returned {status}: {said}",
             reason=reason,
             retryable=retryable,
             retry_after_seconds=_retry_after(error.response.headers.get("retry-after")),
@@ -344,7 +344,7 @@ def _model_error(error: openai.APIError, *, declares: bool) -> ModelError:
     if isinstance(error, openai.APIConnectionError):
         why = type(error.__cause__ or error).__name__
         return ModelError(
-            f"no connection to the server ({why}): check its address and that it runs",
+            f"cannot connect to the server ({why}): check its address and that it runs",
             reason="connection",
             retryable=True,
         )

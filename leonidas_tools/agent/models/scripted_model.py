@@ -142,7 +142,7 @@ class ScriptedModel:
             self._next = 0
         if self._next >= len(self._answers):
             raise ModelError(
-                f"the script has {len(self._answers)} answers, and one more is asked for: "
+                f"the script has {len(self._answers)} answers, but another one was requested: "
                 "add it, or pass repeat=True",
                 reason="request",
             )

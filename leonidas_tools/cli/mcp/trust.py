@@ -126,6 +126,6 @@ def _trust(server: str, pins: "Pins", shown: dict[str, str]) -> None:
         terminal.say(f"trusted: {name!r}")
     if others := ", ".join(repr(name) for name in shown if name not in trusted):
         raise ConfigurationError(
-            f"{others} of {server!r}: what was shown is not what waits by now; look again: "
-            f"`leonidas mcp trust {shlex.quote(server)}`"
+            f"{others} of {server!r}: the tools have changed since they were shown; review "
+            f"them again: `leonidas mcp trust {shlex.quote(server)}`"
         )

@@ -51,7 +51,7 @@ class Callback:
                 )
                 return self
         raise LoginError(
-            f"the port {self._ports[-1]} that the browser is to come back to is taken; free it, or "
+            f"the port {self._ports[-1]} to which the browser returns is in use; free it, or "
             "set another `callback_port` under `auth`"
         )
 
@@ -88,7 +88,7 @@ class Callback:
             async with asyncio.timeout(timeout_seconds):
                 return await asyncio.shield(self._result)
         except TimeoutError:
-            raise LoginError(f"there was no login within {timeout_seconds:g} s") from None
+            raise LoginError(f"the login was not completed within {timeout_seconds:g} s") from None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
@@ -134,7 +134,7 @@ class Callback:
         is_repeated = any(len(values) > 1 for values in query.values())  # RFC 6749 allows none
         is_ours = parts.path == _PATH and self._state and _same(state, self._state)
         if is_repeated or not is_ours:
-            return "400 Bad Request", "This is no answer to a login that has been begun."
+            return "400 Bad Request", "This is not part of a login in progress."
         if self._result.done():
             return "200 OK", "This login has ended already."
         code, error = _one(query, "code"), _one(query, "error")

@@ -169,13 +169,13 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
 
 
 def _check_pkce(metadata: OAuthMetadata | None) -> None:
-    """Refuse a login server that says it does not check codes by S256.
+    """Refuse an authorization server that says it does not check codes by S256.
 
     Many that do check them do not say so; saying nothing is no reason.
     """
     offered = None if metadata is None else metadata.code_challenge_methods_supported
     if offered is not None and _PKCE not in offered:
-        raise LoginError(f"its login server offers no {_PKCE} code challenges (PKCE)")
+        raise LoginError(f"its authorization server offers no {_PKCE} code challenges (PKCE)")
 
 
 def _configured_client(auth: OAuthSettings) -> OAuthClientInformationFull | None:

@@ -44,11 +44,11 @@ def reason(error: OAuthFlowError | ValidationError) -> str:
     if isinstance(error, LoginError):
         return str(error)
     if isinstance(error, OAuthRegistrationError):
-        return "its login server registers no programs; set `client_id` under `auth`"
+        return "its authorization server does not register clients; set `client_id` under `auth`"
     if isinstance(error, OAuthFlowError):
         first = str(error).partition("\n")[0][:_SHOWN_CHARACTERS]
-        return f"its login server does not follow the protocol: {first}"
-    return "its login server answered with something that is no token"
+        return f"its authorization server does not follow the protocol: {first}"
+    return "its authorization server did not return a valid token"
 
 
 def refusal(response: httpx2.Response) -> str:

@@ -135,7 +135,7 @@ class RenewingProvider(OAuthClientProvider):
         """Renew the token, or take what another process has renewed meanwhile.
 
         Raises:
-            LoginError: The login server does not answer in time, or with what says nothing.
+            LoginError: The authorization server does not answer in time, or with what says nothing.
         """
         async with self._file.turn(_PATIENCE_SECONDS):
             await self._catch_up()
@@ -148,7 +148,8 @@ class RenewingProvider(OAuthClientProvider):
                         response = await self._bounds.send(client, request)
                 except TimeoutError:
                     raise LoginError(
-                        f"its login server renewed no token within {_RENEWAL_SECONDS:g} s"
+                        "its authorization server did not refresh the token within "
+                        f"{_RENEWAL_SECONDS:g} s"
                     ) from None
                 if not await self._handle_refresh_response(response):
                     self._initialized = False  # as the library does, before a login
@@ -197,7 +198,8 @@ class RenewingProvider(OAuthClientProvider):
             response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         ):
             # It says nothing about the tokens: a login would not help, and waiting does.
-            raise LoginError(f"its login server renews no token ({refusal(response)})")
+            said = refusal(response)
+            raise LoginError(f"its authorization server does not refresh the token ({said})")
         before = self.context.current_tokens
         if await super()._handle_refresh_response(response):
             if not self.context.is_token_valid():
@@ -214,7 +216,7 @@ class RenewingProvider(OAuthClientProvider):
         context = self.context
         before, _ = await self._file.get_servers()
         if _issuer_of(before) != _issuer_of(context.oauth_metadata):
-            # Another login server must not be sent what this one has given, if this login fails.
+            # If this login fails, no other authorization server must be sent what this one gave.
             context.clear_tokens()
             await self._file.forget_tokens()
         await self._file.set_servers(context.oauth_metadata, context.protected_resource_metadata)
@@ -222,7 +224,7 @@ class RenewingProvider(OAuthClientProvider):
         return await super()._perform_authorization()
 
     def _send_secret_as_asked(self) -> None:
-        """Send the secret in the form if the login server takes none in the header."""
+        """Send the secret in the form if the authorization server takes none in the header."""
         metadata, client = self.context.oauth_metadata, self.context.client_info
         offered = None if metadata is None else metadata.token_endpoint_auth_methods_supported
         if client is None or client.token_endpoint_auth_method != _IN_HEADER or offered is None:
@@ -233,7 +235,8 @@ class RenewingProvider(OAuthClientProvider):
     async def _handle_token_response(self, response: httpx2.Response) -> None:
         await response.aread()
         if response.status_code not in {httpx2.codes.OK, httpx2.codes.CREATED}:
-            raise LoginError(f"its login server gives no token ({refusal(response)})")
+            said = refusal(response)
+            raise LoginError(f"its authorization server does not issue a token ({said})")
         await super()._handle_token_response(response)
 
 

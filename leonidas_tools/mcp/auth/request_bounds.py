@@ -41,7 +41,7 @@ class OAuthRequestBounds:
 
     Args:
         server: The server's address.
-        issuer: The login server of the settings, which is trusted as the server's own address is.
+        issuer: The authorization server of the settings, trusted like the server's own address.
     """
 
     def __init__(self, server: str, issuer: str | None) -> None:
@@ -91,7 +91,7 @@ class OAuthRequestBounds:
         except StopAsyncIteration:
             return
         except httpx2.InvalidURL:
-            raise LoginError("its login leads to what is no address") from None
+            raise LoginError("its login leads to an invalid URL") from None
         finally:
             await flow.aclose()
 
@@ -150,7 +150,7 @@ async def _read(response: httpx2.Response) -> None:
             f"{place!r} did not finish its answer within {_ANSWER_SECONDS:g} s"
         ) from None
     except httpx2.DecodingError:
-        raise LoginError(f"{place!r} answered its login with what cannot be decoded") from None
+        raise LoginError(f"{place!r} sent a login response that cannot be decoded") from None
     response._content = bytes(body)  # noqa: SLF001 - the library itself reads without a limit
 
 

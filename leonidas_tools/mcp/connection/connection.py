@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
+NOT_A_MESSAGE = "which is not an MCP message"
 _CLOSE_SECONDS = 1.0
 _ANSWER_SECONDS = 30.0
 _COALESCE_SECONDS = 0.25
@@ -253,7 +254,7 @@ class MCPConnection:
         if self._stdio is None:
             return ""
         garbage, lines = self._stdio.garbage, self._stdio.last_lines
-        printed = f"; it printed {garbage!r}, which is no MCP message" if garbage else ""
+        printed = f"; it printed {garbage!r}, {NOT_A_MESSAGE}" if garbage else ""
         return printed + (f"; it last wrote: {' / '.join(lines)}" if lines else "")
 
     async def ping(self) -> None:

@@ -37,7 +37,7 @@ async def keep_connected(
     serve: Callable[[], Awaitable[float | None]],
     is_wanted: Callable[[], bool],
 ) -> None:
-    """Connect, and connect again after a delay, until the server `is_wanted` no more.
+    """Connect, and reconnect after a delay, as long as the server `is_wanted`.
 
     `serve` returns for how many seconds a lost connection was ready, 0 if it never was; `None` if
     it ended on purpose. A slow attempt that fails is not a connection that lasted.
@@ -60,7 +60,7 @@ async def send(
     next_connection: Callable[[], Awaitable[MCPConnection | None]],
     on_progress: OnProgress,
 ) -> CallToolResult:
-    """Send a call; a task that outlives its connection goes on over the next one.
+    """Send a call; a task that outlives its connection continues over the next one.
 
     No task is started twice, with any effect.
 

@@ -86,7 +86,7 @@ async def _name(host: str, port: int) -> CheckResult:
             step="name",
             outcome="failed",
             message=f"{host!r} is not known",
-            hint="correct the host of the url; or see to the network, a VPN perhaps",
+            hint="correct the host of the url; or check the network, such as a VPN",
         )
     addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in found))
     return CheckResult(

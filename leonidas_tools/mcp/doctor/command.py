@@ -24,7 +24,7 @@ _INSTALL = {
     "uv": _UV,
     "bunx": "install Bun, which brings it: https://bun.sh",
     "deno": "install Deno: https://deno.com",
-    "docker": "install Docker, and see that it runs",
+    "docker": "install Docker, and make sure that it runs",
     "pipx": "install it: python -m pip install pipx",
     "python": "write python3, or ${LEONIDAS_PYTHON} for the Python that runs Leonidas",
     "python3": "install Python, or write ${LEONIDAS_PYTHON} for the one that runs Leonidas",
@@ -63,7 +63,7 @@ def _command(settings: MCPServerSettings) -> CheckResult:
             hint=f"make it executable: chmod +x {command}" if exists else "correct the path",
         )
     name = Path(command).name.lower()
-    missing = f"{command!r} is in no folder of PATH: {path}"
+    missing = f"{command!r} was not found on PATH: {path}"
     if any(character.isspace() for character in command):
         hint = "a command is one word: put the others under `args`"
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from leonidas_tools.mcp.connection.connection import NOT_A_MESSAGE
+
 if TYPE_CHECKING:
     from leonidas_tools.settings.mcp_settings import MCPServerSettings
 
@@ -40,8 +42,8 @@ _KNOWN = [
     (
         r"ENOTFOUND|EAI_AGAIN|Temporary failure in name resolution|error sending request",
         (
-            "the registry of its package cannot be reached: install the package once, or see to "
-            "the network"
+            "the registry of its package cannot be reached: install the package once, or "
+            "check the network"
         ),
     ),
     (
@@ -53,8 +55,8 @@ _KNOWN = [
         "a path is wrong; write it in full, or set `cwd`",
     ),
     (r"EACCES|Permission denied", "it may not read or run something: see the lines above"),
-    (r"EADDRINUSE|[Aa]ddress already in use", "a port is taken: end the other program"),
-    (r"(?im)^\s*usage:", "it wants other arguments: see its usage above"),
+    (r"EADDRINUSE|[Aa]ddress already in use", "a port is in use: stop the other program"),
+    (r"(?im)^\s*usage:", "its arguments are wrong: see its usage above"),
 ]
 _OLD = r"SyntaxError: Unexpected|requires? (?:a )?(?:newer )?[Nn]ode|Unsupported engine|EBADENGINE"
 
@@ -67,10 +69,10 @@ def hint_for(settings: MCPServerSettings, words: str, reason: str) -> str | None
         >>> hint_for(MCPServerSettings(command="x"), "Error: BRAVE_API_KEY is required", "ended")
         'set BRAVE_API_KEY under `env`: `BRAVE_API_KEY: ${BRAVE_API_KEY}`'
     """
-    if "no MCP message" in words:
+    if NOT_A_MESSAGE in words:
         return (
             "what it prints on standard output must be messages of the protocol: have it print all "
-            "else on standard error; or it is no MCP server"
+            "else on standard error; or it is not an MCP server"
         )
     return _of_words(words) or _of_ending(settings, reason)
 

@@ -64,7 +64,7 @@ class Elicitation:
         try:
             call = self._calls.asking(context.meta)
             if call is None:
-                raise UnaskableError("it is not known whose call it is about")  # noqa: TRY301 - said once, below
+                raise UnaskableError("the call that it belongs to is not known")  # noqa: TRY301 - said once, below
             if not self._rate.admits():
                 raise UnaskableError(f"it asks more than {_MOST_PER_MINUTE} times a minute")  # noqa: TRY301 - said once, below
             inquiry = self._inquiry(params)
@@ -85,7 +85,7 @@ class Elicitation:
         try:
             validator = ArgumentValidator(schema)
         except SchemaError as error:
-            raise UnaskableError("what it asks for is no valid schema") from error
+            raise UnaskableError("its requested schema is not valid") from error
         return Inquiry(
             rule="elicitation",
             title=lambda language, words: asks(self._server, message, schema, language, words),
@@ -99,9 +99,9 @@ class Elicitation:
         try:
             parts = urlsplit(params.url)
         except ValueError as error:
-            raise UnaskableError("the address of its page is none") from error
+            raise UnaskableError("the address of its page is invalid") from error
         if parts.scheme not in {"http", "https"} or len(params.url) > _LONGEST_URL:
-            raise UnaskableError("its page has no address of the web")
+            raise UnaskableError("its page is not at an http or https URL")
         # A browser may read another host in it than the one that is named to the person.
         if not params.url.isprintable() or not _PLAIN_PLACE.fullmatch(parts.netloc):
             raise UnaskableError("the address of its page can be read in two ways")

@@ -5,19 +5,35 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leonidas_tools.mcp.features import prompts, resources
+import mcp_types
+from mcp.shared.exceptions import MCPError
+
+from leonidas_tools.errors import ToolError
+from leonidas_tools.mcp.features.wording import clean
+from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
-    import mcp_types
     from mcp.client.client import Client
+    from pydantic import BaseModel
 
     from leonidas_tools.settings.models import MCPServerSettings
 
     Answer: TypeAlias = Callable[[Client, Mapping[str, Any]], Awaitable[mcp_types.CallToolResult]]
 
 _SEPARATOR = "__"
+_LIST_RESOURCES = "list_resources"
+_READ_RESOURCE = "read_resource"
+_NOT_FOUND = -32002
+"""Error code of older servers for a resource that does not exist."""
+_SHOWN_OF_RESOURCES = {"name", "title", "description", "uri", "uri_template", "mime_type", "size"}
+_LIST_PROMPTS = "list_prompts"
+_GET_PROMPT = "get_prompt"
+_SHOWN_OF_PROMPTS = {"name", "title", "description", "arguments"}
+_READS = mcp_types.ToolAnnotations(read_only_hint=True)
+_MOST_LISTED = 100
+_LONGEST_DESCRIPTION = 300
 
 
 class ResourceTools:
@@ -38,9 +54,9 @@ class ResourceTools:
         """Return the tools for what the server has."""
         found: list[mcp_types.Tool] = []
         if self.settings.resources and capabilities.resources is not None:
-            found += resources.resource_tools(self._server)
+            found += _resource_tools(self._server)
         if self.settings.prompts and capabilities.prompts is not None:
-            found += prompts.prompt_tools(self._server)
+            found += _prompt_tools(self._server)
         return [tool.model_copy(update={"name": self._before + tool.name}) for tool in found]
 
     def request(
@@ -58,13 +74,208 @@ class ResourceTools:
     def _answers(self) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
         if self.settings.resources:
-            answers[self._before + resources.LIST] = resources.listed_resources
-            answers[self._before + resources.READ] = resources.read_resource
+            answers[self._before + _LIST_RESOURCES] = _listed_resources
+            answers[self._before + _READ_RESOURCE] = _read_resource
         if self.settings.prompts:
-            answers[self._before + prompts.LIST] = prompts.listed_prompts
-            answers[self._before + prompts.GET] = prompts.got_prompt
+            answers[self._before + _LIST_PROMPTS] = _listed_prompts
+            answers[self._before + _GET_PROMPT] = _got_prompt
         return answers
 
 
 async def _run(answer: Callable[[], Awaitable[mcp_types.CallToolResult]]) -> Any:
     return await answer()
+
+
+def _resource_tools(name: str) -> list[mcp_types.Tool]:
+    """Return the tools that list and read the resources of a server."""
+    return [
+        _listing_tool(
+            _LIST_RESOURCES,
+            f"Lists what the server {name!r} has to read: resources with their addresses, and "
+            f"templates of addresses. Read one with {_READ_RESOURCE}.",
+        ),
+        mcp_types.Tool(
+            name=_READ_RESOURCE,
+            description=f"Reads a resource of the server {name!r} by its address.",
+            input_schema={
+                "type": "object",
+                "properties": {
+                    "uri": {
+                        "type": "string",
+                        "description": "Its address; that of a template with its places filled.",
+                    }
+                },
+                "required": ["uri"],
+                "additionalProperties": False,
+            },
+            annotations=_READS,
+        ),
+    ]
+
+
+async def _listed_resources(
+    client: Client, arguments: Mapping[str, Any]
+) -> mcp_types.CallToolResult:
+    """Return a page of the resources, and at first the templates."""
+    cursor = arguments.get("cursor")
+    page = await client.list_resources(cursor=cursor)
+    templates = await _templates(client) if cursor is None else []
+    more = {"templates": templates} if templates else {}
+    return _page_of("resources", page.resources, page, _SHOWN_OF_RESOURCES, **more)
+
+
+async def _read_resource(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    """Return a resource, as a tool would embed it.
+
+    Raises:
+        ToolError: It has no such resource.
+    """
+    uri = str(arguments["uri"])
+    try:
+        read = await client.read_resource(uri)
+    except MCPError as error:
+        if error.code in {mcp_types.INVALID_PARAMS, _NOT_FOUND}:
+            raise ToolError(
+                say("mcp_unknown_resource", uri=uri, tool=_LIST_RESOURCES),
+                status="not_found",
+                reason_code="unknown_resource",
+            ) from error
+        raise
+    texts = [each for each in read.contents if isinstance(each, mcp_types.TextResourceContents)]
+    if len(texts) == len(read.contents) == 1:
+        content = mcp_types.TextContent(text=texts[0].text)
+        return mcp_types.CallToolResult(content=[content])
+    return mcp_types.CallToolResult(
+        content=[mcp_types.EmbeddedResource(resource=each) for each in read.contents]
+    )
+
+
+async def _templates(client: Client) -> list[dict[str, Any]]:
+    try:
+        page = await client.list_resource_templates()
+    except MCPError as error:
+        if error.code == mcp_types.METHOD_NOT_FOUND:
+            return []
+        raise
+    return _shown(page.resource_templates, _SHOWN_OF_RESOURCES)
+
+
+def _prompt_tools(name: str) -> list[mcp_types.Tool]:
+    """Return the tools that list and fill in the prompts of a server."""
+    return [
+        _listing_tool(
+            _LIST_PROMPTS,
+            f"Lists the prompts of the server {name!r}, with their arguments: instructions for "
+            f"tasks that it knows. Use one with {_GET_PROMPT}.",
+        ),
+        mcp_types.Tool(
+            name=_GET_PROMPT,
+            description=f"Gets a prompt of the server {name!r} with its arguments filled in.",
+            input_schema={
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "description": "Its name."},
+                    "arguments": {
+                        "type": "object",
+                        "additionalProperties": {"type": "string"},
+                        "description": "Its arguments by name, all of them texts.",
+                    },
+                },
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+            annotations=_READS,
+        ),
+    ]
+
+
+async def _listed_prompts(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    """Return a page of the prompts."""
+    page = await client.list_prompts(cursor=arguments.get("cursor"))
+    return _page_of("prompts", page.prompts, page, _SHOWN_OF_PROMPTS)
+
+
+async def _got_prompt(client: Client, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    """Return a prompt: its messages in order, with pictures, sounds and resources beside them.
+
+    Raises:
+        ToolError: It has no such prompt, or wants other arguments.
+    """
+    name = str(arguments["name"])
+    try:
+        prompt = await client.get_prompt(name, arguments.get("arguments") or {})
+    except MCPError as error:
+        if error.code == mcp_types.INVALID_PARAMS:
+            raise ToolError(
+                say(
+                    "mcp_unknown_prompt",
+                    prompt=name,
+                    reason=clean(error.message),
+                    tool=_LIST_PROMPTS,
+                ),
+                status="invalid_argument",
+                reason_code="unknown_prompt",
+            ) from error
+        raise
+    said = {"messages": [_message_of_prompt(each) for each in prompt.messages]}
+    beside: list[mcp_types.ContentBlock] = [
+        each.content for each in prompt.messages if each.content.type != "text"
+    ]
+    return mcp_types.CallToolResult(content=beside, structured_content=said)
+
+
+def _message_of_prompt(message: mcp_types.PromptMessage) -> dict[str, str]:
+    content = message.content
+    if isinstance(content, mcp_types.TextContent):
+        return {"role": message.role, "text": content.text}
+    return {"role": message.role, "beside": content.type}
+
+
+def _listing_tool(name: str, description: str) -> mcp_types.Tool:
+    """Return a tool that lists something, a page a call."""
+    cursor = {
+        "type": "string",
+        "description": "Where to go on: the 'next_cursor' of the answer before.",
+    }
+    return mcp_types.Tool(
+        name=name,
+        description=description,
+        input_schema={
+            "type": "object",
+            "properties": {"cursor": cursor},
+            "additionalProperties": False,
+        },
+        annotations=_READS,
+    )
+
+
+def _page_of(
+    kind: str,
+    things: Sequence[BaseModel],
+    page: mcp_types.PaginatedResult,
+    fields: set[str],
+    **more: Any,
+) -> mcp_types.CallToolResult:
+    """Return one page of the list, and the cursor of the next one."""
+    said: dict[str, Any] = {kind: _shown(things, fields), **more}
+    if page.next_cursor is not None:
+        said["next_cursor"] = page.next_cursor
+    left_out = len(things) - _MOST_LISTED
+    if left_out > 0:
+        said["left_out"] = left_out
+    return mcp_types.CallToolResult(content=[], structured_content=said)
+
+
+def _shown(things: Sequence[BaseModel], fields: set[str]) -> list[dict[str, Any]]:
+    """Return what the model needs of things that a server lists: the first of them, in short."""
+    said = [
+        each.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
+        for each in things[:_MOST_LISTED]
+    ]
+    return [_short(each) for each in said]
+
+
+def _short(said: dict[str, Any]) -> dict[str, Any]:
+    if "description" in said:
+        said["description"] = clean(said["description"], _LONGEST_DESCRIPTION)
+    return said

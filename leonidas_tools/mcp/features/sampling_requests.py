@@ -128,7 +128,7 @@ class SamplingRequests:
         """
         call = self._calls.asking(meta)
         if call is None:
-            raise RefusedError("it is not known whose call it is about", _REFUSED)
+            raise RefusedError("the call that it belongs to is not known", _REFUSED)
         text = _last_text(request)
         inquiry = Inquiry(
             rule="sampling",
@@ -157,7 +157,7 @@ class SamplingRequests:
 
     def _request(self, params: mcp_types.CreateMessageRequestParams) -> SamplingRequest:
         if params.tools or params.tool_choice is not None:
-            raise RefusedError("it wants tools for it, which a server is not given")
+            raise RefusedError("it requests tools, which servers may not use")
         turns = tuple(_turn(message, self._secrets) for message in params.messages)
         length = sum(len(each) for turn in turns for each in turn.content if isinstance(each, str))
         if not turns or len(turns) > _MOST_TURNS or length > _LONGEST:

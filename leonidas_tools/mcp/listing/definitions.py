@@ -21,7 +21,7 @@ from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.schemas import schema_without
 from leonidas_tools.redaction.visible import hides, revealed, visible_logger, without_unseen
 from leonidas_tools.results.texts import say
-from leonidas_tools.settings.finding import Finding
+from leonidas_tools.settings.problem import Finding
 from leonidas_tools.tools.tool import Tool, ToolCategory, ToolEffect, ToolOrigin
 
 if TYPE_CHECKING:

@@ -103,14 +103,16 @@ class KeptListing:
             text = self._file.read()
             kept = None if text is None else _CachedListing.model_validate_json(text)
         except (OSError, ValueError) as error:
-            logger.warning("MCP server %r: the kept listing is of no use: %s", self._name, error)
+            logger.warning(
+                "MCP server %r: the cached listing cannot be used: %s", self._name, error
+            )
             return None
         if kept is None or kept.server != self._server:
             return None
         return Listing(tools=kept.tools, refused=kept.refused)
 
     def keep(self, listing: Listing) -> None:
-        """Keep the tools; that it cannot is no failure."""
+        """Cache the tools; a failure to write is only logged."""
         kept = _CachedListing(server=self._server, tools=listing.tools, refused=listing.refused)
         try:
             self._file.write(kept.model_dump_json(by_alias=True))

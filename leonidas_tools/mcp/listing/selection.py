@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from leonidas_tools.results.similar import closest
-from leonidas_tools.settings.finding import Finding
+from leonidas_tools.settings.problem import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -89,7 +89,7 @@ class ReportingClient(httpx2.AsyncClient):
             response = await super().send(request, **{**options, "stream": True})
             return await self._bounds.apply(response)
         except (OAuthFlowError, ValidationError) as error:
-            # Raised out of its chain, which quotes what the login server has said.
+            # Raised out of its chain, which quotes what the authorization server has said.
             why_not = reason(error)
         raise NotAuthorizedError(why_not, request=request)
 
@@ -119,7 +119,7 @@ def _where(error: httpx2.RequestError, request: httpx2.Request) -> str:
     what = why(error)
     asked = error._request  # noqa: SLF001 - the property raises where there is none
     if asked is not None and asked.url.host != request.url.host:
-        return f"{what} (at its login server, {shown_place(str(asked.url))})"
+        return f"{what} (at its authorization server, {shown_place(str(asked.url))})"
     proxy = getproxies().get(request.url.scheme)
     if proxy and not proxy_bypass(request.url.host) and isinstance(error, httpx2.ConnectError):
         return f"{what} (through the proxy {shown_place(proxy)})"

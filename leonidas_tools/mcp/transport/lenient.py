@@ -1,4 +1,4 @@
-"""Answers that the client library would refuse as a whole, mended on their way to it."""
+"""Repair answers that the client library would reject as a whole."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ class LenientTransport:
     async def of(
         self, transport: Transport | AbstractAsyncContextManager[Streams]
     ) -> AsyncIterator[Streams]:
-        """Open a transport whose answers are mended."""
+        """Open a transport whose answers are repaired."""
         async with transport as (read, write):
             yield _Read(read, self), _Write(write, self)
 
     @property
     def checks_by_tool(self) -> bool:
-        """Return whether listings are mended tool by tool; whole ones are not looked into."""
+        """Return whether listings are repaired tool by tool; valid ones are not examined."""
         return self._checks_by_tool
 
     def check_by_tool(self) -> None:
@@ -96,7 +96,7 @@ class LenientTransport:
             self._asked.pop(message.params.get("requestId"), None)  # it is not asked any more
 
     async def mended(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Return the message without tokens and, if it is an answer in need of it, mended."""
+        """Return the message without tokens, and repaired if it is an answer that needs it."""
         if isinstance(item, Exception):
             return item
         item = replace(item, message=self._masked(item.message))
@@ -223,7 +223,7 @@ def _reason(error: ValidationError) -> str:
 
 
 class _Read:
-    """A stream of what the server says, mended."""
+    """A stream of the server's messages, repaired."""
 
     def __init__(
         self, stream: ReadStream[SessionMessage | Exception], lenient: LenientTransport

@@ -123,7 +123,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._writable.wait()
 
     async def stop(self) -> None:
-        """End the server and every process it has started: asked first, then told, then killed."""
+        """Stop the server and its processes: close its input, then SIGTERM, then SIGKILL."""
         self._ended = True
         try:
             if self._stdin is not None:

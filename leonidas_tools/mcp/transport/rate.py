@@ -13,7 +13,7 @@ _WINDOW_SECONDS = 60.0
 
 
 class Rate:
-    """Lets so many things happen in any sixty seconds.
+    """Limit how often something happens in any sixty seconds.
 
     Args:
         most: How many.

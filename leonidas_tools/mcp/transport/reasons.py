@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 PATH_HINT = "is the path of the url right, such as /mcp, or /sse for transport 'sse'?"
 _HINTS = {
-    401: "it wants a token (`headers`) or a login (`auth`)",
+    401: "it requires a token (`headers`) or a login (`auth`)",
     403: "this token or client address is not allowed",
     404: PATH_HINT,
     405: PATH_HINT,
-    407: "the proxy wants a login",
+    407: "the proxy requires a login",
     421: "it does not know the host of the url",
 }
 
@@ -97,7 +97,7 @@ def _of_connection(error: BaseException) -> str:
         case httpx2.TimeoutException():
             return "it took too long to connect or to answer"
         case httpx2.RemoteProtocolError():
-            return "it does not answer by HTTP; should the url begin with https://?"
+            return "it does not speak HTTP; should the url begin with https://?"
     return "the connection broke"
 
 

@@ -61,7 +61,7 @@ def tls_reason(error: ssl.SSLError) -> str:
 
     Example:
         >>> tls_reason(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"))
-        'it does not answer by TLS; should the url begin with http://?'
+        'it does not speak TLS; should the url begin with http://?'
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _BY_CODE.get(
@@ -69,7 +69,7 @@ def tls_reason(error: ssl.SSLError) -> str:
         )
     text = str(error)
     if any(word in text for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")):
-        return "it does not answer by TLS; should the url begin with http://?"
+        return "it does not speak TLS; should the url begin with http://?"
     if any(word in text for word in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")):
-        return "it refused the TLS handshake; it may want a certificate of ours"
-    return "no TLS connection came to be"
+        return "it refused the TLS handshake; it may require a client certificate"
+    return "the TLS connection could not be established"

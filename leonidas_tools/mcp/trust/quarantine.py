@@ -13,7 +13,7 @@ from leonidas_tools.redaction.visible import revealed, visible_logger
 
 if TYPE_CHECKING:
     from leonidas_tools.mcp.trust.pins import Pin, ToolDefinition
-    from leonidas_tools.settings.finding import Finding
+    from leonidas_tools.settings.problem import Finding
 
 logger = visible_logger(__name__)
 
@@ -101,12 +101,12 @@ class ListingReport:
 
 
 def fields_of(pin: Pin) -> list[str]:
-    """Return what a tool says of itself that is no longer the same."""
+    """Return the names of the changed fields of a tool definition."""
     return [] if pin.waiting is None else pin.waiting.changed_from(pin.trusted)
 
 
 def diff_of(pin: Pin) -> str:
-    """Return what a tool was and what it is, line by line, with what is unseen written out."""
+    """Return a line diff of a tool definition, with invisible characters escaped."""
     before, now = _lines(pin.trusted), _lines(pin.waiting or pin.trusted)
     return "\n".join(difflib.unified_diff(before, now, "trusted", "now", lineterm="", n=1))
 

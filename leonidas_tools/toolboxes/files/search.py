@@ -70,7 +70,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
     if not _can_be_given(wanted.glob):
         raise _bad_glob(wanted.glob)
     if not _can_be_given(wanted.pattern):
-        raise _bad_pattern(wanted.pattern, "no text has such characters")
+        raise _bad_pattern(wanted.pattern, "it has characters that no text can contain")
     try:
         re.compile(wanted.pattern)
     except re.error as error:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +22,8 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.embeddings import EmbedderSettings, make_embedder
 from leonidas_tools.embeddings.embedder import import_numpy
 from leonidas_tools.errors import ModelError, StoreError, ToolError
-from leonidas_tools.results.jsonable import utf8_text
+from leonidas_tools.files.beneath import open_regular
+from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.memories import (
     MOST_MEMORIES,
@@ -29,7 +34,6 @@ from leonidas_tools.session.memories import (
 )
 from leonidas_tools.settings.fields import Count, Directory
 from leonidas_tools.settings.model import SettingsModel
-from leonidas_tools.toolboxes.memory.folders import list_files, read_pieces
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
 
@@ -38,6 +42,9 @@ _LONGEST_SPOKEN = 400
 _AT_ONCE = 32
 
 Limit = Annotated[int, Field(ge=1, le=50)]
+_MOST_FILES = 2_000
+_MOST_FILE_BYTES = 512 * 1024
+_LONGEST_PIECE = 1_000
 
 
 class MemorySettings(SettingsModel):
@@ -141,7 +148,7 @@ class MemoryTools:
             known = await keeper.sources(user, self._embedder)
             for given, folder in self._folders.items():
                 try:
-                    listing = await asyncio.to_thread(list_files, folder)
+                    listing = await asyncio.to_thread(_list_files, folder)
                 except OSError as error:
                     said = say("folder_unreadable", folder=given, reason=error.strerror or "-")
                     raise ToolError(said, reason_code="folder_unreadable") from error
@@ -169,7 +176,7 @@ class MemoryTools:
         """Remember a file in place of what it was; return whether it is a text."""
         begun = time.time()
         try:
-            pieces = await asyncio.to_thread(read_pieces, folder, path)
+            pieces = await asyncio.to_thread(_read_pieces, folder, path)
         except OSError:  # it is gone, or is a link by now
             pieces = None
         await keeper.forget_source(user, source)
@@ -215,3 +222,83 @@ TOOLBOX = Toolbox(
     settings=MemorySettings,
     access=frozenset({"store", "network"}),
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _FolderListing:
+    """The files of a folder that may be read.
+
+    Args:
+        files: When each was changed, in seconds since the epoch, by its path in the folder.
+        left_out: How many are too big, too many, or have a name that is no text.
+    """
+
+    files: dict[str, float]
+    left_out: int
+
+
+def _list_files(folder: Path) -> _FolderListing:
+    """List the regular files beneath a folder; hidden ones and links are no part of it.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    files: dict[str, float] = {}
+    left_out = 0
+    with os.scandir(folder):  # says why it cannot be read, which a walk does not
+        pass
+    for place, folders, names, handle in os.fwalk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(name for name in names if not name.startswith(".")):
+            try:
+                found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            except OSError:  # it is gone already
+                continue
+            if not stat.S_ISREG(found.st_mode):
+                continue
+            path = os.path.relpath(Path(place) / name, folder)
+            is_too_much = found.st_size > _MOST_FILE_BYTES or len(files) >= _MOST_FILES
+            if is_too_much or not is_utf8(path):
+                left_out += 1
+                continue
+            files[path] = found.st_mtime
+    return _FolderListing(files=files, left_out=left_out)
+
+
+def _read_pieces(folder: Path, path: str) -> list[str] | None:
+    """Return the text of a file in pieces; `None` where it is no text in UTF-8.
+
+    Raises:
+        OSError: It cannot be read, or leads out of the folder.
+    """
+    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        handle = open_regular(root, path)
+    finally:
+        os.close(root)
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(_MOST_FILE_BYTES)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else list(_pieces(text))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield paragraphs, short ones together and long ones cut between words."""
+    waiting = ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        rest = paragraph.strip()
+        if waiting and len(waiting) + len(rest) > _LONGEST_PIECE:
+            yield waiting
+            waiting = ""
+        while len(rest) > _LONGEST_PIECE:
+            end = rest.rfind(" ", 1, _LONGEST_PIECE)
+            end = end if end > 0 else _LONGEST_PIECE
+            yield rest[:end]
+            rest = rest[end:].strip()
+        if rest:
+            waiting = f"{waiting}\n\n{rest}" if waiting else rest
+    if waiting:
+        yield waiting

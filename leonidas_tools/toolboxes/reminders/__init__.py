@@ -24,10 +24,9 @@ from leonidas_tools.session.reminders import (
     Reminders,
     TooManyRemindersError,
 )
-from leonidas_tools.toolboxes.reminders.clock import serve
+from leonidas_tools.toolboxes.reminders.clock import serve, spoken_time
 from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, checked_rule, first_of
 from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
-from leonidas_tools.toolboxes.reminders.spoken import spoken_time
 from leonidas_tools.toolboxes.reminders.when import (
     PastTimeError,
     UnreadableTimeError,

@@ -1,24 +1,28 @@
-"""Fire reminders when they are due, and tell of those that were missed."""
+"""The clock of reminders: fires them when due, and shows and posts them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import html
+import os
+import shutil
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from leonidas_tools.approvals.session_policy import user_of
 from leonidas_tools.calls.call import ToolCall, ToolResult
 from leonidas_tools.errors import StoreError
-from leonidas_tools.redaction.visible import visible_logger
+from leonidas_tools.files.certificates import trusted_certificates
+from leonidas_tools.redaction import described
+from leonidas_tools.redaction.visible import visible, visible_logger
 from leonidas_tools.results.texts import say
-from leonidas_tools.toolboxes.reminders.delivery import deliver
 from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, next_of
-from leonidas_tools.toolboxes.reminders.spoken import spoken_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from leonidas_tools.session.reminders import Reminder, ReminderKeeper
     from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
@@ -33,6 +37,12 @@ _LONGEST_WAIT_SECONDS = 30.0
 _AFTER_ERROR_SECONDS = 5.0
 _KEPT_SECONDS = 7 * 86_400.0
 """Time during which a reminder that is over can be snoozed."""
+_PROGRAM = "notify-send"
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS")
+_DESKTOP_SECONDS = 10.0
+_ATTEMPTS = 3
+_DELAY_SECONDS = 1.0
+_SERVER_ERROR = 500
 
 
 async def serve(settings: RemindersSettings, host: ToolboxHost) -> None:
@@ -179,3 +189,86 @@ def _as_json(reminder: Reminder, fired: float | None, now: float) -> dict[str, A
         "missed": now - moment > _LATE_SECONDS,
         "repeats": reminder.rrule or None,
     }
+
+
+async def deliver(reminder: Mapping[str, Any], settings: RemindersSettings) -> None:
+    """Show and post a reminder; what fails is logged.
+
+    Args:
+        reminder: What is posted: its id, title, message, time and so on.
+        settings: Where it goes.
+    """
+    ways = []
+    if settings.desktop:
+        ways.append(_show(str(reminder["title"]), str(reminder["message"])))
+    if settings.webhook is not None:
+        ways.append(_post(reminder, settings.webhook, settings.webhook_timeout))
+    for result in await asyncio.gather(*ways, return_exceptions=True):
+        if isinstance(result, Exception):
+            logger.warning("A reminder is not delivered everywhere: %s", described(result))
+
+
+async def _show(title: str, message: str) -> None:
+    """Show a notification, where there is a desktop."""
+    program = shutil.which(_PROGRAM)
+    if program is None or not any(os.environ.get(name) for name in _DISPLAYS):
+        return
+    texts = [visible(title), html.escape(visible(message))]  # the body is read as markup
+    process = await asyncio.create_subprocess_exec(
+        program,
+        "--app-name=Leonidas",
+        "--",
+        *(text.replace("\0", "") for text in texts),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(_DESKTOP_SECONDS):
+            code = await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if code:
+        logger.warning("%s has failed with %s: is a desktop running?", _PROGRAM, code)
+
+
+async def _post(reminder: Mapping[str, Any], address: str, timeout_seconds: float) -> None:
+    """Post a reminder, three times at most while the server cannot take it."""
+    import httpx2
+
+    async with httpx2.AsyncClient(
+        verify=await trusted_certificates(), timeout=timeout_seconds, trust_env=False
+    ) as client:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                answer = await client.post(address, json=dict(reminder))
+            except httpx2.TransportError as error:
+                failure = type(error).__name__
+            else:
+                if answer.status_code < _SERVER_ERROR:
+                    if not answer.is_success:
+                        logger.warning(
+                            "The webhook of reminders answers with %s", answer.status_code
+                        )
+                    return
+                failure = f"status {answer.status_code}"
+            if attempt < _ATTEMPTS:
+                await asyncio.sleep(_DELAY_SECONDS * attempt)
+    logger.warning("The webhook of reminders cannot be reached: %s", failure)
+
+
+def spoken_time(moment: datetime, now: datetime, zone: ZoneInfo) -> str:
+    """Return a moment as it is said, such as `tomorrow at 8:00`."""
+    local, today = moment.astimezone(zone), now.astimezone(zone).date()
+    clock = f"{local.hour}:{local.minute:02}"
+    if local.date() == today:
+        return say("when_today", clock=clock)
+    if local.date() == today + timedelta(days=1):
+        return say("when_tomorrow", clock=clock)
+    day = f"{local:%A}, {local:%B} {local.day}"
+    if local.year != today.year:
+        day += f", {local.year}"
+    return say("when_on", day=day, clock=clock)

@@ -31,7 +31,7 @@ def _webhook(address: str) -> str:
         ValueError: It is none.
     """
     if not address.startswith(("http://", "https://")):
-        raise ValueError("is not an address of HTTP: begin it with https:// or http://")
+        raise ValueError("is not an HTTP URL: begin it with https:// or http://")
     return address
 
 

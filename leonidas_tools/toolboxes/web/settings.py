@@ -13,7 +13,7 @@ from leonidas_tools.settings.model import SettingsModel
 
 def _address(address: str) -> str:
     if not address.startswith(("http://", "https://")):
-        raise ValueError("is not an address of HTTP: begin it with https:// or http://")
+        raise ValueError("is not an HTTP URL: begin it with https:// or http://")
     return address.rstrip("/")
 
 
@@ -25,7 +25,7 @@ def _region(region: str) -> str:
     """
     region = region.lower()
     if not re.fullmatch(r"[a-z]{2}-[a-z]{2,4}", region):
-        raise ValueError("is no region: write the country and the language, such as 'pt-pt'")
+        raise ValueError("is not a region: write the country and the language, such as 'pt-pt'")
     return region
 
 

@@ -53,8 +53,8 @@ def adapter_of(annotation: Any, *, where: str) -> TypeAdapter[Any]:
     except PydanticUserError as error:
         reason = error.message.splitlines()[0]
         raise SchemaError(
-            f"{where} is annotated {annotation!r}, of which no JSON Schema can be made ({reason}); "
-            "use a type that pydantic knows"
+            f"{where} is annotated {annotation!r}, for which no JSON Schema can be generated "
+            f"({reason}); use a type that pydantic knows"
         ) from error
 
 
@@ -76,7 +76,7 @@ def describe(
     except PydanticUserError as error:
         reason = error.message.splitlines()[0]
         raise SchemaError(
-            f"{where} has a parameter of which no JSON Schema can be made: {reason}"
+            f"{where} has a parameter for which no JSON Schema can be generated: {reason}"
         ) from error
     inlining = _Inlining(shared.get("$defs", {}))
     return {name: inlining.of(schema) for (name, _), schema in made.items()}, inlining.recursive

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from leonidas_tools.errors import SchemaError
 from leonidas_tools.json_schema import ArgumentValidator
 from leonidas_tools.tools.schema.annotations import adapter_of, describe
 from leonidas_tools.tools.schema.conversion import ArgumentConversion, json_default
-from leonidas_tools.tools.schema.docstring import read_docstring
 from leonidas_tools.tools.schema.parameters import Parameter, innermost, read_parameters
 from leonidas_tools.tools.schema.plain_types import JsonSchema, plain_schema
+
+_REST = r"^\s*:(?:param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?)\b"
+_GOOGLE = (
+    r"^(?:Args|Arguments|Parameters|Params|Attributes|Returns?|Yields?|Raises|Examples?|Notes?"
+    r"|Warnings?|See Also|References|Todo):\s*$"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,3 +152,70 @@ def _add_description(
     text = parameter.description or descriptions.get(parameter.name)
     if text:
         schema["description"] = text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Docstring:
+    """The parts of a docstring that a model reads.
+
+    Args:
+        description: The text before the sections.
+        parameters: Descriptions by parameter name.
+    """
+
+    description: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_docstring(text: str | None) -> Docstring:
+    """Read a docstring; one in no known style is a description as a whole.
+
+    Example:
+        >>> read_docstring('''Adds.
+        ...
+        ...     Args:
+        ...         a: The first.
+        ... ''')
+        Docstring(description='Adds.', parameters={'a': 'The first.'})
+    """
+    if not text:
+        return Docstring()
+    text = inspect.cleandoc(text)
+    lines = text.splitlines()
+    start, style = _first_section(lines)
+    if style is None:
+        return Docstring(description=text)
+    description = "\n".join(lines[:start]).strip()
+    return Docstring(description=description, parameters=_parameters(text, style))
+
+
+def _first_section(lines: list[str]) -> tuple[int, str | None]:
+    """Return where the first section begins, and in which style it is written."""
+    for number, line in enumerate(lines):
+        if line.startswith(":") and re.match(_REST, line):
+            return number, "REST"
+        if number and lines[number - 1].strip() and _is_underline(line):
+            return number - 1, "NUMPYDOC"
+        if line.endswith(":") and re.match(_GOOGLE, line):
+            return number, "GOOGLE"
+    return len(lines), None
+
+
+def _is_underline(line: str) -> bool:
+    return line.startswith("---") and not line.rstrip().strip("-")
+
+
+def _parameters(text: str, style: str) -> dict[str, str]:
+    """Return the parameters that the sections describe."""
+    import docstring_parser as parser
+
+    try:
+        parsed = parser.parse(text, style=parser.DocstringStyle[style])
+    except parser.ParseError:
+        return {}
+    return {
+        name.strip().lstrip("*"): " ".join(entry.description.split())
+        for entry in parsed.params
+        if entry.description
+        for name in entry.arg_name.split(",")
+    }

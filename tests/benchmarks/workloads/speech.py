@@ -84,7 +84,7 @@ async def _passed(parts: AsyncIterator[Part]) -> AsyncIterator[Part]:
 
 
 def _changed(parts: AsyncIterator[Part]) -> AsyncIterable[Part]:
-    from leonidas_tools.live.speech_output import SpeechOutputProcessor
+    from leonidas_tools.live.speech.output import SpeechOutputProcessor
     from leonidas_tools.session.speech import SpeechState
 
     speech = SpeechState()

@@ -2,7 +2,7 @@
 
 from genai_processors.content_api import ProcessorPart
 
-from leonidas_tools.live.speech.part_queue import Mark, PartQueue, Sound
+from leonidas_tools.live.speech.output import Mark, PartQueue, Sound
 from tests.live.speech.sounds import audio
 
 TEXT, END, LATER = ProcessorPart("text"), ProcessorPart("end"), ProcessorPart("later")

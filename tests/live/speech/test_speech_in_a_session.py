@@ -7,7 +7,7 @@ import pytest
 from genai_processors import processor
 
 from leonidas_tools import AdvancedToolProcessor, LiveToolSession, ToolSession
-from leonidas_tools.live.speech_output import SpeechOutputProcessor
+from leonidas_tools.live.speech.output import SpeechOutputProcessor
 from leonidas_tools.session.speech import SpeechState
 from tests.live.speech.listening import Listening
 from tests.live.speech.sounds import (

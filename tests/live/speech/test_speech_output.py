@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leonidas_tools import ToolSession
-from leonidas_tools.live.speech_output import SpeechOutputProcessor
+from leonidas_tools.live.speech.output import SpeechOutputProcessor
 from leonidas_tools.processors import stream
 from leonidas_tools.session.speech import SpeechState
 from tests.live.speech.listening import Listening, all_heard
@@ -496,7 +496,7 @@ def test_without_numpy_speech_passes_unchanged_and_that_is_logged_once():
 import asyncio, logging, sys
 sys.modules["numpy"] = None
 from genai_processors.content_api import ProcessorPart
-from leonidas_tools.live.speech_output import SpeechOutputProcessor
+from leonidas_tools.live.speech.output import SpeechOutputProcessor
 from leonidas_tools.session.speech import SpeechState
 
 async def run():
@@ -518,7 +518,7 @@ asyncio.run(run())
 @pytest.mark.slow
 def test_numpy_is_not_loaded_before_a_stage_is_made():
     program = (
-        "import sys, leonidas_tools, leonidas_tools.live.speech_output as s;"
+        "import sys, leonidas_tools, leonidas_tools.live.speech.output as s;"
         "print('numpy' in sys.modules); s.SpeechOutputProcessor(); print('numpy' in sys.modules)"
     )
     printed = subprocess.check_output([sys.executable, "-c", program], text=True)

@@ -283,7 +283,7 @@ async def test_a_name_with_a_public_and_a_private_address_is_refused(service):
     async def resolve(*_):
         return ["93.184.215.14", "127.0.0.1"]
 
-    with pytest.raises(ToolError, match="is not a public place"):
+    with pytest.raises(ToolError, match="is not on the public internet"):
         await Fetcher(WebSettings(), resolve).fetch(f"http://both.example:{service.port}/")
     assert service.asked == []
 
@@ -372,7 +372,7 @@ async def test_a_search_that_cannot_be_had_is_never_made_up(service, ask, given,
         ({"search": "searxng"}, "needs search_address"),
         ({"search": "brave"}, "needs api_key"),
         ({"search": "gogle"}, "is not one of"),
-        ({"search": "searxng", "search_address": "localhost:8080"}, "is not an address of HTTP"),
+        ({"search": "searxng", "search_address": "localhost:8080"}, "is not an HTTP URL"),
         ({"results": 21}, "results"),
     ],
 )
