@@ -152,6 +152,68 @@ async def test_where_nothing_is_transcribed_nothing_is_confirmed_unless_the_mode
 
 
 @pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("move", "Move to savings from daily?"),
+        ("move", "Move target is savings, source is daily?"),
+        ("buy", "Buy count of 20, amount of 5?"),
+        ("buy", "Buy 20 count, 5 amount?"),
+        ("erase", "Erase, backup is true, for good is false?"),
+    ],
+)
+async def test_a_sentence_that_exchanges_two_values_does_not_ask_the_question(name, asked):
+    @tool(requires_approval=True)
+    async def move(source: str, target: str) -> None: ...
+
+    @tool(requires_approval=True)
+    async def buy(amount: int, count: int) -> None: ...
+
+    @tool(requires_approval=True)
+    async def erase(for_good: bool, backup: bool) -> None: ...
+
+    arguments = {
+        "move": {"source": "savings", "target": "daily"},
+        "buy": {"amount": 20, "count": 5},
+        "erase": {"for_good": True, "backup": False},
+    }
+    bank = Bank(move, buy, erase)
+    approval = (await bank.call(name, **arguments[name])).result["approval_id"]
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).reason_code == "not_asked"
+
+
+@pytest.mark.parametrize(
+    "asked", ["Move savings, daily?", "May I move source savings, target daily, is that right?"]
+)
+async def test_a_sentence_with_the_values_in_order_asks_the_question(asked):
+    @tool(requires_approval=True)
+    async def move(source: str, target: str) -> None: ...
+
+    bank = Bank(move)
+    approval = (await bank.call("move", source="savings", target="daily")).result["approval_id"]
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).status == "ok"
+
+
+@pytest.mark.parametrize("before", ["Should I not ", "You don't want me to "])
+async def test_a_negation_before_the_question_of_a_rule_turns_it_round(before):
+    rule = {"name": "r", "tools": "send", "decide": "ask", "message": "Send {amount} to {to}?"}
+    bank = Bank(policies={"rules": [rule]})
+    approval = await bank.ask()
+    bank.transcript.model_spoke(f"{before}send 20 to Ana?")
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).reason_code == "not_asked"
+
+
+@pytest.mark.parametrize(
     ("files", "asked"),
     [
         (["a, b", "c"], "Delete 2 files, a, b, c?"),
