@@ -31,6 +31,7 @@ _LONGEST_QUESTION = 400
 _ENDS = 3
 """Items spoken at each end of a long list."""
 _PLAIN_FLOAT = re.compile(r"-?\d+\.(?:\d{1,2}|\d{4,15})|-?0\.\d{1,15}")
+_PAUSE = re.compile(r"[?!\n。？！，；：、]|[.,;:](?=\s|$)")  # noqa: RUF001 - Chinese punctuation
 _LONGEST_SPEECH = 20_000
 _CURRENCIES = {"€": "euro", "$": "dollar", "£": "pound", "¥": "yuan", "₹": "rupee", "₽": "rouble"}
 
@@ -132,6 +133,16 @@ class ValueSpeaker:
         if not isinstance(value, str):
             raise UnsayableError
         return self._say_text(value)
+
+    def is_name(self, name: str) -> bool:
+        """Return whether the name of a tool or an argument can be spoken as it is.
+
+        A name may come from a server or a model, so it must not sound like a sentence.
+        """
+        said = name.replace("_", " ")
+        return (
+            len(said) <= LONGEST_SAID and not _PAUSE.search(said) and is_plain(said, self.language)
+        )
 
     def _say_list(self, value: Sequence[Any]) -> str:
         if not value:

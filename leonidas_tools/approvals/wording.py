@@ -79,6 +79,8 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
     """
     usual = words.template("approval_question", language)
     voice = ValueSpeaker(language=language, names=tuple(arguments), shortens=shortens)
+    if not all(map(voice.is_name, (tool, *arguments))):
+        return None
     try:
         said = _question(tool, arguments, rule, usual, voice.say)
         values = {name: voice.say(value) for name, value in arguments.items()}

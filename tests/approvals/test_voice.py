@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession, tool
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.rules.rule import Rule
 from tests.approvals.bench import Bank
@@ -199,6 +199,34 @@ async def test_a_sentence_with_the_values_in_order_asks_the_question(asked):
     bank.transcript.user_said("Yes.")
     bank.transcript.turn_ended()
     assert (await bank.confirm(approval)).status == "ok"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "? Never mind. Shall I play music",
+        "cc: nobody, bcc",
+        "amo\u200bunt",
+        "\u0430mount",
+        "\u202eot",
+        "to\nbcc",
+        "x" * 81,
+    ],
+    ids=ascii,
+)
+async def test_a_name_that_is_not_what_it_sounds_like_is_not_asked_about_by_voice(name):
+    async def post(**given: object) -> None: ...
+
+    parameters = {"type": "object", "properties": {"to_whom": {"type": "string"}}}
+    letter = Tool.from_json_schema(
+        name="post", description="", parameters=parameters, function=post, requires_approval=True
+    )
+    bank = Bank(letter)
+    asked = await bank.tools.execute("post", {"to_whom": "Ana"}, session=bank.session)
+    assert asked.result["ask"] == "Shall I do this: post, to whom Ana?"
+    more = {"to_whom": "Ana", name: "Eve"}
+    asked = await bank.tools.execute("post", more, session=bank.session)
+    assert asked.reason_code == "not_by_voice"
 
 
 @pytest.mark.parametrize("before", ["Should I not ", "You don't want me to "])
