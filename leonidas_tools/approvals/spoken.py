@@ -75,8 +75,9 @@ _SCRIPTS = {"ru": "CYRILLIC", "uk": "CYRILLIC", "bg": "CYRILLIC", "sr": "CYRILLI
             "el": "GREEK", "hy": "ARMENIAN"}  # fmt: skip
 _SOFT = frozenset(".,!?:'\"()…“”‘’«»、。，！？：；（）《》「」·¿¡")  # noqa: RUF001 - as they are written
 _SENTENCE = re.compile(r"[?!。？！\n]|\.(?=\s|$)")  # noqa: RUF001 - Chinese punctuation
+# Dots that begin a part of a path lead elsewhere: `docs/..`, `.env`.
 _TOKEN = re.compile(
-    r"(?P<number>\d+(?:[.,]\d+)*)|(?P<wide>[\u3040-\u30ff\u3400-\u9fff])"
+    r"(?P<number>\d+(?:[.,]\d+)*)|(?P<dots>(?<![^\s/\\~])\.+)|(?P<wide>[\u3040-\u30ff\u3400-\u9fff])"
     r"|(?P<word>[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:'[^\W\d_]+)*)|(?P<sign>\S)"
 )
 

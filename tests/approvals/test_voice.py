@@ -229,6 +229,29 @@ async def test_a_name_that_is_not_what_it_sounds_like_is_not_asked_about_by_voic
     assert asked.reason_code == "not_by_voice"
 
 
+@pytest.mark.parametrize(
+    ("path", "spoken", "status"),
+    [
+        ("/home/ana/..", "/home/ana/", "pending_approval"),
+        ("~/.ssh", "~/ssh", "pending_approval"),
+        (".env", "env", "pending_approval"),
+        ("/home/ana/..", "/home/ana/..", "ok"),
+        ("notes.txt", "notes.txt", "ok"),
+    ],
+)
+async def test_the_dots_that_begin_a_part_of_a_path_have_to_be_asked_about(path, spoken, status):
+    @tool(requires_approval=True)
+    async def clear(path: str) -> None: ...
+
+    bank = Bank(clear)
+    approval = (await bank.call("clear", path=path)).result["approval_id"]
+    bank.transcript.model_spoke(f"Shall I do this: clear, path {spoken}?")
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).status == status
+
+
 @pytest.mark.parametrize("before", ["Should I not ", "You don't want me to "])
 async def test_a_negation_before_the_question_of_a_rule_turns_it_round(before):
     rule = {"name": "r", "tools": "send", "decide": "ask", "message": "Send {amount} to {to}?"}
