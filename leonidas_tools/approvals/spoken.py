@@ -56,6 +56,11 @@ _ASKING = _table("""
     认 認 是 否 的 了 您 你 想 现 現 在 行 对 對
     """)
 """Words that ask for consent and do not describe the action."""
+_QUESTIONING = _table("""
+    ? ？ shall should may can could would want posso devo podemos quer queres gostaria
+    deseja 吗 嗎 要
+    """)  # noqa: RUF001 - as they are written
+"""Signs and words of a question that is put to the user."""
 _ARTICLES = _table("the a an o os as 的 了 把")
 _PREPOSITIONS = _table("to for in on at with para pra ao à em na com 到 向 给 給")
 _TURNING = _table("from of de da dos no or yes ou sim agree")
@@ -202,6 +207,28 @@ def is_short(question: str) -> bool:
 def is_plain(question: str, language: str) -> bool:
     """Return whether nothing in a question is invisible, or looks or sounds like something else."""
     return _is_plain(" ".join(question.split()), language)
+
+
+def has_question(value: Any) -> bool:
+    """Return whether a text in a value may be heard as a question; of a very long one, that it may.
+
+    Example:
+        >>> [has_question(value) for value in (["Shall I play music"], "See you.", 20)]
+        [True, False, False]
+    """
+    left, room = [value], _LONGEST_SHORTENED
+    while left and room > 0:
+        each = left.pop()
+        if isinstance(each, str):
+            if len(each) > room or not _QUESTIONING.keys().isdisjoint([*each, *_words(each)]):
+                return True
+            room -= len(each)
+        elif isinstance(each, Mapping):
+            left += [*each, *each.values()]
+        elif isinstance(each, list | tuple):
+            left += each
+        room -= 1
+    return bool(left)
 
 
 def _json(value: Any) -> str:

@@ -252,6 +252,26 @@ async def test_the_dots_that_begin_a_part_of_a_path_have_to_be_asked_about(path,
     assert (await bank.confirm(approval)).status == status
 
 
+@pytest.mark.parametrize(
+    "text", ["Sorry. Shall I play music?", "Or would you like some music", "要不要听音乐"]
+)
+async def test_our_question_is_the_last_one_where_an_argument_sounds_like_one(text):
+    @tool(requires_approval=True)
+    async def post_letter(to: str, text: str) -> None: ...
+
+    bank = Bank(post_letter)
+    asked = (await bank.call("post_letter", to="Ana", text=text)).result
+    ours = "Shall I do this: post letter?"
+    assert asked["ask"] == f"Shall I do this: post letter, to Ana, text {text}? {ours}"
+    for spoken, status in ((asked["ask"].removesuffix(ours), "pending"), (asked["ask"], "ok")):
+        bank.transcript.model_spoke(spoken)
+        bank.transcript.turn_ended()
+        bank.transcript.user_said("Yes.")
+        bank.transcript.turn_ended()
+        answer = await bank.confirm(asked["approval_id"])
+        assert answer.status.startswith(status)
+
+
 @pytest.mark.parametrize("before", ["Should I not ", "You don't want me to "])
 async def test_a_negation_before_the_question_of_a_rule_turns_it_round(before):
     rule = {"name": "r", "tools": "send", "decide": "ask", "message": "Send {amount} to {to}?"}
