@@ -151,6 +151,14 @@ todo|toda|sempre|vez|vezes|dobro|metade|até|ate|desde|enquanto|caso|quando
 """
 """Words of time, frequency and condition. A yes with one may set a term of its own, so a yes may
 not repeat them."""
+_NEGATIVE = "false|null|0|0.0"
+"""Values beside which the name of an argument, repeated alone, means the opposite."""
+_NEGATIVE_TEXTS = """
+off|no|none|never|nothing|disabled|disable|false|null|0|without|hidden|desligado|desligada|não|nao
+nenhum|nenhuma|nunca|nada|falso|falsa
+"""
+"""The same, where they are the whole of a text."""
+_PAUSES = ".,:;?()"
 _HESITATIONS = "um|uh|uhm|er|erm|hm|hmm|well|and|just|hum|éé|e|y|et|und"
 """Words of doubt in a yes that mean nothing beside the name of an option."""
 _CHOOSING = """
@@ -330,6 +338,8 @@ class _Lexicon:
     articles: frozenset[str]
     pronouns: frozenset[str]
     shifts: frozenset[str]
+    negative: frozenset[str]
+    negative_texts: frozenset[str]
     hesitations: frozenset[str]
     choosing: frozenset[str]
 
@@ -359,6 +369,8 @@ def _lexicon() -> _Lexicon:
         articles=frozenset(_phrases(_ARTICLES)),
         pronouns=frozenset(_phrases(_PRONOUNS)),
         shifts=frozenset(_phrases(_SHIFTS)),
+        negative=frozenset(_phrases(_NEGATIVE)),
+        negative_texts=frozenset(_phrases(_NEGATIVE_TEXTS)),
         hesitations=frozenset(_phrases(_HESITATIONS)),
         choosing=frozenset(_phrases(f"{_CHOOSING}{_LINKS}{_PRONOUNS}")),
     )
@@ -447,9 +459,9 @@ def _found_han(run: str) -> Iterator[_Kind]:
 
 def _repeats(pieces: Sequence[_Phrase], question: str, texts: Sequence[str]) -> bool:
     """Return whether the unknown words of an answer repeat parts of the question unchanged."""
-    asked = _lent(question, texts)
+    asked, own = _lent(question, texts), _plain_words(question)
     consents = [piece for piece in pieces if piece.kind is _Kind.CONSENT]
-    if all(set(piece.words).issubset(asked) for piece in consents):
+    if all(set(piece.words).issubset(own) for piece in consents):
         return False  # "Confirm the order" may be the request itself
     lexicon = _lexicon()
     place, before = -1, ""
@@ -495,7 +507,7 @@ def _lent(question: str, texts: Sequence[str]) -> list[str]:
     """Return the words that a yes may repeat: none if repeating them could reverse its meaning.
 
     If a question contains "not", "or" or "only" outside of its texts, repeating a part of it can
-    mean the opposite.
+    mean the opposite. So can the name of an argument, such as "encrypt" of "encrypt false".
     """
     words = list(_words(question))
     turns = any(
@@ -504,7 +516,22 @@ def _lent(question: str, texts: Sequence[str]) -> list[str]:
     )
     if turns or _CUT in words or not set(question).isdisjoint(_NEGATORS_HAN):
         return []
-    return _without_signs(words)
+    return _without_negative(words, texts)
+
+
+def _without_negative(words: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return the words between signs, with "|" in place of an argument whose value is negative."""
+    lexicon = _lexicon()
+    texts = [word for text in texts for word in [*_words(text)][1:-1]]
+    values = lexicon.negative | lexicon.negative_texts.intersection(texts)
+    lent: list[str] = []
+    start = 0
+    for at, word in enumerate(words):
+        if word in _PAUSES:
+            argument = words[start:at]
+            lent += ["|"] if argument and argument[-1] in values else _without_signs(argument)
+            start = at + 1
+    return lent
 
 
 def _without_texts(words: Sequence[str], texts: Sequence[str]) -> list[str]:

@@ -31,6 +31,7 @@ _LONGEST_QUESTION = 400
 _ENDS = 3
 """Items spoken at each end of a long list."""
 _PLAIN_FLOAT = re.compile(r"-?\d+\.(?:\d{1,2}|\d{4,15})|-?0\.\d{1,15}")
+_PAUSE = re.compile(r"[?!\n。？！，；：、]|[.,;:](?=\s|$)")  # noqa: RUF001 - Chinese punctuation
 _LONGEST_SPEECH = 20_000
 _CURRENCIES = {"€": "euro", "$": "dollar", "£": "pound", "¥": "yuan", "₹": "rupee", "₽": "rouble"}
 
@@ -55,14 +56,33 @@ _ASKING = _table("""
     认 認 是 否 的 了 您 你 想 现 現 在 行 对 對
     """)
 """Words that ask for consent and do not describe the action."""
+_QUESTIONING = _table("""
+    ? ？ shall should may can could would want posso devo podemos quer queres gostaria
+    deseja 吗 嗎 要
+    """)  # noqa: RUF001 - as they are written
+"""Signs and words of a question that is put to the user."""
+_ARTICLES = _table("the a an o os as 的 了 把")
+_PREPOSITIONS = _table("to for in on at with para pra ao à em na com 到 向 给 給")
+_TURNING = _table("from of de da dos no or yes ou sim agree")
+"""Words of `_ASKING` that can turn round what is done: "from Ana" for "to Ana"."""
+_BEFORE = _ASKING.keys() - _TURNING.keys()
+_BETWEEN = {"and", "e", *_ARTICLES, *_MONEY}
+_AFTER = _ASKING.keys() - _PREPOSITIONS.keys() - {"from", "of", "de", "da", "dos"}
+_NEGATIONS = _table("""
+    not never don't dont doesn't won't shouldn't wouldn't without instead não nao nunca sem 不 别 別
+    勿
+    """)
+_NEGATED = 4
+"""Words before a question among which a negation turns it round: "You don't want me to"."""
 _MIXED = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 _LIKE_LATIN = frozenset("абвгеһіјкмнопрсԁѕтухѵԛԝӏьαβγεζηικνορτυχωϲϳ")
 _SCRIPTS = {"ru": "CYRILLIC", "uk": "CYRILLIC", "bg": "CYRILLIC", "sr": "CYRILLIC",
             "el": "GREEK", "hy": "ARMENIAN"}  # fmt: skip
 _SOFT = frozenset(".,!?:'\"()…“”‘’«»、。，！？：；（）《》「」·¿¡")  # noqa: RUF001 - as they are written
 _SENTENCE = re.compile(r"[?!。？！\n]|\.(?=\s|$)")  # noqa: RUF001 - Chinese punctuation
+# Dots that begin a part of a path lead elsewhere: `docs/..`, `.env`.
 _TOKEN = re.compile(
-    r"(?P<number>\d+(?:[.,]\d+)*)|(?P<wide>[\u3040-\u30ff\u3400-\u9fff])"
+    r"(?P<number>\d+(?:[.,]\d+)*)|(?P<dots>(?<![^\s/\\~])\.+)|(?P<wide>[\u3040-\u30ff\u3400-\u9fff])"
     r"|(?P<word>[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:'[^\W\d_]+)*)|(?P<sign>\S)"
 )
 
@@ -119,6 +139,16 @@ class ValueSpeaker:
         if not isinstance(value, str):
             raise UnsayableError
         return self._say_text(value)
+
+    def is_name(self, name: str) -> bool:
+        """Return whether the name of a tool or an argument can be spoken as it is.
+
+        A name may come from a server or a model, so it must not sound like a sentence.
+        """
+        said = name.replace("_", " ")
+        return (
+            len(said) <= LONGEST_SAID and not _PAUSE.search(said) and is_plain(said, self.language)
+        )
 
     def _say_list(self, value: Sequence[Any]) -> str:
         if not value:
@@ -179,6 +209,28 @@ def is_plain(question: str, language: str) -> bool:
     return _is_plain(" ".join(question.split()), language)
 
 
+def has_question(value: Any) -> bool:
+    """Return whether a text in a value may be heard as a question; of a very long one, that it may.
+
+    Example:
+        >>> [has_question(value) for value in (["Shall I play music"], "See you.", 20)]
+        [True, False, False]
+    """
+    left, room = [value], _LONGEST_SHORTENED
+    while left and room > 0:
+        each = left.pop()
+        if isinstance(each, str):
+            if len(each) > room or not _QUESTIONING.keys().isdisjoint([*each, *_words(each)]):
+                return True
+            room -= len(each)
+        elif isinstance(each, Mapping):
+            left += [*each, *each.values()]
+        elif isinstance(each, list | tuple):
+            left += each
+        room -= 1
+    return bool(left)
+
+
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
@@ -232,15 +284,16 @@ class SpokenCheck:
     def is_asked_in(self, speech: str) -> bool:
         """Return whether one turn of the model asks the question, and says nothing else after it.
 
-        The turn contains the question word for word, or a paraphrase: one sentence with the tool,
-        all values, and no words beyond those of the question and of asking for consent.
+        The turn contains the question word for word, or a paraphrase: one sentence that asks for
+        consent, names the tool, then all values, and has no other words. Where a preposition could
+        exchange two values or turn one round, it has to be the name of the argument.
 
         Example:
             >>> wanted = SpokenCheck("Shall I do this: send, to Ana, amount 20?", "send",
             ...                 {"to": "Ana", "amount": "20"})
             >>> [wanted.is_asked_in(said) for said in (
             ...     "Sure. Shall I do this: send, to Ana, amount twenty?", "Send €20 to Ana?",
-            ...     "Send 20 euros to Ben?", "Send 200 euros to Ana?", "Send 20 to Ana Maria?")]
+            ...     "Send 20 euros to Ben?", "Send 200 euros to Ana?", "Send 20 from Ana?")]
             [True, True, False, False, False]
         """
         if len(speech) > _LONGEST_SPEECH:
@@ -250,7 +303,7 @@ class SpokenCheck:
         harmless = {*_ASKING, *_MONEY}
         place = _last(self._question, said)
         if place is not None and harmless.issuperset(said[place + len(self._question) :]):
-            return True
+            return _NEGATIONS.keys().isdisjoint(_before(place, sentences)[-_NEGATED:])
         for sentence in reversed(sentences):
             if self._is_paraphrased_in(sentence):
                 return True
@@ -261,29 +314,58 @@ class SpokenCheck:
     def _is_paraphrased_in(self, said: list[str]) -> bool:
         if not self._tool or not all(_is_said(token, said) for token in self._tool):
             return False
-        parts = [self._tool, *(part for argument in self._arguments for part in argument)]
-        if not {*_ASKING, *_MONEY}.union(*parts).issuperset(said):
-            return False
+        of_tool = [at for at, token in enumerate(said) if _is_said(token, self._tool)]
+        start, end = of_tool[0], of_tool[-1] + 1
         # Only the order tells two values of one kind apart.
-        places = {True: 0, False: 0}
-        for name, value in self._arguments:
+        places = {True: start, False: start}
+        for _, value in self._arguments:
             kind = all(map(_is_number, value))
             found = _first(value, said, places[kind])
-            if found is None or self._is_misnamed(name, value, said):
+            if found is None:
                 return False
             places[kind] = found + len(value)
-        return True
+        end = max(end, *places.values())
+        core = said[start:end]
+        return (
+            _BEFORE.issuperset(said[:start])
+            and self._words_between().issuperset(core)
+            and _AFTER.issuperset(said[end:])
+            and not any(self._is_misnamed(name, value, core) for name, value in self._arguments)
+        )
+
+    def _words_between(self) -> set[str]:
+        """Return the words that may stand from the tool to the last value."""
+        words = {*_BETWEEN, *self._tool}.union(*(part for each in self._arguments for part in each))
+        names = {token for name, _ in self._arguments for token in name}
+        texts = [value for _, value in self._arguments if not all(map(_is_number, value))]
+        if len(texts) > 1 or not names.isdisjoint({*_PREPOSITIONS, *_TURNING}):
+            return words
+        return words | _PREPOSITIONS.keys()
 
     def _is_misnamed(self, name: list[str], value: list[str], said: list[str]) -> bool:
-        """Return whether another argument's value directly follows this argument's name."""
+        """Return whether an argument's name is said, and not its own value after it."""
+        places = [at for at in range(len(said)) if said[at : at + len(name)] == name]
+        if not name or not places or set(self._tool).issuperset(name):
+            return False
         others = [each for _, each in self._arguments if each and each != value]
-        place = _first(name, said, 0) if name else None
-        while place is not None:
-            after = place + len(name)
-            if any(said[after : after + len(each)] == each for each in others):
-                return True
-            place = _first(name, said, place + 1)
-        return False
+        after = [_without_articles(said[at + len(name) :]) for at in places]
+        return not any(each[: len(value)] == value for each in after) or any(
+            each[: len(other)] == other for each in after for other in others
+        )
+
+
+def _before(place: int, sentences: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Return the words before a place in sentences that are counted through, in its sentence."""
+    for sentence in sentences:
+        if place < len(sentence):
+            return sentence[:place]
+        place -= len(sentence)
+    return ()
+
+
+def _without_articles(words: list[str]) -> list[str]:
+    """Return the words from the first that is no article."""
+    return words[next((at for at, word in enumerate(words) if word not in _ARTICLES), len(words)) :]
 
 
 def _first(wanted: list[str], said: list[str], start: int) -> int | None:

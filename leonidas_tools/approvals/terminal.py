@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,18 @@ def _read() -> str:
     return sys.stdin.readline()
 
 
+def discard_typed(descriptor: int = 0) -> None:
+    """Drop what a person has typed ahead at a terminal; a file or a pipe keeps its lines."""
+    if not os.isatty(descriptor):
+        return
+    try:
+        import termios
+    except ImportError:  # Windows
+        return
+    with contextlib.suppress(termios.error):
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+
+
 def _write(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
@@ -45,21 +58,27 @@ class TerminalChannel:
     """Ask one question at a time in the terminal, until the answer is clear.
 
     A question too long for a screen is shown as its beginning, the number of characters left out,
-    and its end. It can be approved only after it has been shown in full.
+    and its end. It can be approved only after it has been shown in full. What was typed before the
+    question is no answer to it.
 
     Args:
         read: Reads a line. An empty string means the end of the input: the call is denied.
         write: Writes a text.
+        discard: Drops the lines that were typed and not read yet, before a question is shown.
     """
 
     name = "terminal"
     """The `by` of an answer given here."""
 
     def __init__(
-        self, read: Callable[[], str] = _read, write: Callable[[str], None] = _write
+        self,
+        read: Callable[[], str] = _read,
+        write: Callable[[str], None] = _write,
+        discard: Callable[[], None] = discard_typed,
     ) -> None:
         self._read = read
         self._write = write
+        self._discard = discard
         self._turn = asyncio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
@@ -69,6 +88,7 @@ class TerminalChannel:
             EOFError: The input has ended; its text is the reason that the model reads.
         """
         async with self._turn:
+            self._discard()
             refused = await self._put(request)
             if refused is not None:
                 return refused

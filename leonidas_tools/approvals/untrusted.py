@@ -44,6 +44,8 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 _OPENING = "\"'“”‘’«»([{<¿¡"  # noqa: RUF001 - of several languages
 _CLOSING = "\"'“”‘’«»)]}>.,!?;:…。，！？；：、」』）"  # noqa: RUF001 - of several languages
 _OPENING_CJK = "「『（"  # noqa: RUF001 - of several languages
+_STOP = re.compile(r"(?<![.,/\\])[.,]\Z")
+"""A full stop or comma after a word; what ends a path, such as `..`, is none."""
 _OTHER = "\0"
 """Stands for what no argument contains."""
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
@@ -217,7 +219,7 @@ class UserWords:
         text = _normal(value)
         if len(text) > _MOST_CHARACTERS or _OTHER in text:
             return "foreign"
-        chunks = [chunk.rstrip(".,") for chunk in text.split()]
+        chunks = [_STOP.sub("", chunk) for chunk in text.split()]
         if not chunks or not all(chunks):
             return "foreign"
         if any(said.has(chunks) for said in self._heard):

@@ -11,6 +11,7 @@ from leonidas_tools.approvals.spoken import (
     SpokenCheck,
     UnsayableError,
     ValueSpeaker,
+    has_question,
     is_plain,
     is_short,
 )
@@ -65,7 +66,8 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
     """Return the question as a sentence to speak, and what checks that the model has spoken it.
 
     `shortens` allows the beginning and the end of a long value in place of all of it. `notice`
-    precedes the question. `words` are those of the settings.
+    precedes the question. `words` are those of the settings. If a value may be heard as a question,
+    ours is repeated after it, so that it is the last one.
 
     Returns:
         `None` if the question cannot be spoken so that a listener learns all of it.
@@ -79,6 +81,8 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
     """
     usual = words.template("approval_question", language)
     voice = ValueSpeaker(language=language, names=tuple(arguments), shortens=shortens)
+    if not all(map(voice.is_name, (tool, *arguments))):
+        return None
     try:
         said = _question(tool, arguments, rule, usual, voice.say)
         values = {name: voice.say(value) for name, value in arguments.items()}
@@ -92,7 +96,10 @@ def spoken_question(  # noqa: PLR0913 - what is asked, of whom, and in which wor
     if not is_short(said) and not shortens:
         return None
     said = noticed(notice, said)
-    return said, SpokenCheck(said, "" if rule.message or notice else tool, values)
+    paraphrased = "" if rule.message or notice else tool
+    if any(map(has_question, arguments.values())):  # else the yes might be to that question
+        said, paraphrased = f"{said} {usual.format(what=tool.replace('_', ' '))}", ""
+    return said, SpokenCheck(said, paraphrased, values)
 
 
 def noticed(notice: str, question: str) -> str:

@@ -291,6 +291,7 @@ class _Typed:
 
         self._typed = TypedLines()
         self._lines = self._typed.lines()
+        self.discard = self._typed.discard
         self.loop: asyncio.AbstractEventLoop | None = None
 
     async def ask(self, prompt: str) -> str | None:
@@ -314,7 +315,9 @@ class _Typed:
 def _channel(typed: _Typed | None) -> "Channel":
     from leonidas_tools.approvals.terminal import TerminalChannel
 
-    return TerminalChannel() if typed is None else TerminalChannel(read=typed.read)
+    if typed is None:
+        return TerminalChannel()
+    return TerminalChannel(read=typed.read, discard=typed.discard)
 
 
 class _AgentDisplay(Protocol):

@@ -8,6 +8,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from leonidas_tools.approvals.terminal import discard_typed
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -46,6 +48,18 @@ class TypedLines:
                 self.ended.set()
             elif line := line.strip():
                 yield line
+
+    def discard(self) -> None:
+        """Drop the lines that a person has typed ahead; those of a file or a pipe stay."""
+        if not self.interactive:
+            return
+        discard_typed(self._descriptor)
+        while not self._lines.empty():
+            line = self._lines.get_nowait()
+            if line is None:  # the end, which is still to be read
+                self._lines.put_nowait(None)
+                return
+            self._room.release()
 
     def _start(self) -> None:
         if self._reader is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
 from leonidas_tools.approvals.request import Decision
+from leonidas_tools.redaction.visible import visible
 from leonidas_tools.results.jsonable import utf8_text
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _FORM: Mapping[str, Any] = {
     },
     "required": ["approve"],
 }
-_MOST_CHARACTERS = 2000
 
 
 def can_be_asked(context: Context) -> bool:
@@ -46,14 +46,11 @@ def can_be_asked(context: Context) -> bool:
 
 
 def elicitation(request: ApprovalRequest) -> ElicitRequest:
-    """Return the question for the client: the sentence, the tool and its arguments."""
-    details = utf8_text(json.dumps(dict(request.details), ensure_ascii=False, default=str))
-    if len(details) > _MOST_CHARACTERS:
-        details = details[:_MOST_CHARACTERS] + "…"
+    """Return the question for the client: the sentence, the tool and all of its arguments."""
+    details = json.dumps(dict(request.details), ensure_ascii=False, default=str)
+    message = f"{visible(request.title)}\n\n{visible(request.tool)} {visible(details)}"
     return ElicitRequest(
-        params=ElicitRequestFormParams(
-            message=f"{request.title}\n\n{request.tool} {details}", requested_schema=dict(_FORM)
-        )
+        params=ElicitRequestFormParams(message=utf8_text(message), requested_schema=dict(_FORM))
     )
 
 

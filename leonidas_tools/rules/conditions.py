@@ -34,10 +34,12 @@ _LOOK_ALIKES = str.maketrans(  # of Cyrillic, Greek and Armenian, and of Latin i
     "\u0585\u0570\u0578\u057d\u0581",
     "acdehijklmopqstyvwxABCEHIJKMOPSTYXaceikvoptuxynwABEZHIKMNOPTYXiagohnug",
 )
-_SEPARATOR = re.compile("[,;<>]")
+_SEPARATOR = re.compile("[,;<>\uff0c\uff1b\u3001]")
 _FULL_STOP = re.compile("(?<=[A-Za-z0-9])\u3002(?=[A-Za-z0-9])")
 """An ideographic full stop in a domain name, which stands for a dot there."""
-_BETWEEN = re.compile(r"[\s,;<>()\"']+")
+_BETWEEN = re.compile(r"[\s,;<>()\"'\uff0c\uff1b\u3001]+")
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+"""A character as JSON may write it, which a tool reads as the character."""
 _MOST_LEAVES = 10_000
 _MOST_REFERENCES = 32
 _MOST_BYTES = 1 << 20
@@ -47,6 +49,17 @@ _BEGIN_NUMBERS = "iInN"
 _LONGEST_TEXT = 1_000_000
 _LONGEST_BOUNDED = 1_000
 """Longest text for an expression with lookaround, whose time grows with its square."""
+
+
+class _Unreadable:
+    """A value that cannot be read where it stands: any condition on it is in doubt."""
+
+    def __repr__(self) -> str:
+        return "?"
+
+
+UNREADABLE = _Unreadable()
+_BEFORE_JSON = "\ufeff \t\r\n"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -121,6 +134,8 @@ def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
         item = left.pop()
         if isinstance(item, Mapping):
             found += [item[step]] if step in item else []
+        elif isinstance(item, str):
+            found += _inside_json(item, step)
         elif isinstance(item, list | tuple):
             left += reversed(item)
     return found
@@ -128,12 +143,14 @@ def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
 
 def _inside_json(text: str, step: str) -> Sequence[Any]:
     """Apply a step to the object or array in a text: a tool may read one as the other."""
-    if len(text) > _LONGEST_TEXT or not text.lstrip().startswith(("{", "[")):
+    if not text.lstrip(_BEFORE_JSON).startswith(("{", "[")):
         return []
+    if len(text) > _LONGEST_TEXT:
+        return [UNREADABLE]
     try:
         value = json.loads(text, object_pairs_hook=_all_values, strict=False)
-    except (ValueError, RecursionError):
-        return []
+    except (ValueError, RecursionError):  # a tool may read it nevertheless
+        return [UNREADABLE]
     return _inside(value, step, parts=False)
 
 
@@ -282,6 +299,8 @@ class Condition:
 
     def holds(self, value: Any) -> bool | None:
         """Return whether the condition is true of a value; `None` if that is in doubt."""
+        if value is UNREADABLE:
+            return None
         answer: bool | None = True
         for check, wanted in self._checks:
             one = check(value, wanted)
@@ -362,6 +381,8 @@ class Expression:
 
 def _folded(text: str) -> str:
     """Return a text as a person reads it, without look-alikes and invisible characters."""
+    if "\\u" in text:
+        text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
     if not text.isascii() or not text.isprintable():
         text = unicodedata.normalize("NFKC", without_unseen(text))
         text = _FULL_STOP.sub(".", text)
@@ -472,6 +493,17 @@ def _number(value: Any) -> float | None:
 
 
 def _has_more(value: Any, limit: int) -> bool | None:
-    if isinstance(value, Mapping | list | tuple):
-        return len(value) > limit
-    return None
+    """Return whether a value has more items; in doubt if it has only with those in an item."""
+    if not isinstance(value, Mapping | list | tuple):
+        return None
+    if len(value) > limit:
+        return True
+    items = value.values() if isinstance(value, Mapping) else value
+    return None if sum(map(_items_in, items)) > limit else False
+
+
+def _items_in(item: Any) -> int:
+    """Return how many items a tool may take one for: "a@home, b@home" is two."""
+    if isinstance(item, str):
+        return sum(1 for part in _SEPARATOR.split(item, _MOST_LEAVES) if part.strip())
+    return len(item) if isinstance(item, list | tuple) else 1

@@ -161,6 +161,34 @@ async def test_an_argument_that_is_a_text_lends_no_words_to_a_yes(text, words, r
     assert sent == [text] * 2 * runs
 
 
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ("Yes.", True),
+        ("Yes, post it.", True),
+        ("Yes, to Ana.", True),
+        ("Yes, encrypt it.", False),
+        ("Yes, copy.", False),
+        ("Yes, receipt.", False),
+        ("Yes, copies.", False),
+    ],
+)
+async def test_the_name_of_an_argument_that_is_off_is_not_repeated_by_a_yes(words, runs):
+    sent = []
+
+    @tool(requires_approval=True)
+    async def post(to: str, encrypt: bool, copies: int, receipt: str, copy: str | None) -> None:
+        """Posts something."""
+        sent.append(to)
+
+    bank = Bank(post)
+    off = {"encrypt": False, "copies": 0, "receipt": "none", "copy": None}
+    approval = (await bank.call("post", to="Ana", **off)).result["approval_id"]
+    bank.answer(words)
+    await bank.confirm(approval)
+    assert sent == ["Ana"] * runs
+
+
 async def test_a_yes_that_names_a_part_of_a_list_is_no_yes_to_all():
     sent = []
 

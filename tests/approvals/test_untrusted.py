@@ -124,6 +124,28 @@ async def test_what_the_user_does_not_want_are_no_words_for_a_call(said, runs):
     assert len(office.asked) == (not runs)
 
 
+@pytest.mark.parametrize(
+    ("path", "runs"),
+    [
+        ("/home/ana/", True),
+        ("/home/ana/..", False),
+        ("/home/ana/.", False),
+        ("/home/ana/.,.,..", False),
+        ("old.", True),
+        ("old..", False),
+    ],
+)
+async def test_what_leads_out_of_a_folder_that_the_user_has_named_is_not_the_users(path, runs):
+    @tool
+    async def clear(path: str) -> str:
+        return "cleared"
+
+    office = Office(Decision.deny(), more=[clear])
+    office.hear("Clear /home/ana/ and old.")
+    await office.call("read_page")
+    assert (await office.call("clear", path=path)).ok == runs
+
+
 async def test_a_yes_is_for_one_run_of_one_call():
     office = Office(Decision.approve(), Decision.deny())
     await office.call("read_page")

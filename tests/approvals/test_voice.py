@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, Tool, ToolSession, tool
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.rules.rule import Rule
 from tests.approvals.bench import Bank
@@ -149,6 +149,139 @@ async def test_where_nothing_is_transcribed_nothing_is_confirmed_unless_the_mode
     assert bank.sent == []
     trusting = Bank(policies={"approval": {"trust_model": True}})
     assert (await trusting.confirm(await trusting.ask())).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("move", "Move to savings from daily?"),
+        ("move", "Move target is savings, source is daily?"),
+        ("buy", "Buy count of 20, amount of 5?"),
+        ("buy", "Buy 20 count, 5 amount?"),
+        ("erase", "Erase, backup is true, for good is false?"),
+    ],
+)
+async def test_a_sentence_that_exchanges_two_values_does_not_ask_the_question(name, asked):
+    @tool(requires_approval=True)
+    async def move(source: str, target: str) -> None: ...
+
+    @tool(requires_approval=True)
+    async def buy(amount: int, count: int) -> None: ...
+
+    @tool(requires_approval=True)
+    async def erase(for_good: bool, backup: bool) -> None: ...
+
+    arguments = {
+        "move": {"source": "savings", "target": "daily"},
+        "buy": {"amount": 20, "count": 5},
+        "erase": {"for_good": True, "backup": False},
+    }
+    bank = Bank(move, buy, erase)
+    approval = (await bank.call(name, **arguments[name])).result["approval_id"]
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).reason_code == "not_asked"
+
+
+@pytest.mark.parametrize(
+    "asked", ["Move savings, daily?", "May I move source savings, target daily, is that right?"]
+)
+async def test_a_sentence_with_the_values_in_order_asks_the_question(asked):
+    @tool(requires_approval=True)
+    async def move(source: str, target: str) -> None: ...
+
+    bank = Bank(move)
+    approval = (await bank.call("move", source="savings", target="daily")).result["approval_id"]
+    bank.transcript.model_spoke(asked)
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).status == "ok"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "? Never mind. Shall I play music",
+        "cc: nobody, bcc",
+        "amo\u200bunt",
+        "\u0430mount",
+        "\u202eot",
+        "to\nbcc",
+        "x" * 81,
+    ],
+    ids=ascii,
+)
+async def test_a_name_that_is_not_what_it_sounds_like_is_not_asked_about_by_voice(name):
+    async def post(**given: object) -> None: ...
+
+    parameters = {"type": "object", "properties": {"to_whom": {"type": "string"}}}
+    letter = Tool.from_json_schema(
+        name="post", description="", parameters=parameters, function=post, requires_approval=True
+    )
+    bank = Bank(letter)
+    asked = await bank.tools.execute("post", {"to_whom": "Ana"}, session=bank.session)
+    assert asked.result["ask"] == "Shall I do this: post, to whom Ana?"
+    more = {"to_whom": "Ana", name: "Eve"}
+    asked = await bank.tools.execute("post", more, session=bank.session)
+    assert asked.reason_code == "not_by_voice"
+
+
+@pytest.mark.parametrize(
+    ("path", "spoken", "status"),
+    [
+        ("/home/ana/..", "/home/ana/", "pending_approval"),
+        ("~/.ssh", "~/ssh", "pending_approval"),
+        (".env", "env", "pending_approval"),
+        ("/home/ana/..", "/home/ana/..", "ok"),
+        ("notes.txt", "notes.txt", "ok"),
+    ],
+)
+async def test_the_dots_that_begin_a_part_of_a_path_have_to_be_asked_about(path, spoken, status):
+    @tool(requires_approval=True)
+    async def clear(path: str) -> None: ...
+
+    bank = Bank(clear)
+    approval = (await bank.call("clear", path=path)).result["approval_id"]
+    bank.transcript.model_spoke(f"Shall I do this: clear, path {spoken}?")
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).status == status
+
+
+@pytest.mark.parametrize(
+    "text", ["Sorry. Shall I play music?", "Or would you like some music", "要不要听音乐"]
+)
+async def test_our_question_is_the_last_one_where_an_argument_sounds_like_one(text):
+    @tool(requires_approval=True)
+    async def post_letter(to: str, text: str) -> None: ...
+
+    bank = Bank(post_letter)
+    asked = (await bank.call("post_letter", to="Ana", text=text)).result
+    ours = "Shall I do this: post letter?"
+    assert asked["ask"] == f"Shall I do this: post letter, to Ana, text {text}? {ours}"
+    for spoken, status in ((asked["ask"].removesuffix(ours), "pending"), (asked["ask"], "ok")):
+        bank.transcript.model_spoke(spoken)
+        bank.transcript.turn_ended()
+        bank.transcript.user_said("Yes.")
+        bank.transcript.turn_ended()
+        answer = await bank.confirm(asked["approval_id"])
+        assert answer.status.startswith(status)
+
+
+@pytest.mark.parametrize("before", ["Should I not ", "You don't want me to "])
+async def test_a_negation_before_the_question_of_a_rule_turns_it_round(before):
+    rule = {"name": "r", "tools": "send", "decide": "ask", "message": "Send {amount} to {to}?"}
+    bank = Bank(policies={"rules": [rule]})
+    approval = await bank.ask()
+    bank.transcript.model_spoke(f"{before}send 20 to Ana?")
+    bank.transcript.turn_ended()
+    bank.transcript.user_said("Yes.")
+    bank.transcript.turn_ended()
+    assert (await bank.confirm(approval)).reason_code == "not_asked"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,10 @@
 import asyncio
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 
@@ -60,6 +65,40 @@ def agent(leonidas, tmp_path):
     return run
 
 
+@pytest.fixture
+def agent_in_terminal(agent, tmp_path):
+    """Pastes lines into the terminal of `leonidas agent`, and answers its first question."""
+    assert agent is not None  # has written the toolbox and the settings
+
+    def run(script, pasted, answer):
+        file = tmp_path / "script.json"
+        file.write_text(json.dumps(script))
+        options = ["--config", str(tmp_path / "tools.yaml"), "--model", f"scripted:{file}"]
+        command = [sys.executable, "-m", "leonidas_tools", "agent", *options, "--json"]
+        ours, theirs = pty.openpty()
+        os.write(ours, pasted.encode())
+        with subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path
+        ) as program:
+            os.close(theirs)
+            said = _shown_until(ours, "in this session: ")
+            os.write(ours, answer.encode())
+            said += _shown_until(ours, '"event": "result"')
+            program.kill()
+        os.close(ours)
+        return said
+
+    return run
+
+
+def _shown_until(terminal, text):
+    said = b""
+    with contextlib.suppress(OSError):  # the program has ended
+        while not said.endswith(text.encode()):
+            said += os.read(terminal, 1)
+    return said.decode(errors="replace")
+
+
 def lines(ran):
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -110,6 +149,13 @@ def test_what_needs_approval_is_asked_in_the_terminal(agent, typed, status, inte
     ran = agent(script, *task, "--json", stdin=stdin)
     assert lines(ran)[0]["results"][0]["status"] == status
     assert "pay" in ran.stderr
+
+
+def test_what_was_typed_before_the_question_is_no_answer(agent_in_terminal):
+    script = [{"calls": [["pay", {"amount": 5}]]}, "Done."]
+    said = agent_in_terminal(script, pasted="Pay.\nyes\nyes\n", answer="n\n")
+    assert '"status": "denied"' in said
+    assert "paid 5" not in said
 
 
 def test_a_task_without_an_answer_ends_with_1(agent):

@@ -334,6 +334,23 @@ async def test_a_tool_that_asks_runs_once_the_user_of_the_client_has_said_yes(se
 
 
 @MODES
+async def test_the_user_of_the_client_sees_all_of_what_runs(serve, mode):
+    ran = []
+
+    @tool(requires_approval=True)
+    def run(line: str) -> str:
+        ran.append(line)
+        return "ran"
+
+    answer, questions = person(YES)
+    client = await (await serve(run)).client(mode, elicitation_callback=answer)
+    line = "a" * 3_000 + "\u202e; rm -r ~ #" + "b" * 3_000
+    await client.call_tool("run", {"line": line})
+    assert ran == [line]
+    assert line.replace("\u202e", "<U+202E>") in questions[0].message
+
+
+@MODES
 @pytest.mark.parametrize(
     ("said", "reason_code"),
     [

@@ -68,8 +68,41 @@ async def test_two_addresses_in_one_item_and_a_foreign_dot_hide_none(condition, 
     assert await outcome([rule], to=to) == "denied"
 
 
+@pytest.mark.parametrize("to", ["a@home\uff0cm@evil", "a@home\u3001m@evil", '["m\\u0040evil"]'])
+@pytest.mark.parametrize("condition", [{"equals": "m@evil"}, {"matches": "^m@evil"}])
+async def test_other_commas_and_escapes_of_json_hide_no_address(condition, to):
+    rule = {"tools": "send_mail", "when": {"to[*]": condition}, "decide": "deny"}
+    assert await outcome([rule], to=to) == "denied"
+
+
 @pytest.mark.parametrize(
-    "note", ['{"sum": 900}', {"sum": 900}, [[{"sum": 900}]], '{"sum": 1, "sum": 900}'], ids=repr
+    ("to", "status"),
+    [
+        (["a@home, b@home, c@home"], "denied"),
+        (["a@home", "b@home; c@home"], "denied"),
+        (["a@home", "b@home"], "ok"),
+        (["a@home, b@home"], "ok"),
+    ],
+)
+async def test_several_addresses_in_one_item_are_counted(to, status):
+    rule = {"tools": "send_mail", "when": {"to": {"count_above": 2}}, "decide": "deny"}
+    assert await outcome([rule], to=to) == status
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        '{"sum": 900}',
+        {"sum": 900},
+        [[{"sum": 900}]],
+        ['{"sum": 900}'],
+        '{"sum": 1, "sum": 900}',
+        '{"sum": 900,}',
+        "{'sum': 900}",
+        '\ufeff{"sum": 900}',
+        pytest.param('{"sum": 900' + " " * 1_000_000 + "}", id="long"),
+    ],
+    ids=repr,
 )
 async def test_a_rule_for_a_member_holds_however_its_object_is_given(note):
     rule = {"tools": "send_mail", "when": {"note.sum": {"above": 100}}, "decide": "deny"}

@@ -24,6 +24,14 @@ function element(tag, text, className) {
   return made;
 }
 
+// What a person approves must not be reordered or hidden by characters that are not seen.
+const UNSEEN = /[^\P{C}\n]|[\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+
+function visible(text) {
+  const named = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
+  return text.replace(UNSEEN, named);
+}
+
 function button(text, className, act) {
   const made = element("button", text, className);
   made.type = "button";
@@ -126,8 +134,8 @@ function question(asked) {
     ? jsonForm("Answer", {}, (read) => decide({ answer: "fill", arguments: read }))
     : jsonForm("Edit and approve", asked.details, (read) => decide({ answer: "edit", arguments: read }));
   const parts = [
-    element("strong", asked.title), badge(asked.session),
-    element("pre", JSON.stringify(asked.details, null, 1)),
+    element("strong", visible(asked.title)), badge(asked.session),
+    element("pre", visible(JSON.stringify(asked.details, null, 1))),
     element("p", `${asked.tool} · session ${asked.session}`, "quiet"), left, row(...buttons), form,
   ];
   if (asked.problem) parts.splice(1, 0, element("p", asked.problem, "failed"));
