@@ -1,6 +1,7 @@
 """What a server over HTTP takes: garbage, endless bodies, clients that leave, its end."""
 
 import asyncio
+import json
 
 import httpx2
 import pytest
@@ -131,3 +132,41 @@ async def test_a_server_that_stops_lets_a_call_finish_that_happens_once(serve, m
         await serving.stop()
         assert done == ["paid"]
         await asyncio.wait({paying})
+
+
+@pytest.mark.parametrize("first_is", ["heard", "left"])
+async def test_a_call_whose_request_id_is_in_use_is_refused_and_does_not_run(serve, first_is):
+    paid, begun, may_end = [], asyncio.Event(), asyncio.Event()
+
+    @tool(effect="once")
+    async def pay(number: int) -> str:
+        """Pays."""
+        begun.set()
+        await may_end.wait()
+        paid.append(number)
+        return f"paid {number}"
+
+    serving = await serve(pay)
+    opened = await serving.post(HELLO)
+    session = {"mcp_session_id": opened.headers["mcp-session-id"]}
+    await serving.post('{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session)
+
+    async def call(identifier, number):
+        params = {"name": "pay", "arguments": {"number": number}}
+        request = {"jsonrpc": "2.0", "id": identifier, "method": "tools/call", "params": params}
+        return await serving.post(json.dumps(request), **session)
+
+    async with asyncio.timeout(SECONDS):
+        first = asyncio.create_task(call(7, 1))
+        await begun.wait()
+        if first_is == "left":
+            first.cancel()
+            await asyncio.wait({first})
+        for again in (7, "7"):
+            refused = await call(again, 2)
+            assert (refused.status_code, refused.json()["id"]) == (409, again)
+        may_end.set()
+        if first_is == "heard":
+            assert "paid 1" in (await first).text
+        assert "paid 3" in (await call(8, 3)).text
+    assert paid == [1, 3]
