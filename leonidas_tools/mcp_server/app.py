@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
 from leonidas_tools.mcp_server.guard import AccessGuard, HTTPAccess
-from leonidas_tools.mcp_server.request_ids import RequestIdCheck
+from leonidas_tools.mcp_server.request_ids import RequestCheck
 from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -68,7 +68,7 @@ class MCPApp:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             await stack.enter_async_context(sessions.run())
-            checked = RequestIdCheck(sessions.handle_request)
+            checked = RequestCheck(sessions.handle_request)
             bounded = RequestBodyLimitMiddleware(checked, self._most_body_bytes)
             limited = SessionLimit(bounded, self._most_sessions)
             self._guard = AccessGuard(limited, self._access)

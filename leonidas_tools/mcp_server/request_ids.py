@@ -18,7 +18,9 @@ from mcp_types import (
 )
 from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
+
+from leonidas_tools.results.json_size import has_too_many_values
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage, RequestId
@@ -84,11 +86,12 @@ def id_in_use(identifier: RequestId) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=identifier, error=said)
 
 
-class RequestIdCheck:
-    """An ASGI app before that of the sessions, which refuses requests whose id is in use.
+class RequestCheck:
+    """An ASGI app before that of the sessions, which refuses requests that are not to be read.
 
-    The transport of the older protocol would send both answers to the last of them. A request is in
-    use until it is answered, even if its client has gone.
+    Those are bodies that are not whole or have very many values, and requests whose id is in use:
+    the transport of the older protocol would send both answers to the last of them. An id is in use
+    until its request is answered, even if the client has gone.
 
     Args:
         app: Answers the requests of sessions. It is given a whole body at once.
@@ -100,13 +103,17 @@ class RequestIdCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        session = Headers(scope=scope).get(_SESSION)
-        if session is None or scope["method"] != "POST":
+        if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         body = await receive()
-        identifier = _identifier(body)
-        if identifier is None:
+        refusal = _refusal(body)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        session = Headers(scope=scope).get(_SESSION)
+        identifier = _identifier(body["body"])
+        if session is None or identifier is None:
             await self._app(scope, _replayed(body, receive), send)
             return
         requests = self._sessions.setdefault(session, UnansweredRequests())
@@ -130,12 +137,19 @@ class _Request(BaseModel):
     method: str
 
 
-def _identifier(body: Message) -> RequestId | None:
-    """Return the id of a request; `None` if there is no whole request."""
-    if body["type"] != "http.request" or body.get("more_body", False):
-        return None
+def _refusal(body: Message) -> Response | None:
+    """Return the answer to a body that is not read; `None` if it is."""
+    if body["type"] != "http.request" or body["more_body"]:
+        return PlainTextResponse("The body did not come in time.", 408)
+    if has_too_many_values(body["body"]):
+        return PlainTextResponse("The body has too many values.", 413)
+    return None
+
+
+def _identifier(body: bytes) -> RequestId | None:
+    """Return the id of a request; `None` if there is none."""
     try:
-        return _Request.model_validate_json(body.get("body", b"")).id
+        return _Request.model_validate_json(body).id
     except ValidationError:
         return None
 

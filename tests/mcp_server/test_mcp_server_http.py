@@ -27,6 +27,8 @@ async def test_a_taken_port_is_named(serve):
         (b"\xff\xfe\x00", {}, 400),
         ("[]", {}, 400),
         ("[" * 100_000, {}, 400),
+        ("[" + "[]," * 200_000 + "0]", {}, 413),
+        ("[" + "[]," * 200_000 + "0]", {"mcp_protocol_version": "2026-07-28"}, 413),
         ("null", {}, 400),
         ('{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', {}, 400),
         ('{"jsonrpc": "1.0", "id": 1, "method": "initialize"}', {}, 400),
@@ -70,6 +72,23 @@ async def test_a_body_of_100_megabytes_is_refused_before_it_is_read(serve, versi
                 assert sum(sent) < 200_000_000
     client = await serving.client()
     assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
+
+
+async def test_a_body_that_ends_early_finds_no_fault(serve, caplog):
+    serving = await serve(add)
+    url = httpx2.URL(serving.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(
+        f"POST /mcp HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\nContent-Length: 10\r\n\r\n{".encode()
+    )
+    writer.write_eof()
+    async with asyncio.timeout(SECONDS):
+        await reader.read()
+    writer.close()
+    client = await serving.client("legacy")
+    assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 @MODES
