@@ -6,11 +6,15 @@ from collections import Counter, OrderedDict
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.streamable_http_manager import (
+    RequestBodyLimitMiddleware,
+    StreamableHTTPSessionManager,
+)
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
 from leonidas_tools.mcp_server.guard import AccessGuard, HTTPAccess
+from leonidas_tools.mcp_server.request_ids import RequestCheck
 from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -64,7 +68,9 @@ class MCPApp:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             await stack.enter_async_context(sessions.run())
-            limited = SessionLimit(sessions.handle_request, self._most_sessions)
+            checked = RequestCheck(sessions.handle_request)
+            bounded = RequestBodyLimitMiddleware(checked, self._most_body_bytes)
+            limited = SessionLimit(bounded, self._most_sessions)
             self._guard = AccessGuard(limited, self._access)
             self._stack = stack.pop_all()
         return self

@@ -25,6 +25,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from leonidas_tools.mcp_server.request_ids import UnansweredRequests
 from leonidas_tools.redaction import described
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.jsonable import utf8_text
@@ -91,8 +92,9 @@ async def streams(pipes: Pipes) -> AsyncIterator[tuple[MessageSource, MessageSin
     """
     received, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    reading = asyncio.create_task(_read(pipes.input, received, outbox.clone()))
-    writing = asyncio.create_task(_write(pipes.output, to_send))
+    requests = UnansweredRequests()
+    reading = asyncio.create_task(_read(pipes.input, received, outbox.clone(), requests))
+    writing = asyncio.create_task(_write(pipes.output, to_send, requests))
     writing.add_done_callback(lambda _: reading.cancel())  # the answers are not read any more
     try:
         yield inbox, outbox
@@ -106,7 +108,10 @@ async def streams(pipes: Pipes) -> AsyncIterator[tuple[MessageSource, MessageSin
 
 
 async def _read(
-    pipe: int, received: MemoryObjectSendStream[SessionMessage | Exception], refusals: MessageSink
+    pipe: int,
+    received: MemoryObjectSendStream[SessionMessage | Exception],
+    refusals: MessageSink,
+    requests: UnansweredRequests,
 ) -> None:
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -127,7 +132,11 @@ async def _read(
                 # Its text stays out of the log: it may hold arguments.
                 logger.warning("A line of %d bytes is not a readable message", len(line))
                 if (refusal := _refusal(line)) is not None:
+                    requests.begin(refusal.id)
                     await refusals.send(SessionMessage(refusal))
+                continue
+            if (refusal := requests.heard(message)) is not None:
+                await refusals.send(SessionMessage(refusal))
             else:
                 await received.send(SessionMessage(message))
 
@@ -185,7 +194,9 @@ def _chunk(pipe: int) -> bytes:
         return b""
 
 
-async def _write(pipe: int, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _write(
+    pipe: int, to_send: MemoryObjectReceiveStream[SessionMessage], requests: UnansweredRequests
+) -> None:
     loop = asyncio.get_running_loop()
     texts: SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = SimpleQueue()
 
@@ -207,6 +218,7 @@ async def _write(pipe: int, to_send: MemoryObjectReceiveStream[SessionMessage]) 
     _in_thread("mcp-stdout", write)
     try:
         async for message in to_send:
+            requests.said(message.message)
             written: asyncio.Future[None] = loop.create_future()
             texts.put((_encoded(message.message), written))
             await written

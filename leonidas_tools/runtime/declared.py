@@ -226,6 +226,7 @@ class _ChangeSubscription:
         # A task that the listener starts belongs to the subscriber, not to the maker of a change.
         self._context = contextvars.copy_context()
         self._told = declared.declarations(session)
+        self._stirred = False
         self._sources = [
             declared.registry.on_change(self._stir),
             declared.settings.on_change(self._stir),
@@ -240,11 +241,14 @@ class _ChangeSubscription:
             self._sources.pop()()
 
     def _stir(self, *_: object) -> None:
-        """Look in the loop's next turn; called in any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._look, context=self._context)
+        """Look in the loop's next turn, once for all changes until then; called in any thread."""
+        if not self._stirred:
+            self._stirred = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._look, context=self._context)
 
     def _look(self) -> None:
+        self._stirred = False
         if not self._sources:
             return
         try:

@@ -146,7 +146,8 @@ class MCPServerSettings(SettingsModel):
         ping_every: How often a server that says nothing is asked whether it is still there; `0` or
             `off` for never.
         max_message_bytes: How long one message of the server may be; a longer one fails its call.
-        max_tools: How many tools are taken from it; `0` or `off` for all.
+        max_tools: How many tools are taken from it, the first 10,000 if left out; `0` or `off` for
+            all.
         prefix: What stands before the names of all its tools that are not named under `tools`, with
             `__` between; without it only a name that is taken gets the server's name there.
         include: The tools that are used, by the server's names for them or by patterns such as
@@ -180,7 +181,7 @@ class MCPServerSettings(SettingsModel):
     timeout: OptionalTimeLimit = None
     ping_every: DurationOrOff = 30.0
     max_message_bytes: Count = 16_777_216
-    max_tools: CountOrOff = None
+    max_tools: CountOrOff = 10_000
     prefix: Name | None = None
     include: Names | None = None
     exclude: Names = ()

@@ -47,6 +47,11 @@ TOO_MANY = failed(
     "10,000 entries. Request less.",
     "mcp_answer_too_long",
 )
+TOO_MANY_VALUES = failed(
+    "The tool 'bad' of the MCP server 'lab' ran, but its result is too long to read: a message of "
+    "too many values. Request less.",
+    "mcp_answer_too_long",
+)
 TIMED_OUT = {
     "status": "timeout",
     "message": "The tool 'bad' did not finish within 0.5 seconds.",
@@ -118,6 +123,8 @@ def open_lab(mark):
         ("huge", TOO_LONG, True),
         ("huge_id_last", TOO_LONG, True),
         ("many_parts", TOO_MANY, True),
+        ("many_values", TOO_MANY_VALUES, True),
+        ("many_in_news", OK, True),
         ("asks_too_much", {**OK, "result": "ping"}, True),
         (
             "huge_nobodys",
@@ -164,12 +171,15 @@ CUT_OFF = lost("SSE stream ended without a response")
                 ("huge_id_last", TOO_LONG),
                 ("huge_nobodys", TOO_LONG),
                 ("many_parts", TOO_MANY),
+                ("many_values", TOO_MANY_VALUES),
             )
         ),
         ("gzip", "huge", TOO_LONG),
         ("json", "twice", MALFORMED),
         ("events", "twice", OK),
         ("events", "flood", OK),
+        ("events", "many_values_on_lines", MALFORMED),
+        ("events", "many_in_news", OK),
         ("events", "huge_notice", CUT_OFF),
         ("json", "invalid_utf8", MALFORMED),
         ("events", "invalid_utf8", {**OK, "result": "\ufffd\ufffd"}),
@@ -197,6 +207,12 @@ async def test_a_result_that_is_too_long_takes_no_memory(open_lab, listen, kind)
         finally:
             tracemalloc.stop()
     assert peak < 16_000_000
+
+
+async def test_news_of_very_many_values_is_not_read(open_lab, caplog):
+    async with open_lab(script("bad.py", "many_in_news")) as lab:
+        assert await lab.call("bad") == OK
+    assert "'lab' wrote a message of too many values; it is not read" in caplog.text
 
 
 async def test_a_tool_of_very_many_parts_is_left_out_and_harms_no_other(open_lab):

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from mcp_types import methods
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.server import MCPServer
@@ -141,6 +142,24 @@ async def test_what_is_odd_in_a_listing_is_said_once_and_again_when_it_has_chang
     listed.says(GOOD, GOOD)
     await relisted(server)
     assert warnings(caplog) == [twice]
+
+
+@pytest.mark.parametrize("era", [(), ("modern",)])
+async def test_a_long_page_of_tools_is_not_checked_at_once(listed, monkeypatch, era):
+    lengths = []
+    validate = methods.validate_server_result
+
+    def noted(method, version, result):
+        lengths.append(len(result.get("tools", ())))
+        return validate(method, version, result)
+
+    monkeypatch.setattr(methods, "validate_server_result", noted)
+    output = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    last = described("last", outputSchema=output)
+    bad = {"name": "bad"}
+    server = await listed(bad, *(described(f"tool_{n}") for n in range(2_500)), last, era=era)
+    assert len(server.tools) == 2_501
+    assert max(lengths) == 1_000
 
 
 # --- questions without end -----------------------------------------------------------------------

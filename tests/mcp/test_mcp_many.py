@@ -36,19 +36,20 @@ async def test_fifty_servers_start_answer_and_leave_nothing(mark):
 
 
 async def test_ten_thousand_tools_are_listed_and_can_be_called(serve):
-    server = serve(script("bad.py", "many", timeout=90))
+    server = serve(script("bad.py", "many", max_tools="off", timeout=90))
     async with asyncio.timeout(90):
         await server.mcp.wait_for(ServerState.READY)
     assert len(server.tools) == 10_003
     assert (await server.call("tool_9999")).result == "fine"
 
 
-async def test_no_more_tools_are_taken_than_asked_for(serve, caplog):
-    server = serve(script("bad.py", "many", max_tools=100, timeout=90))
+@pytest.mark.parametrize(("asked", "most"), [({"max_tools": 100}, 100), ({}, 10_000)])
+async def test_no_more_tools_are_taken_than_asked_for(serve, caplog, asked, most):
+    server = serve(script("bad.py", "many", timeout=90, **asked))
     async with asyncio.timeout(90):
         await server.mcp.wait_for(ServerState.READY)
-    assert len(server.tools) == 100
+    assert len(server.tools) == most
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == [
-        "MCP server 'lab' has 10003 tools, of which the first 100 are used: see its max_tools"
+        f"MCP server 'lab' has 10003 tools, of which the first {most} are used: see its max_tools"
     ]

@@ -237,3 +237,23 @@ async def test_a_lone_surrogate_in_a_result_does_not_end_the_program(config, sta
         answer = json.loads(await line_with(process.stdout, f'"id":{number}'))
         result = answer["result"]["structuredContent"]
         assert result == {"result": ["caf\ufffd", {"\ufffd": 1}]}
+
+
+async def test_a_call_whose_request_id_is_in_use_is_refused_and_does_not_run(start, tmp_path):
+    process, begun = await start(), tmp_path / "first"
+    await hello(process)
+    await ask(process, 5, "tools/call", name="look", arguments={"begun": str(begun)})
+    await exists(begun)
+    for again in (5, "5"):
+        second = {"begun": str(tmp_path / "second")}
+        await ask(process, again, "tools/call", name="look", arguments=second)
+        answer = json.loads(await line_with(process.stdout, '"id"'))
+        assert (answer["id"], answer["error"]["code"]) == (again, -32600)
+    assert not (tmp_path / "second").exists()
+    cancel = '{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}\n'
+    process.stdin.write(cancel.encode())
+    for _ in range(2):  # of a request that is cancelled or answered, the id is free
+        await ask(process, 5, "ping")
+        assert json.loads(await line_with(process.stdout, '"id":5'))["result"] == {}
+    process.stdin.close()
+    await process.communicate()

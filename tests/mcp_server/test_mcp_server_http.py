@@ -1,6 +1,7 @@
 """What a server over HTTP takes: garbage, endless bodies, clients that leave, its end."""
 
 import asyncio
+import json
 
 import httpx2
 import pytest
@@ -26,6 +27,8 @@ async def test_a_taken_port_is_named(serve):
         (b"\xff\xfe\x00", {}, 400),
         ("[]", {}, 400),
         ("[" * 100_000, {}, 400),
+        ("[" + "[]," * 200_000 + "0]", {}, 413),
+        ("[" + "[]," * 200_000 + "0]", {"mcp_protocol_version": "2026-07-28"}, 413),
         ("null", {}, 400),
         ('{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', {}, 400),
         ('{"jsonrpc": "1.0", "id": 1, "method": "initialize"}', {}, 400),
@@ -69,6 +72,23 @@ async def test_a_body_of_100_megabytes_is_refused_before_it_is_read(serve, versi
                 assert sum(sent) < 200_000_000
     client = await serving.client()
     assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
+
+
+async def test_a_body_that_ends_early_finds_no_fault(serve, caplog):
+    serving = await serve(add)
+    url = httpx2.URL(serving.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(
+        f"POST /mcp HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\nContent-Length: 10\r\n\r\n{".encode()
+    )
+    writer.write_eof()
+    async with asyncio.timeout(SECONDS):
+        await reader.read()
+    writer.close()
+    client = await serving.client("legacy")
+    assert (await client.call_tool("add", {"a": 1})).content[0].text == "2"
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 @MODES
@@ -131,3 +151,41 @@ async def test_a_server_that_stops_lets_a_call_finish_that_happens_once(serve, m
         await serving.stop()
         assert done == ["paid"]
         await asyncio.wait({paying})
+
+
+@pytest.mark.parametrize("first_is", ["heard", "left"])
+async def test_a_call_whose_request_id_is_in_use_is_refused_and_does_not_run(serve, first_is):
+    paid, begun, may_end = [], asyncio.Event(), asyncio.Event()
+
+    @tool(effect="once")
+    async def pay(number: int) -> str:
+        """Pays."""
+        begun.set()
+        await may_end.wait()
+        paid.append(number)
+        return f"paid {number}"
+
+    serving = await serve(pay)
+    opened = await serving.post(HELLO)
+    session = {"mcp_session_id": opened.headers["mcp-session-id"]}
+    await serving.post('{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session)
+
+    async def call(identifier, number):
+        params = {"name": "pay", "arguments": {"number": number}}
+        request = {"jsonrpc": "2.0", "id": identifier, "method": "tools/call", "params": params}
+        return await serving.post(json.dumps(request), **session)
+
+    async with asyncio.timeout(SECONDS):
+        first = asyncio.create_task(call(7, 1))
+        await begun.wait()
+        if first_is == "left":
+            first.cancel()
+            await asyncio.wait({first})
+        for again in (7, "7"):
+            refused = await call(again, 2)
+            assert (refused.status_code, refused.json()["id"]) == (409, again)
+        may_end.set()
+        if first_is == "heard":
+            assert "paid 1" in (await first).text
+        assert "paid 3" in (await call(8, 3)).text
+    assert paid == [1, 3]

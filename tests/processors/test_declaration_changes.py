@@ -290,6 +290,21 @@ async def test_toolboxes_of_a_file_reloaded_in_a_thread_come_and_go(tmp_path):
     assert threads == told.threads == {threading.get_ident()}
 
 
+async def test_many_changes_at_once_are_looked_at_once(monkeypatch):
+    tools, loop = alone(add), asyncio.get_running_loop()
+    told, looked = Told(tools), []
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *a, **_: looked.append(a))
+    for number in range(100):
+        tools.registry.register(lambda: None, name=f"tool_{number}")
+    monkeypatch.undo()
+    [(look,)] = looked
+    look()
+    assert told.times == 1
+    tools.registry.unregister("add")
+    await next_turn()
+    assert told.times == 2
+
+
 # --- MCP servers -----------------------------------------------------------------------------
 
 

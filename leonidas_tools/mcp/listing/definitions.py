@@ -87,7 +87,7 @@ class DefinitionReader:
         """Return the tools that can be used; the others are skipped with a warning."""
         while True:
             self._read_for = settings = self.settings
-            tools_listed, telling = self._without_secrets(listing.tools)
+            tools_listed, telling = await self._without_secrets(listing.tools)
             listed, twice = _by_name(tools_listed)
             used, too_many = _used(settings, listed)
             refused = {self._secrets.text(name): why for name, why in listing.refused.items()}
@@ -107,13 +107,15 @@ class DefinitionReader:
                 self.report = report
                 return tools
 
-    def _without_secrets(
+    async def _without_secrets(
         self, tools: Iterable[mcp_types.Tool]
     ) -> tuple[list[mcp_types.Tool], dict[str, str]]:
         """Return the tools whose name has no secret, and why the others are left out."""
         harmless: list[mcp_types.Tool] = []
         telling: dict[str, str] = {}
-        for tool in tools:
+        for number, tool in enumerate(tools):
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
             shown = self._secrets.text(tool.name)
             if shown == tool.name:
                 harmless.append(tool)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mcp_types
 from pydantic import ValidationError
@@ -15,6 +16,8 @@ from leonidas_tools.mcp.data_files import data_file
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from mcp.client.client import Client
 
     from leonidas_tools.mcp.listing.output_schemas import OutputSchemas
@@ -25,6 +28,8 @@ logger = visible_logger(__name__)
 
 _MOST_TOOLS = 100_000
 _MOST_PAGES = 1_000
+_SLICE = 64
+"""Number of tools read before the loop gets a turn."""
 _KIND = "tools"
 _REACHED_BY = {"command", "args", "cwd", "url", "transport"}
 
@@ -57,6 +62,8 @@ async def list_tools(client: Client, lenient: LenientTransport, outputs: OutputS
     while True:
         page = await _page(client, cursor, lenient)
         tools.extend(outputs.given_back(page.tools))
+        async for more in _left(client, lenient.left, outputs):
+            tools.extend(more)
         cursor = page.next_cursor
         if cursor is None:
             outputs.keep_only(tool.name for tool in tools)
@@ -78,6 +85,18 @@ async def _page(
             raise
         lenient.check_by_tool()
         return await client.list_tools(cursor=cursor)
+
+
+async def _left(
+    client: Client, tools: list[Any], outputs: OutputSchemas
+) -> AsyncIterator[list[mcp_types.Tool]]:
+    """Read the tools of a page that are too many for the client library to check at once."""
+    for first in range(0, len(tools), _SLICE):
+        await asyncio.sleep(0)
+        some = outputs.taken_from(tools[first : first + _SLICE])
+        page = mcp_types.ListToolsResult.model_validate({"tools": some}, by_name=False)
+        taken = client.session._absorb_tool_listing(page, complete=False)  # noqa: SLF001 - as it does for a page
+        yield outputs.given_back(taken.tools)
 
 
 class KeptListing:

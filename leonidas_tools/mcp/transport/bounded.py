@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from leonidas_tools.mcp.transport.lines import LineSplitter
-from leonidas_tools.mcp.transport.unreadable import TOO_LONG, is_asked, stand_in
+from leonidas_tools.mcp.transport.unreadable import (
+    SEEN_BYTES,
+    TOO_LONG,
+    TOO_MANY,
+    has_too_many,
+    is_asked,
+    stand_in,
+)
+from leonidas_tools.results.json_size import MOST_VALUES, count_values, has_too_many_values
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -47,22 +55,20 @@ class ResponseBounds:
             body += chunk
             if len(body) > self.longest:
                 await response.aclose()
-                error = {"code": TOO_LONG, "message": self.too_long}
-                return httpx2.Response(
-                    httpx2.codes.BAD_GATEWAY,
-                    json={"jsonrpc": "2.0", "id": None, "error": error},
-                    request=response.request,
-                )
-        return _with(response, content=bytes(body))
+                return _failed(response, self.too_long)
+        content = bytes(body)
+        if has_too_many_values(content):
+            return _failed(response, TOO_MANY)
+        return _with(response, content=content)
 
-    def event_line(self, beginning: bytes, end: bytes) -> bytes:
+    def event_line(self, beginning: bytes, end: bytes, what: str) -> bytes:
         """Return a line for an event stream in the place of one that is too long."""
         message = beginning.removeprefix(_DATA)
-        answer = stand_in(message, end, TOO_LONG, self.too_long)
+        answer = stand_in(message, end, TOO_LONG, what)
         if answer is None and not is_asked(message):
             # Where a request has a stream of its own, its answer needs no id.
-            answer = stand_in(b'{"id":0,', b"", TOO_LONG, self.too_long)
-            self._on_stray(f"answered with {self.too_long}")
+            answer = stand_in(b'{"id":0,', b"", TOO_LONG, what)
+            self._on_stray(f"answered with {what}")
         return _DATA + (answer or b"")
 
 
@@ -75,13 +81,21 @@ class _Events(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         whole: list[bytes] = []
+        bounds = self._bounds
+        event = _EventSize()
+
+        def take(line: bytes) -> None:
+            if event.is_too_much(line):
+                line = bounds.event_line(line[:SEEN_BYTES], line[-SEEN_BYTES:], TOO_MANY)
+            whole.append(line)
+
         lines = LineSplitter(
-            self._bounds.longest + len(_DATA) + 1,
-            whole.append,
-            lambda beginning, end: whole.append(self._bounds.event_line(beginning, end)),
+            bounds.longest + len(_DATA) + 1,
+            take,
+            lambda beginning, end: whole.append(bounds.event_line(beginning, end, bounds.too_long)),
         )
         async for chunk in self._response.aiter_bytes():
-            self._bounds.on_bytes()
+            bounds.on_bytes()
             lines.feed(chunk)
             if whole:
                 yield b"".join(line + b"\n" for line in whole)
@@ -91,6 +105,32 @@ class _Events(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+class _EventSize:
+    """Counts the values of one event, whose message may stand on many lines."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def is_too_much(self, line: bytes) -> bool:
+        """Return whether a line has more values than its event may still have."""
+        if not line.rstrip(b"\r"):
+            self._values = 0
+            return False
+        if has_too_many(line.removeprefix(_DATA).lstrip()):
+            return True
+        self._values += count_values(line)
+        return self._values > MOST_VALUES
+
+
+def _failed(response: httpx2.Response, what: str) -> httpx2.Response:
+    error = {"code": TOO_LONG, "message": what}
+    return httpx2.Response(
+        httpx2.codes.BAD_GATEWAY,
+        json={"jsonrpc": "2.0", "id": None, "error": error},
+        request=response.request,
+    )
 
 
 def _with(

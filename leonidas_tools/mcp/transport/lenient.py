@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _SLICE = 64
 """Number of tools examined before the loop gets a turn."""
+_MOST_AT_ONCE = 1_000
+"""Limit of tools that the library checks in one turn of the loop, some 25 microseconds each."""
 _MOST_ITEMS = 10_000
 """Limit of entries of a message that the library looks into, each of which may hold the loop for
 some 25 microseconds and take 5 kB of memory."""
@@ -62,6 +64,8 @@ class LenientTransport:
     ) -> None:
         self.refused: dict[str, str] = {}
         """Why tools were taken out of listings, by name."""
+        self.left: list[Any] = []
+        """Tools of the last page that were not handed on, since there were too many at once."""
         self._outputs = outputs
         self._without_tokens = without_tokens
         self._version = version
@@ -132,12 +136,14 @@ class LenientTransport:
         return message if masked == said else message.model_copy(update={part: masked})
 
     async def _listing(self, result: dict[str, Any]) -> dict[str, Any]:
+        self.left = []
         tools = result.get("tools")
         if not isinstance(tools, list):
             return result
-        if self._checks_by_tool or _has_too_many_items(tools):
+        if self._checks_by_tool or len(tools) > _MOST_AT_ONCE or _has_too_many_items(tools):
             tools = await self._kept(tools, self._version())
-        return {**result, "tools": self._outputs.taken_from(tools)}
+        self.left = tools[_MOST_AT_ONCE:]
+        return {**result, "tools": self._outputs.taken_from(tools[:_MOST_AT_ONCE])}
 
     async def _kept(self, tools: list[Any], version: str) -> list[Any]:
         kept: list[Any] = []

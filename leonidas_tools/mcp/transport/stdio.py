@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from contextlib import asynccontextmanager
@@ -16,7 +17,15 @@ from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp.transport.process import ServerProcess
-from leonidas_tools.mcp.transport.unreadable import MALFORMED, TOO_LONG, is_asked, stand_in
+from leonidas_tools.mcp.transport.unreadable import (
+    MALFORMED,
+    SEEN_BYTES,
+    TOO_LONG,
+    TOO_MANY,
+    has_too_many,
+    is_asked,
+    stand_in,
+)
 from leonidas_tools.mcp.transport.watchdog import Watchdog
 from leonidas_tools.redaction.visible import visible_logger
 
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
 logger = visible_logger(__name__)
 
 _SHOWN_CHARACTERS = 80
-_SEEN_BYTES = 512
 
 
 class StdioServer:
@@ -94,11 +102,17 @@ class StdioServer:
 
     def on_line(self, line: bytes) -> None:
         """Receive a line of standard output."""
-        self._inbox.put(line)
+        if has_too_many(line):
+            self._pass_over(line[:SEEN_BYTES], line[-SEEN_BYTES:], TOO_MANY)
+        else:
+            self._inbox.put(line)
 
     def on_long_line(self, beginning: bytes, end: bytes) -> None:
         """Receive the kept parts of a too long line of standard output."""
         what = f"a message of more than {self._settings.max_message_bytes:,} bytes"
+        self._pass_over(beginning, end, what)
+
+    def _pass_over(self, beginning: bytes, end: bytes, what: str) -> None:
         logger.warning("The MCP server %r wrote %s; it is not read", self._name, what)
         answer = stand_in(beginning, end, TOO_LONG, what)
         if answer is not None:
@@ -146,12 +160,12 @@ class StdioServer:
             self._process.hold(held)
 
     def _ignore(self, line: bytes) -> None:
-        answer = stand_in(line[:_SEEN_BYTES], line[-_SEEN_BYTES:], MALFORMED, "what is no message")
+        answer = stand_in(line[:SEEN_BYTES], line[-SEEN_BYTES:], MALFORMED, "what is no message")
         if answer is not None:
             self._inbox.put(answer)
             return
         level = logging.DEBUG if self.garbage else logging.WARNING
-        shown = self._redact(line[:_SEEN_BYTES].decode(errors="replace").strip())
+        shown = self._redact(line[:SEEN_BYTES].decode(errors="replace").strip())
         shown = shown[:_SHOWN_CHARACTERS]
         self.garbage = self.garbage or shown
         logger.log(
@@ -271,10 +285,11 @@ def _read(line: bytes) -> JSONRPCMessage:
     Raises:
         ValidationError: There is none.
     """
-    try:  # an answer, as most are: a third of the time that it takes to look what it is
-        return _ResponseOnly.model_validate_json(line, by_name=False)
-    except ValidationError:
-        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    if not is_asked(line[:SEEN_BYTES]):
+        # An answer, as most are: a third of the time that it takes to look what it is.
+        with contextlib.suppress(ValidationError):
+            return _ResponseOnly.model_validate_json(line, by_name=False)
+    return jsonrpc_message_adapter.validate_json(line, by_name=False)
 
 
 class MessageWriter:

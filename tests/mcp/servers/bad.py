@@ -127,6 +127,21 @@ def flood_wrong(wire, number, token):
     wire.send(message(number, result=result()))
 
 
+def many_values(between):
+    def send(wire, number, token):
+        values = between.join([b"0," * 10_000] * 30)
+        inside = b'{"structuredContent": {"a": [' + values + b'0]}, "content": []}'
+        wire.send(with_id(number, inside))
+
+    return send
+
+
+def many_in_news(wire, number, token):
+    many = b'"params": {"level": "error", "data": [' + b"0," * 30_000 + b"0]}}"
+    wire.send(b'{"jsonrpc": "2.0", "method": "notifications/message",' + many)
+    wire.send(message(number, result=result()))
+
+
 def flood_stderr(wire, number, token):
     for _ in range(20):
         os.write(2, PIECE)
@@ -177,6 +192,9 @@ MISDEEDS = {
     "no_result": answer_with(b"7"),
     "no_content": answer_with(b'{"content": "text"}'),
     "many_parts": answer_with(b'{"content": [' + b"{}, " * 20_000 + b"{}]}"),
+    "many_values": many_values(b""),
+    "many_values_on_lines": many_values(b"\ndata: "),
+    "many_in_news": many_in_news,
     "asks_too_much": asks_too_much,
     "flood": flood,
     "talkative": talkative,

@@ -1,0 +1,170 @@
+"""The ids of requests that are not answered yet; another request with one of them is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp_types import (
+    INVALID_REQUEST,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+from pydantic import BaseModel, Field, ValidationError
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, Response
+
+from leonidas_tools.results.json_size import has_too_many_values
+
+if TYPE_CHECKING:
+    from mcp_types import JSONRPCMessage, RequestId
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_SESSION = "mcp-session-id"
+_CANCELLED = "notifications/cancelled"
+
+
+class UnansweredRequests:
+    """The requests of one client that are not answered yet.
+
+    Example:
+        >>> requests = UnansweredRequests()
+        >>> requests.begin(7), requests.begin("7")
+        (True, False)
+        >>> requests.end(7), requests.end(7)
+        (None, None)
+        >>> requests.begin(7)
+        True
+    """
+
+    def __init__(self) -> None:
+        self._ids: Counter[RequestId] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def heard(self, message: JSONRPCMessage) -> JSONRPCError | None:
+        """Count a message of the client; return its refusal if its id is in use."""
+        if isinstance(message, JSONRPCRequest) and not self.begin(message.id):
+            return id_in_use(message.id)
+        if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
+            self.end(cancelled_request_id_from_params(message.params))  # it will not be answered
+        return None
+
+    def said(self, message: JSONRPCMessage) -> None:
+        """Count a message to the client."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self.end(message.id)
+
+    def begin(self, identifier: RequestId | None) -> bool:
+        """Count a request, which is to be answered; return whether its id was free."""
+        if identifier is None:
+            return True
+        identifier = coerce_request_id(identifier)
+        self._ids[identifier] += 1
+        return self._ids[identifier] == 1
+
+    def end(self, identifier: RequestId | None) -> None:
+        """Note that a request is answered, or will not be."""
+        if identifier is None:
+            return
+        identifier = coerce_request_id(identifier)
+        self._ids[identifier] -= 1
+        if self._ids[identifier] <= 0:
+            del self._ids[identifier]
+
+
+def id_in_use(identifier: RequestId) -> JSONRPCError:
+    """Return the answer to a request whose id is in use."""
+    said = ErrorData(code=INVALID_REQUEST, message="Another request with this id is not answered.")
+    return JSONRPCError(jsonrpc="2.0", id=identifier, error=said)
+
+
+class RequestCheck:
+    """An ASGI app before that of the sessions, which refuses requests that are not to be read.
+
+    Those are bodies that are not whole or have very many values, and requests whose id is in use:
+    the transport of the older protocol would send both answers to the last of them. An id is in use
+    until its request is answered, even if the client has gone.
+
+    Args:
+        app: Answers the requests of sessions. It is given a whole body at once.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._sessions: dict[str, UnansweredRequests] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = await receive()
+        refusal = _refusal(body)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        session = Headers(scope=scope).get(_SESSION)
+        identifier = _identifier(body["body"])
+        if session is None or identifier is None:
+            await self._app(scope, _replayed(body, receive), send)
+            return
+        requests = self._sessions.setdefault(session, UnansweredRequests())
+        try:
+            if requests.begin(identifier):
+                await self._app(scope, _replayed(body, _never), send)
+            else:
+                text = id_in_use(identifier).model_dump_json(by_alias=True, exclude_unset=True)
+                refusal = Response(text, 409, media_type="application/json")
+                await refusal(scope, receive, send)
+        finally:
+            requests.end(identifier)
+            if not requests:
+                self._sessions.pop(session, None)
+
+
+class _Request(BaseModel):
+    """What tells a request from other messages; read as the transport reads it."""
+
+    id: Annotated[int, Field(strict=True)] | str
+    method: str
+
+
+def _refusal(body: Message) -> Response | None:
+    """Return the answer to a body that is not read; `None` if it is."""
+    if body["type"] != "http.request" or body["more_body"]:
+        return PlainTextResponse("The body did not come in time.", 408)
+    if has_too_many_values(body["body"]):
+        return PlainTextResponse("The body has too many values.", 413)
+    return None
+
+
+def _identifier(body: bytes) -> RequestId | None:
+    """Return the id of a request; `None` if there is none."""
+    try:
+        return _Request.model_validate_json(body).id
+    except ValidationError:
+        return None
+
+
+def _replayed(first: Message, others: Receive) -> Receive:
+    """Return what receives a message again, and then others."""
+    messages = [first]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else await others()
+
+    return receive
+
+
+async def _never() -> Message:
+    """Hide that the client has gone."""
+    await asyncio.Event().wait()
+    raise AssertionError
