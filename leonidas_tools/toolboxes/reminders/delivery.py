@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.redaction import described
+from leonidas_tools.redaction.http_logs import unlogged_requests
 from leonidas_tools.redaction.visible import visible, visible_logger
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ async def _post(reminder: Mapping[str, Any], address: str, timeout_seconds: floa
     ) as client:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                answer = await client.post(address, json=dict(reminder))
+                with unlogged_requests():
+                    answer = await client.post(address, json=dict(reminder))
             except httpx2.TransportError as error:
                 failure = type(error).__name__
             else:
