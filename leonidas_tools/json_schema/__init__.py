@@ -1,6 +1,6 @@
 """Arguments against a JSON Schema of any draft: checked, completed and safely coerced."""
 
 from leonidas_tools.json_schema.text import parse_arguments
-from leonidas_tools.json_schema.validator import ArgumentValidator
+from leonidas_tools.json_schema.validator import ArgumentValidator, error_without
 
-__all__ = ["ArgumentValidator", "parse_arguments"]
+__all__ = ["ArgumentValidator", "error_without", "parse_arguments"]

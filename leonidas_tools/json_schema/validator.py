@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from leonidas_tools.errors import ToolValidationError
 from leonidas_tools.json_schema.defaults import MAX_NESTED_DEFAULTS, fill_of
 from leonidas_tools.json_schema.document import MAX_ARGUMENT_DEPTH, Document, is_too_deep
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from leonidas_tools.errors import ToolValidationError
+    from leonidas_tools.redaction import KnownSecrets
 
 
 class ArgumentValidator:
@@ -114,6 +115,34 @@ class ArgumentValidator:
 
 
 _MAY_HOLD_A_FLOAT: Final = frozenset({float, dict, list})
+
+
+def error_without(
+    secrets: Sequence[KnownSecrets],
+    error: ToolValidationError,
+    validate: Callable[[Mapping[str, Any]], object],
+    arguments: Mapping[str, Any],
+) -> ToolValidationError:
+    """Return an error about arguments that quotes none of the secrets in them.
+
+    Args:
+        secrets: What is secret.
+        error: What `validate` has raised.
+        validate: What checks the arguments.
+        arguments: The invalid arguments.
+    """
+    masked: Any = dict(arguments)
+    try:
+        for known in secrets:
+            masked = known(masked)
+        if masked == arguments:
+            return error
+        validate(masked)
+    except RecursionError:
+        return _refusal(say("argument_too_deep"))
+    except ToolValidationError as other:
+        return other
+    return _refusal(say("argument_schema"))
 
 
 def _has_whole_float(value: Any, levels: int = MAX_ARGUMENT_DEPTH) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
@@ -18,7 +19,8 @@ from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.approvals.untrusted import Foreign, foreign, has_read_untrusted
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.calls.invocation import current
-from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.errors import ToolValidationError
+from leonidas_tools.json_schema import ArgumentValidator, error_without
 from leonidas_tools.results.texts import AS_IT_IS, say
 from leonidas_tools.rules.engine import Circumstances, ToolRules, Verdict, stricter
 from leonidas_tools.rules.rule import AFTER_UNTRUSTED, AUTONOMOUS_UNTRUSTED, Decide, Mode
@@ -197,7 +199,7 @@ class Approval:
             call=original,
             fingerprint=self.fingerprint,
             rule=rule,
-            validate=self.validate,
+            validate=partial(self._edited, call),
             asking=self.asking,
             sinks=invocation.sinks,
             position=session.get(Transcript).mark(),
@@ -213,6 +215,15 @@ class Approval:
             trusts_model=self.settings.trust_model and found is None,
             untrusted=found,
         )
+
+    def _edited(self, call: ToolCall, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a person has made of the arguments; an error quotes no secret in them."""
+        try:
+            return self.validate(arguments)
+        except ToolValidationError as error:
+            declared = call.secretive_arguments()
+            secrets = (*call.known, declared) if declared else call.known
+            raise error_without(secrets, error, self.validate, arguments) from None
 
     def _notice(
         self, call: ToolCall, language: str, *, changed: bool

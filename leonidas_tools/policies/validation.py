@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.calls.call import Run, ToolCall, ToolResult
 from leonidas_tools.errors import ToolValidationError
-from leonidas_tools.json_schema import ArgumentValidator
+from leonidas_tools.json_schema import ArgumentValidator, error_without
 from leonidas_tools.policies.base import answered
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
@@ -42,7 +42,9 @@ class Validation:
             arguments = {**self.presets, **arguments}
         try:
             valid = self.validator(arguments)
-        except ToolValidationError as error:
+        except ToolValidationError as caught:
+            # A preset may be secret: the model is not to read it.
+            error = error_without(call.known, caught, self.validator, arguments)
             said = say("invalid_argument", problem=error.message, tool=call.name)
             return answered(replace(ToolResult.from_error(error), message=said))
         if valid is not call.arguments:

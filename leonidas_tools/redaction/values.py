@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from leonidas_tools.redaction.names import is_secret_name
 from leonidas_tools.redaction.text import MASK, distinct, may_hold_secret, redact_text
 
 _DEEPEST = 64
+_LONGEST_NAME = 128
 
 _json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -126,7 +128,7 @@ class Redaction:
     def _without(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if kind is str:
-            return redact_text(value)
+            return self._without_in_text(value, depth)
         if kind is int or kind is float or value is None or kind is bool:
             return value
         if depth > _DEEPEST:
@@ -136,6 +138,31 @@ class Redaction:
         if isinstance(value, list | tuple):
             return [self._without(item, depth + 1) for item in value]
         return self._without(str(value), depth)
+
+    def _without_in_text(self, text: str, depth: int) -> str:
+        """Mask a text; one that is JSON, as models write objects, by the names in it too."""
+        inner = self._in_json(text, by_name=True)
+        if inner is None or depth > _DEEPEST:
+            return MASK if self._quotes_name(text) else redact_text(text)
+        without = self._without(inner, depth + 1)
+        return redact_text(text) if without == inner else _json_text(without)
+
+    def _in_json(self, text: str, *, by_name: bool) -> Any:
+        """Return the value of a JSON text that may have secrets by their names, else `None`."""
+        if not text.lstrip().startswith(("{", "[")):
+            return None
+        if not (any(name in text for name in self.names) or (by_name and may_hold_secret(text))):
+            return None
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+
+    def _quotes_name(self, text: str) -> bool:
+        """Return whether a text looks like an object with a declared name, but is no JSON."""
+        return text.lstrip().startswith(("{", "[")) and any(
+            f'"{name}"' in text or f"'{name}'" in text for name in self.names
+        )
 
     def _without_in(self, values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         without, counts = dict[str, Any](), dict[str, int]()
@@ -152,9 +179,17 @@ class Redaction:
     def _is_masked(self, key: Any, value: Any) -> bool:
         if value is None or type(key) is not str:
             return False
-        if key in self.names:
+        if self._is_declared(key):
             return True
         return value is not True and value is not False and value != "" and is_secret_name(key)
+
+    def _is_declared(self, name: Any) -> bool:
+        """Return whether a name is declared, also as a model may misspell it."""
+        if not self.names or type(name) is not str:
+            return False
+        if name in self.names:
+            return True
+        return len(name) <= _LONGEST_NAME and _bare(name) in _bare_names(self.names)
 
     def _secrets(
         self, value: Any, depth: int, *, masked: bool = False, by_name: bool = True
@@ -165,13 +200,35 @@ class Redaction:
             return
         if isinstance(value, Mapping):
             for key, item in value.items():
-                is_masked = masked or key in self.names or (by_name and self._is_masked(key, item))
-                yield from self._secrets(item, depth + 1, masked=is_masked, by_name=by_name)
+                is_masked = self._is_masked(key, item) if by_name else self._is_declared(key)
+                yield from self._secrets(
+                    item, depth + 1, masked=masked or is_masked, by_name=by_name
+                )
         elif isinstance(value, list | tuple):
             for item in value:
                 yield from self._secrets(item, depth + 1, masked=masked, by_name=by_name)
+        elif isinstance(value, str) and not masked:
+            yield from self._secrets_in_text(value, depth, by_name=by_name)
         elif masked and isinstance(value, str | int | float) and not isinstance(value, bool):
             yield str(value)
+
+    def _secrets_in_text(self, text: str, depth: int, *, by_name: bool) -> Iterator[str]:
+        """Yield what is secret in a JSON text; all of one that is none and quotes such a name."""
+        inner = self._in_json(text, by_name=by_name)
+        if inner is None and self._quotes_name(text):
+            yield text
+        else:
+            yield from self._secrets(inner, depth + 1, by_name=by_name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _bare(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).casefold()
+
+
+@functools.lru_cache(maxsize=1024)
+def _bare_names(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(_bare, names))
 
 
 PLAIN_REDACTION = Redaction()

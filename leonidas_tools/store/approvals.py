@@ -53,6 +53,7 @@ class ApprovalTable:
     def asked(self, question: Question) -> Write:
         """Return the write of a question about a running call."""
         request, call = question.request, question.call
+        redaction = call.redaction.hiding(call.arguments)
         row = {
             "id": self.id_of(request),
             "session": name_of(request.session),
@@ -60,8 +61,8 @@ class ApprovalTable:
             "trace_id": name_of(call.trace_id),
             "call_id": None if request.call_id is None else name_of(request.call_id),
             "tool": name_of(request.tool),
-            "arguments": self._recorder.arguments(call.with_arguments(request.details)),
-            "message": clean(request.title[:_LONGEST_TEXT]),
+            "arguments": self._recorder.arguments(call.with_arguments(redaction(request.details))),
+            "message": clean(redaction(request.title)[:_LONGEST_TEXT]),
             "requested": request.created,
             "expires": request.deadline,
             "rule": name_of(request.rule),

@@ -83,11 +83,13 @@ class Recorder:
         """Return a call's arguments as JSON without secrets."""
         redaction = self.redaction(call)
         given = dict(call.arguments)
-        return self._json(
-            redaction.arguments(given) if redaction.everything else given,
-            redaction,
-            self._max_bytes,
-        )
+        if redaction.everything:
+            given = redaction.arguments(given)
+        shown = self._json(given, redaction, self._max_bytes)
+        if MASK not in shown:
+            return shown
+        # One argument may repeat what is secret in another.
+        return self._json(given, redaction.hiding(call.arguments), self._max_bytes)
 
     def _row(self, call: ToolCall, at: float) -> Row:
         self._number += 1

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from leonidas_tools.calls.call import ToolResult
 from leonidas_tools.errors import ToolError
 from leonidas_tools.files.certificates import trusted_certificates
+from leonidas_tools.redaction.http_logs import unlogged_requests
 from leonidas_tools.redaction.visible import visible
 from leonidas_tools.results.texts import join, say
 from leonidas_tools.settings.fields import Duration, DurationOrOff, Name
@@ -196,12 +197,13 @@ async def _get(
     headers = {"accept": "application/json", "accept-encoding": "identity"}
     body = bytearray()
     try:
-        async with client.stream("GET", address, params=dict(asked), headers=headers) as answer:
-            _check(answer)
-            async for piece in answer.aiter_raw():
-                body += piece
-                if len(body) > _MOST_BYTES:
-                    raise _unreadable("too_long")
+        with unlogged_requests():
+            async with client.stream("GET", address, params=dict(asked), headers=headers) as answer:
+                _check(answer)
+                async for piece in answer.aiter_raw():
+                    body += piece
+                    if len(body) > _MOST_BYTES:
+                        raise _unreadable("too_long")
     except httpx2.HTTPError as error:
         said = say("weather_unreachable")
         raise ToolError(

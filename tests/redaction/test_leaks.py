@@ -12,11 +12,15 @@ from leonidas_tools import (
     AdvancedToolProcessor,
     LiveToolSession,
     RetryableError,
+    Tool,
     ToolContext,
+    ToolSession,
     tool,
     tool_request,
 )
-from leonidas_tools.errors import ConfigurationError, RegistryError
+from leonidas_tools.approvals.desk import Approvals
+from leonidas_tools.approvals.request import Decision
+from leonidas_tools.errors import ConfigurationError, RegistryError, ToolValidationError
 from tests.promises.faults.play import Script, call, cancellation, play
 
 SECRET = "hunter2"
@@ -254,6 +258,64 @@ async def test_an_invalid_preset_argument_is_not_disclosed_to_the_model(caplog):
     assert heard.by_id["1"][0]["status"] == "ok"
     assert "custom_parameters.tries of 'log_in' does not fit" in caplog.text
     await assert_kept(caplog, tools, heard, requests=REQUESTS[:-1])
+
+
+RULES_FOR_SEVERAL_ARGUMENTS = [
+    {"anyOf": [{"required": ["day"]}, {"required": ["week"]}]},
+    {"maxProperties": 1},
+    {"not": {"required": ["year"]}},
+    {"if": {"required": ["year"]}, "then": {"properties": {"pass": {"maxLength": 3}}}},
+    {"dependentSchemas": {"year": {"properties": {"pass": {"enum": ["a", "b"]}}}}},
+]
+
+
+@pytest.mark.parametrize("secret", [SECRET, SECRET * 30])
+@pytest.mark.parametrize("rule", RULES_FOR_SEVERAL_ARGUMENTS)
+async def test_a_preset_that_is_secret_stands_in_no_error_about_arguments(
+    caplog, monkeypatch, tmp_path, rule, secret
+):
+    monkeypatch.setenv("LEONIDAS_TEST_SECRET", secret)
+    file = tmp_path / "tools.yaml"
+    file.write_text("tools: {look: {custom_parameters: {pass: '${LEONIDAS_TEST_SECRET}'}}}")
+
+    async def found(**_):
+        return "found"
+
+    properties = {name: {"type": "string"} for name in ("pass", "day", "week", "year")}
+    look = Tool.from_json_schema(
+        name="look",
+        description="Looks.",
+        parameters={"type": "object", "properties": properties, **rule},
+        function=found,
+    )
+    tools = AdvancedToolProcessor(tools=[look], config=file)
+    deep = []
+    for _ in range(500):
+        deep = [deep]
+    calls = [call("look", {"year": year}, id=str(n)) for n, year in enumerate(["2026", deep])]
+    heard = await play(tools, calls)
+    answers = [answer for _, _, answer in heard.answers]
+    assert [answer["status"] for answer in answers] == ["invalid_argument"] * 2
+    assert SECRET[:4] not in json.dumps(answers)
+    await assert_kept(caplog, tools, heard)
+
+
+async def test_an_edit_that_is_wrong_is_refused_without_the_secrets_of_the_call():
+    properties = {"door": {}, "code": {"writeOnly": True}, "note": {}}
+    unlock = Tool.from_json_schema(
+        name="unlock",
+        description="Unlocks a door.",
+        parameters={"type": "object", "properties": properties, "maxProperties": 2},
+        function=lambda **_: None,
+        requires_approval=True,
+    )
+    session = ToolSession()
+    arguments = {"door": "front", "code": SECRET}
+    asked = await with_tools(unlock).execute("unlock", arguments, session=session)
+    edit = Decision.edit({"door": "back", "code": "***", "note": "now"})
+    with pytest.raises(ToolValidationError, match=r"at most 2 .*\*\*\*") as caught:
+        session.get(Approvals).decide(asked.result["approval_id"], edit)
+    assert SECRET not in str(caught.value)
 
 
 async def test_custom_parameters_reach_the_tool_only(caplog, in_environment, tmp_path):

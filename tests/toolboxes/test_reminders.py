@@ -341,6 +341,15 @@ async def test_a_webhook_is_posted_to_again_only_where_the_server_fails(
     assert hook.posted == [("/hook", TEA)] * posts
 
 
+async def test_the_address_of_a_webhook_is_not_logged(caplog):
+    caplog.set_level(logging.DEBUG)
+    with Hook() as hook:
+        address = f"{hook.address}/s3cr3t-4711"
+        await deliver(TEA, RemindersSettings(desktop=False, webhook=address))
+    assert hook.posted == [("/hook/s3cr3t-4711", TEA)]
+    assert "4711" not in caplog.text
+
+
 async def test_a_webhook_that_cannot_be_reached_is_logged_without_its_address(caplog, monkeypatch):
     monkeypatch.setattr(reminder_clock, "_DELAY_SECONDS", 0)
     with Hook() as hook:

@@ -3,9 +3,11 @@
 import gzip
 import http.server
 import json
+import logging
 import threading
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import pytest
 
 from leonidas_tools import ToolRuntime
@@ -277,6 +279,15 @@ async def test_hostile_names_are_one_short_line(service):
     city = told["result"]["city"]
     assert len(city) <= 80
     assert not {"\n", "\u202e", "\x1b"} & set(city)
+
+
+async def test_the_http_client_does_not_log_which_city_is_asked_for(service, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with service.tools() as tools:
+        assert (await ask(tools, city="Nowhere-4711"))["status"] == "ok"
+    assert "4711" not in caplog.text
+    httpx2.get(f"{service.address}/of-somebody-else", trust_env=False)
+    assert "/of-somebody-else" in caplog.text
 
 
 @pytest.mark.parametrize("city", ["São Paulo & co?x=1#y", "北京", "a/../b", "%00", "x\r\nHost: y"])

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.files.certificates import trusted_certificates
+from leonidas_tools.redaction.http_logs import unlogged_requests
 from leonidas_tools.results.texts import say
 from leonidas_tools.toolboxes.web.program import program
 
@@ -168,17 +169,18 @@ async def _get(
     headers = {**headers, "accept": "application/json", "accept-encoding": "identity"}
     body = bytearray()
     try:
-        async with (
-            httpx2.AsyncClient(
-                verify=await trusted_certificates(), proxy=proxy, trust_env=False
-            ) as client,
-            client.stream("GET", address, params=dict(asked), headers=headers) as answer,
-        ):
-            _check(answer)
-            async for piece in answer.aiter_raw():
-                body += piece
-                if len(body) > _MOST_BYTES:
-                    raise _unreadable("too_long")
+        with unlogged_requests():
+            async with (
+                httpx2.AsyncClient(
+                    verify=await trusted_certificates(), proxy=proxy, trust_env=False
+                ) as client,
+                client.stream("GET", address, params=dict(asked), headers=headers) as answer,
+            ):
+                _check(answer)
+                async for piece in answer.aiter_raw():
+                    body += piece
+                    if len(body) > _MOST_BYTES:
+                        raise _unreadable("too_long")
         return kind.model_validate_json(bytes(body))
     except httpx2.HTTPError:
         raise _unreachable() from None

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import sys
 
 import pytest
@@ -302,6 +303,16 @@ def test_a_public_address_is_one(address):
 
 
 # Searching.
+
+
+async def test_the_http_client_does_not_log_what_is_searched_for(service, ask, caplog):
+    caplog.set_level(logging.DEBUG)
+    service.gives("/search", json.dumps(SEARXNG), content_type="application/json")
+    answer = await ask(
+        "web_search", {"query": "bread-4711"}, search="searxng", search_address=service.address
+    )
+    assert answer["status"] == "ok"
+    assert "4711" not in caplog.text
 
 
 async def test_searxng_is_searched(service, ask):

@@ -1,0 +1,123 @@
+"""P7: an argument that is declared to be secret is not kept, however a model writes it."""
+
+import json
+import sqlite3
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from leonidas_tools import AdvancedToolProcessor, Secret, ToolSession, tool
+from leonidas_tools.agent import ReActAgent, ScriptedModel, trajectory_line
+
+SECRET = "zebra-4711-Kappa"
+
+
+class Card(BaseModel):
+    number: str
+    check: Annotated[str, Secret]
+
+
+@tool
+async def pay(card: Card, note: str = "") -> None: ...
+
+
+@tool
+async def pay_all(cards: list[Card]) -> None: ...
+
+
+@tool
+async def unlock(code: Annotated[str, Secret], note: str = "") -> None: ...
+
+
+@tool
+async def count(pin: Annotated[int, Secret]) -> None: ...
+
+
+def kept_of(file: Any) -> str:
+    """All that the database has."""
+    with sqlite3.connect(file) as database:
+        return "\n".join(database.iterdump())
+
+
+async def kept(tmp_path: Any, name: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    """Make a call, and return its status and all that the store has kept."""
+    store = {"enabled": True, "url": str(tmp_path / "kept.db")}
+    async with AdvancedToolProcessor([pay, pay_all, unlock, count], {"store": store}) as tools:
+        result = await tools.execute(name, arguments, session=ToolSession("s"))
+    return result.status, kept_of(tmp_path / "kept.db")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("unlock", {"code": {"value": SECRET}}),
+        ("unlock", {"code": [SECRET]}),
+        ("count", {"pin": SECRET}),
+    ],
+)
+async def test_the_error_about_a_secret_of_a_wrong_type_is_kept_without_it(
+    name, arguments, tmp_path
+):
+    status, rows = await kept(tmp_path, name, arguments)
+    assert status == "invalid_argument"
+    assert "must be" in rows
+    assert SECRET not in rows
+
+
+CARD = {"number": "1", "check": SECRET}
+AS_TEXT = json.dumps(CARD)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("pay", {"card": AS_TEXT}),
+        ("pay", {"card": f" {json.dumps(CARD, indent=1)}"}),
+        ("pay", {"card": AS_TEXT[:-1]}),
+        ("pay", {"card": str(CARD)}),
+        ("pay", {"card": json.dumps({"number": 1, "check": [SECRET]})}),
+        ("pay", {"card": {"number": "1", "Check": SECRET}}),
+        ("pay_all", {"cards": f"[{AS_TEXT}]"}),
+        ("pay_all", {"cards": [AS_TEXT]}),
+        ("unlock", {"Code": SECRET}),
+        ("unlock", {"code_": SECRET, "code": "0"}),
+        ("unlock", {"code": SECRET, "note": f"The code is {SECRET}."}),
+    ],
+)
+async def test_a_secret_argument_is_not_kept_however_it_is_written(name, arguments, tmp_path):
+    _, rows = await kept(tmp_path, name, arguments)
+    assert "***" in rows
+    assert SECRET not in rows
+
+
+async def test_a_short_secret_in_json_is_not_kept_either(tmp_path):
+    text = json.dumps({"number": "4711 0815", "check": "12"})
+    status, rows = await kept(tmp_path, "pay", {"card": text})
+    assert status == "ok"
+    assert '"number\\":\\"4711 0815\\",\\"check\\":\\"***' in rows
+
+
+async def test_a_question_is_kept_without_the_secret_that_another_argument_repeats(tmp_path):
+    asking = tool(requires_approval=True)(unlock.function)
+    store = {"enabled": True, "url": str(tmp_path / "kept.db")}
+    arguments = {"code": SECRET, "note": f"The code is {SECRET}."}
+    async with AdvancedToolProcessor([asking], {"store": store}) as tools:
+        asked = await tools.execute("unlock", arguments, session=ToolSession("s"))
+    assert asked.status == "pending_approval"
+    rows = kept_of(tmp_path / "kept.db")
+    assert "The code is ***." in rows
+    assert SECRET not in rows
+
+
+async def test_a_secret_argument_that_is_written_as_json_is_in_no_trajectory():
+    model = ScriptedModel([{"calls": [("pay", {"card": AS_TEXT})]}, f"Paid with {SECRET}."])
+    line = trajectory_line(await ReActAgent(model, AdvancedToolProcessor([pay])).run("Pay."))
+    assert "Paid with ***." in line
+    assert SECRET not in line
+
+
+def test_texts_that_are_no_object_with_a_secret_stay_as_they_are():
+    redaction = unlock.redaction
+    for text in ("[ok] the code was right", '{"door":  "front"}', "{code}", "code", '["a", "b"]'):
+        assert redaction(text) == text
