@@ -17,6 +17,7 @@ from leonidas_tools.calls.call import ToolCall, ToolResult
 from leonidas_tools.errors import StoreError
 from leonidas_tools.files.certificates import trusted_certificates
 from leonidas_tools.redaction import described
+from leonidas_tools.redaction.http_logs import unlogged_requests
 from leonidas_tools.redaction.visible import visible, visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, next_of
@@ -244,7 +245,8 @@ async def _post(reminder: Mapping[str, Any], address: str, timeout_seconds: floa
     ) as client:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                answer = await client.post(address, json=dict(reminder))
+                with unlogged_requests():
+                    answer = await client.post(address, json=dict(reminder))
             except httpx2.TransportError as error:
                 failure = type(error).__name__
             else:
