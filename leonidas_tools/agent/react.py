@@ -84,11 +84,7 @@ _secrets_above: ContextVar[set[str] | None] = ContextVar(
 
 
 class Gathering:
-    """Gathers what agents pass as secret within this block, also for the work around it.
-
-    Args:
-        secrets: Where they are put.
-    """
+    """Gathers what agents pass as secret within this block, also for the work around it."""
 
     __slots__ = ("_secrets", "_token")
 

@@ -145,11 +145,7 @@ def _failure(error: ActivityError, call: TemporalCall) -> tuple[ApplicationError
 
 
 class _Activity:
-    """The activity that runs a tool once.
-
-    Args:
-        runtime: Runs it.
-    """
+    """The activity that runs a tool once."""
 
     def __init__(self, runtime: Runs) -> None:
         self._runtime = runtime

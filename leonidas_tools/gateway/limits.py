@@ -137,12 +137,7 @@ class Admission:
 
 
 class Pace:
-    """A bucket of what a client may send: filled at a rate, up to a size.
-
-    Args:
-        per_second: The rate.
-        at_once: The size.
-    """
+    """A bucket of what a client may send: filled at a rate, up to a size."""
 
     def __init__(self, *, per_second: float, at_once: float) -> None:
         self._per_second = per_second
