@@ -421,9 +421,6 @@ def found_fragments(folder: Path | None = None, *, installed: bool = True) -> li
 def fragment_of_file(file: Path) -> Fragment:
     """Return the fragment of a YAML file; its name is that of the file, unless it gives one.
 
-    Args:
-        file: The file.
-
     Raises:
         ConfigurationError: It cannot be read, or is no fragment.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import aclosing, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
@@ -28,6 +28,7 @@ from leonidas_tools.agent.react import (
     TurnEnded,
     as_runtime,
     parts_of,
+    task_to_parts,
 )
 from leonidas_tools.agent.record import AgentResult, AgentStatus
 from leonidas_tools.approvals.untrusted import has_read_untrusted
@@ -295,18 +296,9 @@ class Orchestrator(Stage):
             work.cancel()
             await asyncio.wait([work])
 
-    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+    def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
-        task = list[str]()
-        async for part in content:
-            if part.substream_name == "" and part.part.text and not part.part.thought:
-                task.append(part.part.text)
-            else:
-                yield part
-        async with aclosing(self.steps("".join(task))) as steps:
-            async for step in steps:
-                for part in _parts(step):
-                    yield part
+        return task_to_parts(content, self.steps, _parts)
 
     async def __aenter__(self) -> Self:
         await self.runtime.__aenter__()

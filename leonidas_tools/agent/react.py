@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
@@ -57,7 +57,7 @@ from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 
     from genai_processors import processor
 
@@ -75,6 +75,8 @@ if TYPE_CHECKING:
 
 _logger = visible_logger(__name__)
 
+S = TypeVar("S")
+
 FunctionCalling: TypeAlias = Literal["auto", "native", "text"]
 
 _secrets_above: ContextVar[set[str] | None] = ContextVar(
@@ -84,11 +86,7 @@ _secrets_above: ContextVar[set[str] | None] = ContextVar(
 
 
 class Gathering:
-    """Gathers what agents pass as secret within this block, also for the work around it.
-
-    Args:
-        secrets: Where they are put.
-    """
+    """Gathers what agents pass as secret within this block, also for the work around it."""
 
     __slots__ = ("_secrets", "_token")
 
@@ -327,18 +325,9 @@ class ReActAgent(Stage):
         assert run.result is not None
         yield run.result
 
-    async def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
+    def call(self, content: processor.ProcessorStream) -> AsyncIterable[ProcessorPart]:
         """Parts in, parts out."""
-        task = list[str]()
-        async for part in content:
-            if part.substream_name == "" and part.part.text and not part.part.thought:
-                task.append(part.part.text)
-            else:
-                yield part
-        async with aclosing(self.steps("".join(task))) as steps:
-            async for step in steps:
-                for part in parts_of(step):
-                    yield part
+        return task_to_parts(content, self.steps, parts_of)
 
     async def __aenter__(self) -> Self:
         await self.runtime.__aenter__()
@@ -1031,6 +1020,24 @@ def as_runtime(tools: Any) -> ToolRuntime:
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise TypeError(f"tools takes a ToolRuntime, a processor with one, or tools, not {tools!r}")
     return ToolRuntime(tools, builtin_tools=False)
+
+
+async def task_to_parts(
+    content: AsyncIterable[ProcessorPart],
+    steps: Callable[[str], AsyncGenerator[S]],
+    parts: Callable[[S], Iterable[ProcessorPart]],
+) -> AsyncIterator[ProcessorPart]:
+    """Yield the parts of the steps of the task in the default substream; other parts pass."""
+    task = list[str]()
+    async for part in content:
+        if part.substream_name == "" and part.part.text and not part.part.thought:
+            task.append(part.part.text)
+        else:
+            yield part
+    async with aclosing(steps("".join(task))) as made:
+        async for step in made:
+            for part in parts(step):
+                yield part
 
 
 def parts_of(step: Step) -> Iterable[ProcessorPart]:

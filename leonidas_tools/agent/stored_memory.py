@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from leonidas_tools.calls.call import ToolSession
     from leonidas_tools.embeddings import Embedder
-    from leonidas_tools.session.memories import MemoryKeeper
+    from leonidas_tools.store.memories import MemoryTable
 
 SOURCE = "agent"
 """The source of what agents have learned, among the memories of a user."""
@@ -47,7 +47,7 @@ class StoredMemory:
 
     def __init__(
         self,
-        keeper: MemoryKeeper,
+        keeper: MemoryTable,
         embedder: Embedder,
         *,
         limit: int = 5,

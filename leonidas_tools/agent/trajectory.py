@@ -58,11 +58,7 @@ def trajectory_line(result: AgentResult) -> str:
 
 
 class _Masked:
-    """Masks the secrets of a run in its messages.
-
-    Args:
-        result: The run.
-    """
+    """Masks the secrets of a run in its messages."""
 
     def __init__(self, result: AgentResult) -> None:
         self._tools = {tool.name: tool.tool for tool in result.tools}

@@ -87,9 +87,6 @@ class Approvals:
     def on_left(self, listener: Callable[[Question], None]) -> Callable[[], None]:
         """Subscribe to open questions that no channel asks: the answer comes later, or by voice.
 
-        Args:
-            listener: Receives the question.
-
         Returns:
             A function that unsubscribes.
         """
@@ -111,9 +108,6 @@ class Approvals:
 
     def on_outcome(self, listener: OnResult) -> Callable[[], None]:
         """Subscribe to the same results, and to those that are the answer to `confirm_action`.
-
-        Args:
-            listener: Receives the call and its result.
 
         Returns:
             A function that unsubscribes.

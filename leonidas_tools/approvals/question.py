@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.approvals import wording
 from leonidas_tools.approvals.choices import are_chosen, are_numbers_said
@@ -26,33 +26,14 @@ if TYPE_CHECKING:
     from leonidas_tools.approvals.untrusted import Foreign
     from leonidas_tools.calls.call import ToolCall, ToolResult
     from leonidas_tools.rules.rule import Rule
-
-
-class CallRunner(Protocol):
-    """Runs calls; implemented by the executor."""
-
-    def renewed(self, call: ToolCall, arguments: Mapping[str, Any]) -> ToolCall:
-        """Return a new copy of the call, with the current tool and settings."""
-        ...
-
-    def start(self, call: ToolCall, on_end: Any, sinks: tuple[Sink, ...] = ()) -> object:
-        """Start a call in the background."""
-        ...
-
-    def reworded(self, result: ToolResult) -> ToolResult:
-        """Return a result in the words of the settings."""
-        ...
-
-    async def run(self, call: ToolCall, sinks: tuple[Sink, ...] = ()) -> ToolResult:
-        """Run a call and return its result."""
-        ...
+    from leonidas_tools.runtime.executor import Executor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asking:
     """The ways to ask questions, and the runner of approved calls."""
 
-    runner: CallRunner
+    runner: Executor
     channel: Channel | None = None
     """Asks a person; without one, the answer comes by `Approvals.decide` or by voice."""
     by_voice: Callable[[], bool] = lambda: False

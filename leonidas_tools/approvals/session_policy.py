@@ -117,11 +117,7 @@ class SessionPolicy:
         return (*self.rules, *self.always, *self._preferred.always)
 
     def mode_or(self, usual: Mode) -> Mode:
-        """Return the effective mode.
-
-        Args:
-            usual: The mode of the settings.
-        """
+        """Return the effective mode."""
         if self._mode is not None:
             return self._mode
         if not self._preferred.is_known and usual is Mode.AUTONOMOUS:

@@ -74,11 +74,7 @@ def live_config() -> types.LiveConnectConfig:
 
 
 class TerminalConversation:
-    """One conversation: runs it, shows its happenings, and records its calls.
-
-    Args:
-        company: What it has besides the model.
-    """
+    """One conversation: runs it, shows its happenings, and records its calls."""
 
     def __init__(self, company: Company) -> None:
         self.log = summary.CallLog()

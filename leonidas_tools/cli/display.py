@@ -229,11 +229,7 @@ def _quoted(value: Any) -> Any:
 
 
 def progress_text(data: Mapping[str, Any]) -> str:
-    """Return the details of a progress event, such as `Asking TAP, 33%`.
-
-    Args:
-        data: The data of the event.
-    """
+    """Return the details of a progress event, such as `Asking TAP, 33%`."""
     if data.get("filler"):
         return f'fills the silence: "{data["message"]}"' if data["message"] else "fills the silence"
     more = {k: v for k, v in data.items() if k not in ("id", "tool", "message", "fraction")}

@@ -42,11 +42,7 @@ class ToldOutcome:
 
 
 def told_outcomes(texts: Iterable[ReceivedText]) -> list[ToldOutcome]:
-    """Return the outcomes in what the user's side has said: a JSON object a line.
-
-    Args:
-        texts: What the simulator has received.
-    """
+    """Return the outcomes in what the user's side has said: a JSON object a line."""
     return [outcome for text in texts for outcome in _told_in(text)]
 
 
@@ -187,13 +183,7 @@ class CallLog:
 
 
 def of_session(log: CallLog, errors: Iterable[str], *, interrupted: bool) -> Summary:
-    """Return the summary of a session with the real server.
-
-    Args:
-        log: The calls.
-        errors: What broke it off.
-        interrupted: Whether the user has ended it.
-    """
+    """Return the summary of a session with the real server."""
     calls = list(log.calls.values())
     problems = [*_wrong(calls, interrupted=interrupted), *errors]
     if not (log.connections or calls or interrupted or problems):
@@ -210,14 +200,7 @@ def of_session(log: CallLog, errors: Iterable[str], *, interrupted: bool) -> Sum
 def of_simulation(
     simulator: LiveSimulator, log: CallLog, errors: Iterable[str], *, interrupted: bool
 ) -> Summary:
-    """Return the summary of a scenario from the records of the simulator.
-
-    Args:
-        simulator: Has played it.
-        log: What the session has handed on.
-        errors: What broke it off.
-        interrupted: Whether the user has ended it.
-    """
+    """Return the summary of a scenario from the records of the simulator."""
     told = told_outcomes(simulator.texts_received)
     records = simulator.calls
     calls = [_timed(_recorded(record, told, records), log) for record in records]

@@ -23,9 +23,6 @@ class TypedLines:
 
     Reading begins with the request for the first line, and pauses while a thousand lines wait. A
     line longer than a megabyte is read as several.
-
-    Args:
-        descriptor: The file descriptor to read.
     """
 
     def __init__(self, descriptor: int = 0) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +30,7 @@ from leonidas_tools.errors import (
 )
 from leonidas_tools.mcp.trust.pins import Pins, PinsError, identity_of
 from leonidas_tools.mcp.trust.quarantine import diff_of, fields_of
+from leonidas_tools.mcp_server.guard import TokenBucket
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.settings.option_sources import effective
@@ -116,8 +116,9 @@ class Api:
     def __init__(self, tools: ToolRuntime, *, has_agent: bool) -> None:
         self._tools = tools
         self._has_agent = has_agent
-        self._budget = _MOST_CHANGES_AT_ONCE
-        self._counted = time.monotonic()
+        self._change_rate = TokenBucket(
+            per_second=_CHANGES_PER_SECOND, at_once=_MOST_CHANGES_AT_ONCE
+        )
         self._operations = self._all()
 
     def routes(self) -> list[Route]:
@@ -228,12 +229,8 @@ class Api:
         Raises:
             HTTPException: There were too many.
         """
-        now = time.monotonic()
-        more = (now - self._counted) * _CHANGES_PER_SECOND
-        self._budget, self._counted = min(self._budget + more, _MOST_CHANGES_AT_ONCE), now
-        if self._budget < 1:
+        if not self._change_rate.spend():
             raise HTTPException(429, "Too many requests: wait a second", {"Retry-After": "1"})
-        self._budget -= 1
 
     # Sessions, calls and questions.
 

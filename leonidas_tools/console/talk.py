@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import json
 import secrets
-import time
 from collections import deque
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
+from leonidas_tools.mcp_server.guard import TokenBucket
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:
@@ -221,8 +221,9 @@ class _Talk:
         self._heard = _Waiting(_MOST_UNHEARD_BYTES)
         self._unsent = _Waiting(_MOST_UNSENT_BYTES)
         self._is_speaking = False
-        self._budget = _MOST_MESSAGES_AT_ONCE
-        self._counted = time.monotonic()
+        self._messages = TokenBucket(
+            per_second=_MESSAGES_PER_SECOND, at_once=_MOST_MESSAGES_AT_ONCE
+        )
 
     @property
     def is_over(self) -> bool:
@@ -319,16 +320,10 @@ class _Talk:
             message = await websocket.receive()
             if message["type"] == "websocket.disconnect":
                 return int(message.get("code", _ENDED))
-            self._count()
+            if not self._messages.spend():
+                why = "Too many messages: send sound as fast as it is spoken"
+                raise _ClosedError(_REFUSED, why)
             self._take(message.get("bytes"), message.get("text"))
-
-    def _count(self) -> None:
-        now = time.monotonic()
-        more = (now - self._counted) * _MESSAGES_PER_SECOND
-        self._budget, self._counted = min(self._budget + more, _MOST_MESSAGES_AT_ONCE), now
-        if self._budget < 1:
-            raise _ClosedError(_REFUSED, "Too many messages: send sound as fast as it is spoken")
-        self._budget -= 1
 
     def _take(self, sound: bytes | None, text: str | None) -> None:
         if sound is not None:

@@ -48,11 +48,7 @@ class TaskLostError(Exception):
 
 
 class RayEngine:
-    """Runs each call as a task of a Ray cluster, which it connects to when a call first needs it.
-
-    Args:
-        place: Where the cluster is.
-    """
+    """Run each call as a task of a Ray cluster; connect when the first call needs it."""
 
     def __init__(self, place: RayPlace) -> None:
         self.place = place

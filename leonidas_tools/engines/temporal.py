@@ -71,11 +71,7 @@ async def connect(place: TemporalPlace) -> Client:
 
 
 class TemporalEngine:
-    """Runs each call as a workflow.
-
-    Args:
-        place: Where the server is.
-    """
+    """Runs each call as a workflow."""
 
     def __init__(self, place: TemporalPlace) -> None:
         self.place = place

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from temporalio import activity, workflow
 from temporalio.common import RetryPolicy
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from leonidas_tools.calls.events import Sink, ToolEvent
+    from leonidas_tools.calls.events import ToolEvent
+    from leonidas_tools.runtime.runtime import ToolRuntime
 
 WORKFLOW = "leonidas_call"
 _ACTIVITY = "leonidas_tool"
@@ -145,13 +146,9 @@ def _failure(error: ActivityError, call: TemporalCall) -> tuple[ApplicationError
 
 
 class _Activity:
-    """The activity that runs a tool once.
+    """The activity that runs a tool once."""
 
-    Args:
-        runtime: Runs it.
-    """
-
-    def __init__(self, runtime: Runs) -> None:
+    def __init__(self, runtime: ToolRuntime) -> None:
         self._runtime = runtime
 
     @activity.defn(name=_ACTIVITY)
@@ -213,24 +210,13 @@ class _Heartbeat:
             activity.heartbeat(event.data)
 
 
-class Runs(Protocol):
-    """Runs tools by name, once and without policies, as `ToolRuntime` does."""
-
-    async def execute_alone(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        *,
-        session: ToolSession,
-        call_id: str | None = None,
-        sinks: tuple[Sink, ...] = (),
-    ) -> ToolResult:
-        """Run a tool once."""
-        ...
-
-
 def temporal_worker(
-    runtime: Runs, client: Client, *, task_queue: str, calls: int = 8, grace_seconds: float = 30.0
+    runtime: ToolRuntime,
+    client: Client,
+    *,
+    task_queue: str,
+    calls: int = 8,
+    grace_seconds: float = 30.0,
 ) -> Worker:
     """Return a worker, which runs the calls of a task queue while it is open.
 

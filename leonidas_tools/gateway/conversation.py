@@ -26,12 +26,12 @@ from leonidas_tools.gateway.closing import (
     UNSUPPORTED,
     CloseError,
 )
-from leonidas_tools.gateway.limits import Pace
 from leonidas_tools.gateway.sound import SoundFormat, SoundToClient
 from leonidas_tools.gateway.tokens import make_resumption, resumption_of
 from leonidas_tools.live.connection import said_by
 from leonidas_tools.live.live_events import LIVE_EVENT
 from leonidas_tools.live.session import LiveToolSession
+from leonidas_tools.mcp_server.guard import TokenBucket
 from leonidas_tools.processors.parts import EventPart
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.session.resumption import Resumption
@@ -201,9 +201,11 @@ class GatewayConversation:
         self._opened = asyncio.Event()
         self._active = asyncio.Event()
         self._asked: set[str] = set()
-        self._messages = Pace(per_second=_MESSAGES_PER_SECOND, at_once=_MOST_MESSAGES_AT_ONCE)
-        self._texts = Pace(per_second=_TEXTS_PER_SECOND, at_once=_MOST_TEXTS_AT_ONCE)
-        self._sound_pace = Pace(per_second=_SOUND_PACE, at_once=_MOST_SOUND_SECONDS_AT_ONCE)
+        self._messages = TokenBucket(
+            per_second=_MESSAGES_PER_SECOND, at_once=_MOST_MESSAGES_AT_ONCE
+        )
+        self._texts = TokenBucket(per_second=_TEXTS_PER_SECOND, at_once=_MOST_TEXTS_AT_ONCE)
+        self._sound_pace = TokenBucket(per_second=_SOUND_PACE, at_once=_MOST_SOUND_SECONDS_AT_ONCE)
         self._use(SoundFormat())
 
     def _use(self, sound: SoundFormat) -> None:

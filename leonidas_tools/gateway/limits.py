@@ -134,28 +134,3 @@ class Admission:
         while starts and starts[0] <= since:
             starts.popleft()
         return starts
-
-
-class Pace:
-    """A bucket of what a client may send: filled at a rate, up to a size.
-
-    Args:
-        per_second: The rate.
-        at_once: The size.
-    """
-
-    def __init__(self, *, per_second: float, at_once: float) -> None:
-        self._per_second = per_second
-        self._at_once = at_once
-        self._left = at_once
-        self._counted = time.monotonic()
-
-    def spend(self, amount: float) -> bool:
-        """Return whether so much may be sent now."""
-        now = time.monotonic()
-        more = (now - self._counted) * self._per_second
-        self._left, self._counted = min(self._left + more, self._at_once), now
-        if self._left < amount:
-            return False
-        self._left -= amount
-        return True

@@ -56,11 +56,7 @@ class SoundFormat:
 
 
 class SoundToClient:
-    """The sound of the model as a client takes it.
-
-    Args:
-        sound: The format of the client.
-    """
+    """The sound of the model as a client takes it."""
 
     def __init__(self, sound: SoundFormat) -> None:
         self._sound = sound

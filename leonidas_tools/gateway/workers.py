@@ -31,10 +31,6 @@ async def run_workers(command: Sequence[str], *, count: int) -> None:
     after a pause that grows from 1 to 30 seconds while it ends soon again. Cancelled, it sends
     SIGTERM to all and waits for them; cancelled again, it sends SIGTERM again.
 
-    Args:
-        command: The program and its arguments.
-        count: How many processes run.
-
     Raises:
         ConfigurationError: A process of the first ones has ended with the exit code 2, which says
             that its settings are wrong. One that replaces another is tried again, since the others

@@ -128,11 +128,7 @@ class Connection:
 
 
 class _Received:
-    """Messages of a socket: sound is read here, all else by google-genai.
-
-    Args:
-        socket: The socket.
-    """
+    """Messages of a socket: sound is read here, all else by google-genai."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket

@@ -49,12 +49,7 @@ class Line(Protocol):
 
 
 class ConversationRunner:
-    """Holds a conversation over one connection after another.
-
-    Args:
-        line: Where connections lead.
-        talk: The conversation.
-    """
+    """Holds a conversation over one connection after another."""
 
     def __init__(self, line: Line, talk: Conversation) -> None:
         self._line = line

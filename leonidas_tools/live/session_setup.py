@@ -65,11 +65,7 @@ def declarer(tools: object) -> DeclaresTools:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FixedTools:
-    """Declarations that never change.
-
-    Args:
-        tools: The declarations.
-    """
+    """Declarations that never change."""
 
     tools: Sequence[types.Tool] = ()
 

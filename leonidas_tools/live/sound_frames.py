@@ -34,10 +34,6 @@ _BLOB = {"data", "mimeType"}
 async def send_sound(session: AsyncSession, blob: types.Blob) -> None:
     """Send a frame of the user's sound.
 
-    Args:
-        session: Google's session.
-        blob: The frame.
-
     Raises:
         ValueError: It is no sound.
         websockets.exceptions.ConnectionClosed: The connection is gone.

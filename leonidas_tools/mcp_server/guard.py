@@ -8,6 +8,7 @@ import hmac
 import ipaddress
 import re
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -225,3 +226,23 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(name)
     except ValueError:
         return None
+
+
+class TokenBucket:
+    """A limit of what a client may send: it is filled at a rate, up to a size."""
+
+    def __init__(self, *, per_second: float, at_once: float) -> None:
+        self._per_second = per_second
+        self._at_once = at_once
+        self._left = at_once
+        self._counted = monotonic()
+
+    def spend(self, amount: float = 1.0) -> bool:
+        """Return whether so much may be sent now."""
+        now = monotonic()
+        more = (now - self._counted) * self._per_second
+        self._left, self._counted = min(self._left + more, self._at_once), now
+        if self._left < amount:
+            return False
+        self._left -= amount
+        return True

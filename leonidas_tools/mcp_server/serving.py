@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-import time
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,7 +18,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from leonidas_tools.errors import ConfigurationError
 from leonidas_tools.mcp_server.app import MCPApp
-from leonidas_tools.mcp_server.guard import HTTPAccess, is_loopback
+from leonidas_tools.mcp_server.guard import HTTPAccess, TokenBucket, is_loopback
 from leonidas_tools.mcp_server.server import ToolServer
 from leonidas_tools.mcp_server.stdio import Pipes, claimed_pipes, streams
 from leonidas_tools.redaction.visible import visible_logger
@@ -52,8 +51,8 @@ _MOST_WAITING_OF_ADDRESS = 256
 _MOST_OF_ADDRESS = 768
 
 
-_FRAMES_PER_SECOND: Final = 400.0
-_MOST_FRAMES_AT_ONCE: Final = 2000.0
+_FRAMES_PER_SECOND = 400.0
+_MOST_FRAMES_AT_ONCE = 2000.0
 _PIECE_BYTES = 4096
 """Of what is read at once: a frame may have six bytes, and their number is known once parsed."""
 _ABORT_SECONDS = 2.0
@@ -68,8 +67,10 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     """
 
     _abort_timer: asyncio.TimerHandle | None = None
-    _frames_left = _MOST_FRAMES_AT_ONCE
-    _counted = 0.0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._frames = TokenBucket(per_second=_FRAMES_PER_SECOND, at_once=_MOST_FRAMES_AT_ONCE)
 
     def data_received(self, data: bytes) -> None:
         """Process received data."""
@@ -80,7 +81,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def handle_events(self) -> None:
         """Process the parsed frames, unless there are too many."""
-        if self._spend(len(self.conn.events)):
+        if self._frames.spend(len(self.conn.events)):
             super().handle_events()
             return
         self.conn.fail(_REFUSED, "Too many messages: send them in real time")
@@ -89,14 +90,6 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self.close_sent = True
         self.transport.close()
         self._abort_soon()
-
-    def _spend(self, frames: int) -> bool:
-        """Return whether so many frames may come now."""
-        now = time.monotonic()
-        more = (now - self._counted) * _FRAMES_PER_SECOND
-        self._frames_left = min(self._frames_left + more, _MOST_FRAMES_AT_ONCE) - frames
-        self._counted = now
-        return self._frames_left >= 0
 
     def keepalive_timeout(self) -> None:
         """Close the connection of a client that has not answered a ping."""

@@ -49,12 +49,7 @@ _FLUSH_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pipes:
-    """The ends of a message stream.
-
-    Args:
-        input: A file descriptor to read.
-        output: One to write.
-    """
+    """The ends of a message stream."""
 
     input: int
     output: int

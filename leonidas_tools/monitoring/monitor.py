@@ -143,11 +143,7 @@ class Monitor:
         return self._metrics.durations(tool)
 
     def median_seconds(self, tool: str) -> float | None:
-        """Return the median duration of a tool's recent calls; `None` if there were none.
-
-        Args:
-            tool: A tool's name.
-        """
+        """Return the median duration of a tool's recent calls; `None` if there were none."""
         self._count()
         return self._metrics.measure("p50_seconds", tool, time.time())
 

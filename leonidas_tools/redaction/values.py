@@ -43,11 +43,7 @@ class Redaction:
 
     @classmethod
     def of_schema(cls, schema: Mapping[str, Any]) -> Redaction:
-        """Return the redaction for the marks of a JSON Schema; see `secret_marks`.
-
-        Args:
-            schema: The parameters of a tool.
-        """
+        """Return the redaction for the marks of a JSON Schema; see `secret_marks`."""
         names, everything = secret_marks(schema)
         return cls(names=names, everything=everything) if names or everything else PLAIN_REDACTION
 

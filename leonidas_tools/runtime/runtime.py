@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from leonidas_tools.monitoring.event_stream import EventStream
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.runtime.declared import Declaration
-    from leonidas_tools.session.reminders import ReminderKeeper
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.store import Store
+    from leonidas_tools.store.reminders import ReminderTable
 
 logger = visible_logger(__name__)
 
@@ -382,7 +382,7 @@ class ToolRuntime:
         return self._stored.store
 
     @property
-    def reminders(self) -> ReminderKeeper | None:
+    def reminders(self) -> ReminderTable | None:
         """Return the reminders of all users, if the settings have a store."""
         return None if self.store is None else self.store.reminders
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from leonidas_tools.errors import ToolError
 from leonidas_tools.results.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from leonidas_tools.store.notes import NoteTable
 
 MOST_NOTES = 10_000
 """The notes of one user."""
@@ -64,46 +64,14 @@ class FoundNotes:
     total: int
 
 
-class NoteKeeper(Protocol):
-    """Keeps notes; `None` for a user stands for sessions without one."""
-
-    async def create(self, user: str | None, *, title: str, text: str, tags: Sequence[str]) -> Note:
-        """Keep a new note."""
-
-    async def read(self, user: str | None, note_id: str) -> Note | None:
-        """Return a note of the user."""
-
-    async def update(
-        self,
-        user: str | None,
-        note_id: str,
-        *,
-        title: str | None = None,
-        text: str | None = None,
-        tags: Sequence[str] | None = None,
-    ) -> Note | None:
-        """Change a note of the user; what is `None` stays."""
-
-    async def delete(self, user: str | None, note_id: str) -> Note | None:
-        """Delete a note of the user, and return it."""
-
-    async def restore(self, user: str | None, note: Note) -> None:
-        """Keep a note as it was, whatever became of it."""
-
-    async def find(
-        self, user: str | None, *, query: str = "", tag: str | None = None, limit: int = 10
-    ) -> FoundNotes:
-        """Return notes with all words of the query, or the latest."""
-
-
 class Notes:
     """The notes that a session reaches: those of a store, where it has one."""
 
     def __init__(self) -> None:
-        self.store: NoteKeeper | None = None
+        self.store: NoteTable | None = None
 
     @property
-    def keeper(self) -> NoteKeeper:
+    def keeper(self) -> NoteTable:
         """Return the keeper of notes.
 
         Raises:

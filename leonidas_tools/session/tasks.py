@@ -165,12 +165,7 @@ class TaskList:
         return self._listeners.subscribe(listener)
 
     def tie(self, call: ToolCall, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
-        """Assign a call that starts to its task, so that its events name the task.
-
-        Args:
-            call: The call.
-            sinks: The receivers of its events.
-        """
+        """Assign a call that starts to its task, so that its events name the task."""
         if call.name in _WRITERS:
             return sinks
         named = self._waiting_for(call.name)

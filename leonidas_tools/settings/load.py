@@ -201,9 +201,6 @@ def configuration_error(
 class Expansion:
     """Replaces variables in plain data, and remembers where.
 
-    Args:
-        environ: The environment's values by name.
-
     Example:
         >>> expansion = Expansion({"HOST": "example.org"})
         >>> expansion.expand({"url": "https://${HOST}:${PORT:-443}", "text": "$${HOST}"})

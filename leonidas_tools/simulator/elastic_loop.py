@@ -157,9 +157,6 @@ class ElasticEventLoop(asyncio.SelectorEventLoop):
         """Let neither loop skip time while the other is busy; called in the thread of either.
 
         Without it, the slow end of a connection looks like a silent one.
-
-        Args:
-            other: A loop in another thread.
         """
         self._waiting.add_peer(other._waiting)
         other._waiting.add_peer(self._waiting)

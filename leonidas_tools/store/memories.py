@@ -38,9 +38,6 @@ class MemoryTable:
 
     `None` for a user stands for sessions without one. The vectors of those who asked last stay in
     memory, 450 bytes for each of 384 dimensions and 256 MB at most.
-
-    Args:
-        database: Where they are.
     """
 
     def __init__(self, database: Database) -> None:

@@ -38,9 +38,6 @@ class NoteTable:
     """Keeps notes; each method reaches those of one user alone.
 
     `None` for a user stands for sessions without one.
-
-    Args:
-        database: Where they are.
     """
 
     def __init__(self, database: Database) -> None:

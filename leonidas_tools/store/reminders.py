@@ -25,11 +25,7 @@ _MOST_AT_ONCE = 100
 
 
 class ReminderTable:
-    """Keeps reminders; `None` for a user stands for sessions without one.
-
-    Args:
-        database: Where they are.
-    """
+    """Keeps reminders; `None` for a user stands for sessions without one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -248,10 +248,6 @@ class Store:
     async def untrusted_read(self, session: str, *, user: str | None) -> list[str]:
         """Return the tools whose untrusted results a session of this user has read.
 
-        Args:
-            session: The id of the session.
-            user: The user of the session.
-
         Raises:
             StoreError: The calls cannot be read.
         """

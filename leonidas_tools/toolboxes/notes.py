@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -15,11 +15,14 @@ from leonidas_tools.calls.context import ToolContext
 from leonidas_tools.errors import StoreError, ToolError
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.notes import MOST_NOTES, Note, NoteKeeper, Notes, TooManyNotesError
+from leonidas_tools.session.notes import MOST_NOTES, Note, Notes, TooManyNotesError
 from leonidas_tools.settings.fields import Count
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from leonidas_tools.store.notes import NoteTable
 
 _LONGEST_TITLE = 80
 _LONGEST_SPOKEN = 400
@@ -183,7 +186,7 @@ async def _found(session: ToolSession, query: str, tag: str | None, limit: int) 
     return ToolResult(result={"total": found.total, "notes": listed}, speech=speech)
 
 
-def _keeper(session: ToolSession) -> NoteKeeper:
+def _keeper(session: ToolSession) -> NoteTable:
     return session.get(Notes).keeper
 
 

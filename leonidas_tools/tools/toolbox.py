@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from leonidas_tools.session.notices import Notices
-    from leonidas_tools.session.reminders import ReminderKeeper
+    from leonidas_tools.store.reminders import ReminderTable
     from leonidas_tools.tools.tool import Tool
 
 Access: TypeAlias = Literal["files", "network", "programs", "store"]
@@ -28,7 +28,7 @@ class ToolboxHost(Protocol):
         """Return the conversations that can be told something."""
 
     @property
-    def reminders(self) -> ReminderKeeper | None:
+    def reminders(self) -> ReminderTable | None:
         """Return the reminders of all users; `None` where there is no store."""
 
 

@@ -11,7 +11,7 @@ from leonidas_tools import AdvancedToolProcessor
 from leonidas_tools.errors import ToolError
 from leonidas_tools.mcp.connection.health import HealthCheck
 from leonidas_tools.mcp.connection.reconnect import delay_seconds
-from leonidas_tools.mcp.transport.watchdog import Watchdog
+from leonidas_tools.mcp.transport.process import Watchdog
 from tests.mcp.conftest import MARK, SCRIPTS, marked, script
 from tests.mcp.forking import forked
 
@@ -241,7 +241,7 @@ async def test_a_server_that_is_stopped_ends_with_all_it_has_started(serve, mark
 
 
 async def test_without_a_shell_servers_run_all_the_same(serve, monkeypatch, caplog):
-    monkeypatch.setattr("leonidas_tools.mcp.transport.watchdog._SHELL", "/no/shell")
+    monkeypatch.setattr("leonidas_tools.mcp.transport.process._SHELL", "/no/shell")
     server = await serve(script("bad.py", "none")).ready()
     assert (await server.call("good")).result == "fine"
     assert "MCP servers outlive a SIGKILL here" in caplog.text

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.settings.edit import delete_key, set_key
 from leonidas_tools.settings.load import load
 from leonidas_tools.settings.models import ToolConfiguration
-from leonidas_tools.settings.write import changed, update_file
+from leonidas_tools.settings.write import changed, delete_key, set_key, update_file
 from leonidas_tools.tools.tool import ToolEffect, ToolPriority
 
 TEXT = """\

@@ -249,11 +249,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 class _Pieces:
-    """Read what the server sends in pieces.
-
-    Args:
-        taken: The ids of earlier calls.
-    """
+    """Read what the server sends in pieces."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken

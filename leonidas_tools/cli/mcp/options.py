@@ -48,12 +48,7 @@ def server_settings(config: Path | None, name: str) -> "MCPServerSettings":
 
 
 def no_such_server(name: str, servers: Collection[str]) -> str:
-    """Return a message for the name of a server that does not exist.
-
-    Args:
-        name: The wrong name.
-        servers: The servers that exist.
-    """
+    """Return a message for the name of a server that does not exist."""
     from leonidas_tools.settings.explain import closest
 
     near = closest(name, list(servers))

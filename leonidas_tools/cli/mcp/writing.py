@@ -18,9 +18,6 @@ def written_servers(file: Path) -> dict[str, list[str]]:
 
     What is wrong with a server does not matter here: it may be what is to be removed.
 
-    Args:
-        file: The file; there may be none.
-
     Raises:
         ConfigurationError: It cannot be read so far as to tell.
     """
@@ -72,12 +69,7 @@ def write_servers(file: Path, servers: Mapping[str, Mapping[str, Any]]) -> list[
 
 
 def problem_of(name: str, server: Mapping[str, Any]) -> str | None:
-    """Return why a server cannot be written to a settings file, or `None`.
-
-    Args:
-        name: The server's name.
-        server: Its settings.
-    """
+    """Return why a server cannot be written to a settings file, or `None`."""
     from leonidas_tools.settings.load import load
 
     try:
@@ -90,12 +82,7 @@ def problem_of(name: str, server: Mapping[str, Any]) -> str | None:
 
 
 def secret_notes(name: str, server: Mapping[str, Any]) -> list[str]:
-    """Return which values of a server are secrets in plain text.
-
-    Args:
-        name: The server's name.
-        server: Its settings.
-    """
+    """Return which values of a server are secrets in plain text."""
     from leonidas_tools.redaction import is_secret_name
     from leonidas_tools.settings.foreign_variables import variable_name
 

@@ -27,10 +27,6 @@ _LONGEST_WAIT_SECONDS = 10.0
 def require_devices(*, microphone: bool, speaker: bool) -> None:
     """Make sure of what is needed for voice.
 
-    Args:
-        microphone: Whether one is needed.
-        speaker: Whether one is needed.
-
     Raises:
         ConfigurationError: The extra is not installed, or PortAudio is not, or a device is missing.
     """

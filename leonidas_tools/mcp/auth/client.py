@@ -61,14 +61,7 @@ def token_file(
 
 
 class ClientCredentialsAuth(RenewingProvider, ClientCredentialsOAuthProvider):
-    """Gets tokens by an account of our own.
-
-    Args:
-        settings: The server's settings.
-        auth: How to get a token.
-        file: Keeps the tokens.
-        open_client: Opens the client that renews them.
-    """
+    """Gets tokens by an account of our own."""
 
     def __init__(
         self,

@@ -53,12 +53,7 @@ async def ask_for_logs(client: Client, level: str) -> None:
 
 
 class ServerLog:
-    """Logs what a server says under a logger of its name, `leonidas_tools.mcp.server.NAME`.
-
-    Args:
-        server: The server's name.
-        settings: Its settings: what to leave out.
-    """
+    """Logs what a server says under a logger of its name, `leonidas_tools.mcp.server.NAME`."""
 
     def __init__(self, server: str, settings: MCPServerSettings) -> None:
         self._server = server

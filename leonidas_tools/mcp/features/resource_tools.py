@@ -40,10 +40,6 @@ class ResourceTools:
     """Tools that list and read the resources of a server, and its prompts, where that is wanted.
 
     They are listed beside its own tools, with its name before theirs.
-
-    Args:
-        server: The server's name.
-        settings: What is wanted of it.
     """
 
     def __init__(self, server: str, settings: MCPServerSettings) -> None:

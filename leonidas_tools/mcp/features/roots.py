@@ -23,11 +23,7 @@ logger = visible_logger(__name__)
 
 
 class ServerRoots:
-    """Tells a server its directories.
-
-    Args:
-        directories: Which they are now.
-    """
+    """Tells a server its directories."""
 
     def __init__(self, directories: Callable[[], Iterable[str]]) -> None:
         self._directories = directories

@@ -94,9 +94,6 @@ class ListedNames:
     Those of its very first listing are kept as well: a tool that came later must not be called in
     the place of one that another server had first.
 
-    Args:
-        server: The server's name.
-
     Example:
         >>> ListedNames("notes").keep(["add", "search"])
         >>> ListedNames("notes").names()

@@ -17,9 +17,6 @@ _MOST_TOKENS = 8
 class ServerRedaction:
     """Masks a server's environment, headers and credentials in a text, and what looks so.
 
-    Args:
-        settings: The server's settings.
-
     Example:
         >>> from leonidas_tools.settings.models import MCPServerSettings
         >>> redact = ServerRedaction(MCPServerSettings(url="http://host/mcp?key=s3cret"))

@@ -16,7 +16,7 @@ from mcp_types import JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from leonidas_tools.errors import ConfigurationError
-from leonidas_tools.mcp.transport.process import ServerProcess
+from leonidas_tools.mcp.transport.process import ServerProcess, Watchdog
 from leonidas_tools.mcp.transport.unreadable import (
     MALFORMED,
     SEEN_BYTES,
@@ -26,7 +26,6 @@ from leonidas_tools.mcp.transport.unreadable import (
     is_asked,
     stand_in,
 )
-from leonidas_tools.mcp.transport.watchdog import Watchdog
 from leonidas_tools.redaction.visible import visible_logger
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -25,17 +25,14 @@ from leonidas_tools.errors import ModelError, StoreError, ToolError
 from leonidas_tools.files.beneath import open_regular
 from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.memories import (
-    MOST_MEMORIES,
-    Memories,
-    Memory,
-    MemoryKeeper,
-    TooManyMemoriesError,
-)
+from leonidas_tools.session.memories import MOST_MEMORIES, Memories, Memory, TooManyMemoriesError
 from leonidas_tools.settings.fields import Count, Directory
 from leonidas_tools.settings.model import SettingsModel
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from leonidas_tools.store.memories import MemoryTable
 
 _LONGEST_QUERY = 1_000
 _LONGEST_SPOKEN = 400
@@ -171,7 +168,7 @@ class MemoryTools:
         return ToolResult(result=counts, speech=say("folders_indexed", **counts))
 
     async def _read(
-        self, keeper: MemoryKeeper, user: str | None, folder: Path, path: str, source: str
+        self, keeper: MemoryTable, user: str | None, folder: Path, path: str, source: str
     ) -> bool:
         """Remember a file in place of what it was; return whether it is a text."""
         begun = time.time()

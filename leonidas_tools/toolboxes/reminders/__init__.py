@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
@@ -20,7 +20,6 @@ from leonidas_tools.results.texts import say
 from leonidas_tools.session.reminders import (
     MOST_REMINDERS,
     Reminder,
-    ReminderKeeper,
     Reminders,
     TooManyRemindersError,
 )
@@ -35,6 +34,9 @@ from leonidas_tools.toolboxes.reminders.when import (
 )
 from leonidas_tools.tools.tool import Tool, tool
 from leonidas_tools.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from leonidas_tools.store.reminders import ReminderTable
 
 _MOST_SPOKEN = 3
 _MOST_LISTED = 50
@@ -193,7 +195,7 @@ def _repeating(when: When, repeat: str, zone: ZoneInfo) -> When:
     return When(at=at, rrule=rule)
 
 
-def _keeper(ctx: ToolContext) -> ReminderKeeper:
+def _keeper(ctx: ToolContext) -> ReminderTable:
     return ctx.session.get(Reminders).keeper
 
 

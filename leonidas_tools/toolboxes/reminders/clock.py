@@ -25,7 +25,8 @@ from leonidas_tools.toolboxes.reminders.repeats import WrongRuleError, next_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leonidas_tools.session.reminders import Reminder, ReminderKeeper
+    from leonidas_tools.session.reminders import Reminder
+    from leonidas_tools.store.reminders import ReminderTable
     from leonidas_tools.toolboxes.reminders.settings import RemindersSettings
     from leonidas_tools.tools.toolbox import ToolboxHost
 
@@ -66,7 +67,7 @@ class ReminderClock:
         self,
         settings: RemindersSettings,
         host: ToolboxHost,
-        keeper: ReminderKeeper,
+        keeper: ReminderTable,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings

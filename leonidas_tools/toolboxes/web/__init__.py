@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from leonidas_tools.errors import ToolError
 from leonidas_tools.redaction.visible import visible, without_unseen
 from leonidas_tools.results.jsonable import utf8_text
 from leonidas_tools.results.texts import say
-from leonidas_tools.session.notes import Note, NoteKeeper, Notes
+from leonidas_tools.session.notes import Note, Notes
 from leonidas_tools.settings.explain import closest
 from leonidas_tools.toolboxes.web.fetch import Fetched, Fetcher, checked
 from leonidas_tools.toolboxes.web.program import program
@@ -25,6 +25,9 @@ from leonidas_tools.toolboxes.web.search import search
 from leonidas_tools.toolboxes.web.settings import WebSettings
 from leonidas_tools.tools.tool import Tool
 from leonidas_tools.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from leonidas_tools.store.notes import NoteTable
 
 __all__ = ["TOOLBOX", "WebSettings"]
 
@@ -238,7 +241,7 @@ async def _open(argv: list[str]) -> None:
         ) from None
 
 
-def _keeper(ctx: ToolContext) -> NoteKeeper:
+def _keeper(ctx: ToolContext) -> NoteTable:
     return ctx.session.get(Notes).keeper
 
 

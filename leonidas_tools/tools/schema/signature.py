@@ -156,12 +156,7 @@ def _add_description(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Docstring:
-    """The parts of a docstring that a model reads.
-
-    Args:
-        description: The text before the sections.
-        parameters: Descriptions by parameter name.
-    """
+    """The parts of a docstring that a model reads."""
 
     description: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
