@@ -209,6 +209,11 @@ def is_plain(question: str, language: str) -> bool:
     return _is_plain(" ".join(question.split()), language)
 
 
+def is_said_in(text: str, speech: str) -> bool:
+    """Return whether a speech has the words of a text, one after the other."""
+    return len(speech) <= _LONGEST_SPEECH and _last(_words(text), _words(speech)) is not None
+
+
 def has_question(value: Any) -> bool:
     """Return whether a text in a value may be heard as a question; of a very long one, that it may.
 
