@@ -90,7 +90,13 @@ please , confirm|momento|minuto|minutinho|segundo|segundinho|instante|i don't kn
 i'm not sure|no idea|i have no idea|mas|se|só|somente|apenas|em vez|talvez|acho|na verdade|muda
 mude|troca|troque|como|qual|quais|quem|quanto|quanta|quantos|quantas|porque|quando|onde|primeiro
 antes|exceto|menos|mais|disse|porém|ou|e|outro|outra|hum|éé|pois sim|tudo bem obrigado
-tudo bem obrigada|. tudo bem , obrigado|. tudo bem , obrigada|por favor confirma|confirma por favor
+tudo bem obrigada|. tudo bem , obrigado|. tudo bem , obrigada|está tudo bem obrigado
+está tudo bem obrigada|. está tudo bem , obrigado|. está tudo bem , obrigada|tá tudo bem obrigado
+tá tudo bem obrigada|. tá tudo bem , obrigado|. tá tudo bem , obrigada|tudo certo obrigado
+tudo certo obrigada|. tudo certo , obrigado|. tudo certo , obrigada|tudo ok obrigado
+tudo ok obrigada|. tudo ok , obrigado|. tudo ok , obrigada|all good thanks|all good thank you
+all good , thanks|all good , thank you|very well thanks|very well thank you|very well , thanks
+very well , thank you|por favor confirma|confirma por favor
 confirma , por favor|por favor , confirma|certo isso|tá certo isso|está certo isso|pode isso
 confirma isso|ah tá|ah , tá|não sei|nao sei|sei lá|não tenho certeza|nao tenho certeza|aber|oder|y
 ou|et|und|ma
