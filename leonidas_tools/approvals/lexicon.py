@@ -63,7 +63,7 @@ awesome|cool|nice|sir|ma'am|madam|i'm sure|i am sure|i'm certain|i want that|i w
 i'd like that|i would like that|por favor|se faz favor|faz favor|por gentileza|por obséquio
 obrigado|obrigada|muito obrigado|muito obrigada|brigado|brigada|valeu|ótimo|ótima|ótima ideia
 excelente|maravilha|senhor|senhora|tenho certeza|estou certo|eu quero isso|quero isso|all good
-very well|looks good|looks good to me|show|joia|you got it|you've got it|we can do that
+very well|looks good|looks good to me|. show ,|. show .|joia|you got it|you've got it|we can do that
 """
 _REFUSAL = """
 no|nope|nah|not|never|neither|nothing|none|without|don't|dont|do not|doesn't|didn't|did not|cannot
