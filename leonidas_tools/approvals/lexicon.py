@@ -63,7 +63,7 @@ awesome|cool|nice|sir|ma'am|madam|i'm sure|i am sure|i'm certain|i want that|i w
 i'd like that|i would like that|por favor|se faz favor|faz favor|por gentileza|por obséquio
 obrigado|obrigada|muito obrigado|muito obrigada|brigado|brigada|valeu|ótimo|ótima|ótima ideia
 excelente|maravilha|senhor|senhora|tenho certeza|estou certo|eu quero isso|quero isso|all good
-very well|looks good|looks good to me|show|joia|you got it|you've got it|we can do that
+very well|looks good|looks good to me|. show ,|. show .|joia|you got it|you've got it|we can do that
 """
 _REFUSAL = """
 no|nope|nah|not|never|neither|nothing|none|without|don't|dont|do not|doesn't|didn't|did not|cannot
@@ -90,7 +90,13 @@ please , confirm|momento|minuto|minutinho|segundo|segundinho|instante|i don't kn
 i'm not sure|no idea|i have no idea|mas|se|só|somente|apenas|em vez|talvez|acho|na verdade|muda
 mude|troca|troque|como|qual|quais|quem|quanto|quanta|quantos|quantas|porque|quando|onde|primeiro
 antes|exceto|menos|mais|disse|porém|ou|e|outro|outra|hum|éé|pois sim|tudo bem obrigado
-tudo bem obrigada|. tudo bem , obrigado|. tudo bem , obrigada|por favor confirma|confirma por favor
+tudo bem obrigada|. tudo bem , obrigado|. tudo bem , obrigada|está tudo bem obrigado
+está tudo bem obrigada|. está tudo bem , obrigado|. está tudo bem , obrigada|tá tudo bem obrigado
+tá tudo bem obrigada|. tá tudo bem , obrigado|. tá tudo bem , obrigada|tudo certo obrigado
+tudo certo obrigada|. tudo certo , obrigado|. tudo certo , obrigada|tudo ok obrigado
+tudo ok obrigada|. tudo ok , obrigado|. tudo ok , obrigada|all good thanks|all good thank you
+all good , thanks|all good , thank you|very well thanks|very well thank you|very well , thanks
+very well , thank you|por favor confirma|confirma por favor
 confirma , por favor|por favor , confirma|certo isso|tá certo isso|está certo isso|pode isso
 confirma isso|ah tá|ah , tá|não sei|nao sei|sei lá|não tenho certeza|nao tenho certeza|aber|oder|y
 ou|et|und|ma

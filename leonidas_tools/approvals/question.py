@@ -12,6 +12,7 @@ from leonidas_tools.approvals.choices import are_chosen, are_numbers_said
 from leonidas_tools.approvals.inquiry import PausedCall, PausedCalls
 from leonidas_tools.approvals.lexicon import Meaning, judge
 from leonidas_tools.approvals.log import ApprovalLog, Closing
+from leonidas_tools.approvals.spoken import is_said_in
 from leonidas_tools.approvals.transcript import Transcript
 from leonidas_tools.approvals.untrusted import tools_read_in
 from leonidas_tools.calls.events import EventKind, Sink, ToolEvent
@@ -159,9 +160,15 @@ class Question:
         return not self.is_spoken or self.proof(self.exchange()) is Proof.NOT_ANSWERED
 
     def is_agreed(self) -> bool:
-        """Return whether the user has clearly said yes since the question was asked."""
-        answers = self.exchange().answers
-        return any(self._judged(each.text) is Meaning.YES for each in answers)
+        """Return whether the user has clearly said yes after the words of the question.
+
+        Other values count after any turn of the model, which may ask in its own words.
+        """
+        exchange = self.exchange()
+        asked = str(self.request.details.get("message", self.request.title))
+        return is_said_in(asked, exchange.speech) and any(
+            self._judged(each.text) is Meaning.YES for each in exchange.answers
+        )
 
     def is_chosen(self, given: Mapping[str, Any]) -> bool:
         """Return whether the user has since named the choices among the values."""

@@ -209,6 +209,11 @@ def is_plain(question: str, language: str) -> bool:
     return _is_plain(" ".join(question.split()), language)
 
 
+def is_said_in(text: str, speech: str) -> bool:
+    """Return whether a speech has the words of a text, one after the other."""
+    return len(speech) <= _LONGEST_SPEECH and _last(_words(text), _words(speech)) is not None
+
+
 def has_question(value: Any) -> bool:
     """Return whether a text in a value may be heard as a question; of a very long one, that it may.
 
@@ -348,9 +353,9 @@ class SpokenCheck:
         if not name or not places or set(self._tool).issuperset(name):
             return False
         others = [each for _, each in self._arguments if each and each != value]
-        after = [_without_articles(said[at + len(name) :]) for at in places]
-        return not any(each[: len(value)] == value for each in after) or any(
-            each[: len(other)] == other for each in after for other in others
+        after = [_after_articles(said, at + len(name)) for at in places]
+        return not any(said[at : at + len(value)] == value for at in after) or any(
+            said[at : at + len(other)] == other for at in after for other in others
         )
 
 
@@ -363,9 +368,11 @@ def _before(place: int, sentences: Sequence[Sequence[str]]) -> Sequence[str]:
     return ()
 
 
-def _without_articles(words: list[str]) -> list[str]:
-    """Return the words from the first that is no article."""
-    return words[next((at for at, word in enumerate(words) if word not in _ARTICLES), len(words)) :]
+def _after_articles(words: Sequence[str], place: int) -> int:
+    """Return the first index from a place at which no article stands."""
+    while place < len(words) and words[place] in _ARTICLES:
+        place += 1
+    return place
 
 
 def _first(wanted: list[str], said: list[str], start: int) -> int | None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 1000
 _MOST_PARTS = 64
+_LONGEST_IN_PARTS = 4_000
+"""The most characters of a turn that are looked at again after each of its parts."""
 _MOST_CHARACTERS = 20_000
 """The most characters of one piece; more text begins another piece."""
 _QUESTION_MARKS = frozenset("?？؟")  # noqa: RUF001 - of several scripts
@@ -288,7 +290,8 @@ class _ExchangeReader:
 
     def _is_asked_again(self, speech: list[str]) -> bool:
         """Return whether a turn has asked the question at any point; a long one at its end."""
-        ends = range(1, len(speech) + 1) if len(speech) <= _MOST_PARTS else [len(speech)]
+        is_long = len(speech) > _MOST_PARTS or sum(map(len, speech)) > _LONGEST_IN_PARTS
+        ends = [len(speech)] if is_long else range(1, len(speech) + 1)
         return any(self._asks("".join(speech[:end])) for end in ends)
 
     def _user(self, text: str, number: int) -> None:

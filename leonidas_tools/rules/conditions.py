@@ -41,6 +41,8 @@ _BETWEEN = re.compile(r"[\s,;<>()\"'\uff0c\uff1b\u3001]+")
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 """A character as JSON may write it, which a tool reads as the character."""
 _MOST_LEAVES = 10_000
+_MOST_TEXTS = 1_000
+"""Most texts in a list that are read as JSON."""
 _MOST_REFERENCES = 32
 _MOST_BYTES = 1 << 20
 _MOST_STEPS = 10_000
@@ -129,21 +131,28 @@ def _inside_list(values: Sequence[Any], step: str) -> Sequence[Any]:
         return values
     if step.isdecimal():
         return values[int(step) : int(step) + 1]
-    found, left = list[Any](), [*reversed(values)]
+    found, left, texts = list[Any](), [*reversed(values)], 0
     while left:
         item = left.pop()
         if isinstance(item, Mapping):
             found += [item[step]] if step in item else []
-        elif isinstance(item, str):
+        elif isinstance(item, str) and _begins_as_json(item):
+            texts += 1
+            if texts > _MOST_TEXTS:
+                return [*found, UNREADABLE]
             found += _inside_json(item, step)
         elif isinstance(item, list | tuple):
             left += reversed(item)
     return found
 
 
+def _begins_as_json(text: str) -> bool:
+    return text.lstrip(_BEFORE_JSON).startswith(("{", "["))
+
+
 def _inside_json(text: str, step: str) -> Sequence[Any]:
     """Apply a step to the object or array in a text: a tool may read one as the other."""
-    if not text.lstrip(_BEFORE_JSON).startswith(("{", "[")):
+    if not _begins_as_json(text):
         return []
     if len(text) > _LONGEST_TEXT:
         return [UNREADABLE]

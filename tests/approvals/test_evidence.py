@@ -215,6 +215,20 @@ def test_a_call_runs_only_if_a_yes_follows_the_last_question_to_its_end(events):
         assert not {"user:No.", "user:Maybe."} & said
 
 
+def test_a_long_turn_of_the_model_is_read_once_however_many_parts_it_has():
+    transcript, read = Transcript(), []
+    question = transcript.mark()
+    for _ in range(60):
+        transcript.model_spoke("Okay. " * 50)
+
+    def asks(speech):
+        read.append(speech)
+        return False
+
+    transcript.exchange(question, asks)
+    assert len(read) == 1
+
+
 @in_no_time
 async def test_with_two_questions_open_a_yes_is_for_the_one_that_was_asked():
     bank = Bank()

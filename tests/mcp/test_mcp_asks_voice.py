@@ -82,6 +82,20 @@ async def test_an_answer_that_agrees_counts_only_if_the_user_was_heard_to_agree(
     assert said(await bench.call("answer_question", **told))["action"] == "accept"
 
 
+async def test_a_yes_to_another_question_agrees_to_nothing_that_a_server_asks(lab):
+    bench = await lab()
+    question = (await bench.call("agree")).result["question_id"]
+    told = {"question_id": question, "answers": {"agreed": True}}
+    bench.transcript.model_spoke("Shall I play some music?")
+    bench.transcript.turn_ended()
+    bench.transcript.user_said("Yes.")
+    bench.transcript.turn_ended()
+    result = await bench.call("answer_question", **told)
+    assert (result.status, result.reason_code) == ("pending_approval", "doubtful")
+    bench.hear("Yes.")
+    assert said(await bench.call("answer_question", **told))["agreed"] is True
+
+
 async def test_an_answer_that_agrees_to_nothing_needs_no_yes(lab):
     bench = await lab()
     question = (await bench.call("agree")).result["question_id"]
