@@ -319,7 +319,8 @@ class Executor:
         """
         failed = self._take_failure(call_id, session)
         # What ran unasked was allowed to run once: the rules ask again where they ask.
-        call = replace(self.renewed(failed.call, failed.call.arguments), autonomous=False)
+        renewed = self.renewed(failed.call, failed.call.arguments)
+        call = replace(renewed, autonomous=False, retried=True)
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
         def on_end(_: object, result: ToolResult) -> None:

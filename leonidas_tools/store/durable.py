@@ -239,7 +239,7 @@ class DurableStart:
                 if self._refuses and not is_stored:
                     return _refused(call)
                 try:
-                    before = await self._store.earlier(call)
+                    before = None if call.retried else await self._store.earlier(call)
                 except StoreError as error:
                     logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
                     if self._refuses or _is_from_elsewhere(call.session):
