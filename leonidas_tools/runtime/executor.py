@@ -33,7 +33,7 @@ from leonidas_tools.results.texts import join, say
 from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.runtime.compiler import Compiler
 from leonidas_tools.session.tasks import TaskList
-from leonidas_tools.settings.effective import effect_of, quarantined, refused
+from leonidas_tools.settings.effective import effect_of, either, quarantined, refused
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.tools.metadata import ToolEffect
 from leonidas_tools.workers.threads import Workers
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import Run, ToolSession
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.cache import ResultCache
+    from leonidas_tools.settings.tool_configuration import ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 
@@ -233,6 +234,17 @@ class Executor:
             message=join(say("unknown_tool", tool=call.name), hint),
             reason_code="unknown_tool",
             valid_options=closest or None,
+        )
+
+    def may_be_once(self, tool: AnyTool, settings: ToolConfiguration) -> bool:
+        """Return whether a call has an effect that happens once: of its tool, or of a fallback."""
+        if effect_of(tool, settings) is ToolEffect.ONCE:
+            return True
+        fallbacks = either(settings.fallback_tools, tool.metadata.fallback_tools) or ()
+        return any(
+            effect_of(other, self.settings.for_tool(other.name, other.origin)) is ToolEffect.ONCE
+            for other in map(self.registry.get, fallbacks)
+            if other is not None
         )
 
     def similar(self, call: ToolCall) -> ToolCall | None:
