@@ -49,6 +49,7 @@ from leonidas_tools.calls.invocation import innermost
 from leonidas_tools.calls.turns import Turns
 from leonidas_tools.errors import ModelError, ToolError
 from leonidas_tools.processors.stage import Stage
+from leonidas_tools.redaction import KnownSecrets
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import AS_IT_IS, join, say
 from leonidas_tools.runtime.runtime import ToolRuntime, runtime_of
@@ -459,12 +460,14 @@ class _Run:
         thought, calls, problems, final = read
         steps = list[Step]()
         is_read = self._agent.runtime.events.is_recording
+        if calls:  # first: the thought before them may have their secrets
+            self._learn_secrets(calls)
         if thought:
             if is_read:
-                self._tell(number, step="thought", message=thought[:_LONGEST_SAID])
+                shown = KnownSecrets(self._secrets).text(thought)[:_LONGEST_SAID]
+                self._tell(number, step="thought", message=shown)
             steps.append(Thought(thought))
         if calls:
-            self._learn_secrets(calls)
             if is_read:
                 self._tell(number, step="action", tools=[call.name for call in calls])
             steps.append(CallsMade(calls, said.text.strip() if self._is_native else ""))

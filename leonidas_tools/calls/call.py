@@ -322,6 +322,7 @@ class ToolCall:
             no file and no JSON makes a call.
         stands_in: Whether its tool runs in place of one that does not exist, `called_as`.
         by_program: Whether a tool makes it without naming a session: it may repeat it.
+        retried: Whether a person has it run once more, though it may have had its effect.
         given_id: The id that the answer must carry, where it is longer than `id`.
     """
 
@@ -337,6 +338,7 @@ class ToolCall:
     autonomous: bool = False
     stands_in: bool = False
     by_program: bool = False
+    retried: bool = False
     given_id: str | None = field(default=None, repr=False)
 
     @property
@@ -402,6 +404,7 @@ class ToolCall:
             autonomous=self.autonomous,
             stands_in=self.stands_in,
             by_program=self.by_program,
+            retried=self.retried,
             given_id=self.given_id,
         )
 

@@ -90,6 +90,7 @@ def may_repeat(tools: DeclaresTools, declared_name: str, given: bool) -> bool:
     if runtime is None or tool is None:
         return False
     settings = runtime.settings.current.for_tool(tool.name, tool.origin)
-    if given and effect_of(tool, settings) is ToolEffect.READ:
+    may_be_once = runtime.executor.may_be_once(tool, settings)
+    if given and effect_of(tool, settings) is ToolEffect.READ and not may_be_once:
         return True
     return repeats_after_resume(tool, settings)

@@ -20,7 +20,6 @@ from leonidas_tools.calls.call import (
 )
 from leonidas_tools.processors.parts import call_id
 from leonidas_tools.results.jsonable import utf8_text
-from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class Intake:
         if identifier is not None:
             if not self._is_new(identifier):
                 return None
-            if tool is not None and _is_once(tool, settings):
+            if tool is not None and self._is_once(tool, settings):
                 key = _key_of(identifier, name, self._comparable(arguments))
                 before = self._once_calls().find(key)
                 if before is not None:
@@ -173,6 +172,12 @@ class Intake:
         if len(self._cancelled) > _REMEMBERED_IDS:
             self._cancelled.popitem(last=False)
 
+    def _is_once(self, tool: AnyTool, settings: ToolConfiguration | None) -> bool:
+        """Return whether a call has an effect that may happen only once."""
+        if settings is None or self._executor is None:
+            return tool.metadata.effect is _ONCE
+        return tool.metadata.effect is _ONCE or self._executor.may_be_once(tool, settings)
+
     def _once_calls(self) -> OnceCalls:
         known = self.session.find(OnceCalls)
         if known is None:
@@ -200,13 +205,6 @@ class Intake:
 def _whole_id(given: str | None, identifier: str | None) -> str | None:
     """Return the id that the answer must carry, where it is longer than that of the call."""
     return utf8_text(given) if given and len(given) > len(identifier or "") else None
-
-
-def _is_once(tool: AnyTool, settings: ToolConfiguration | None) -> bool:
-    """Return whether the tool or the settings declare the effect `once`."""
-    if tool.metadata.effect is _ONCE:
-        return True
-    return settings is not None and effect_of(tool, settings) is _ONCE
 
 
 def _own_names(tool: AnyTool | None, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

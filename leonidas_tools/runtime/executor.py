@@ -33,7 +33,7 @@ from leonidas_tools.results.texts import join, say
 from leonidas_tools.rules.rule import CONFIRM
 from leonidas_tools.runtime.compiler import Compiler
 from leonidas_tools.session.tasks import TaskList
-from leonidas_tools.settings.effective import effect_of, quarantined, refused
+from leonidas_tools.settings.effective import effect_of, either, quarantined, refused
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.tools.metadata import ToolEffect
 from leonidas_tools.workers.threads import Workers
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import Run, ToolSession
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.cache import ResultCache
+    from leonidas_tools.settings.tool_configuration import ToolConfiguration
     from leonidas_tools.tools.registry import AnyTool, ToolRegistry
 
 
@@ -235,6 +236,17 @@ class Executor:
             valid_options=closest or None,
         )
 
+    def may_be_once(self, tool: AnyTool, settings: ToolConfiguration) -> bool:
+        """Return whether a call has an effect that happens once: of its tool, or of a fallback."""
+        if effect_of(tool, settings) is ToolEffect.ONCE:
+            return True
+        fallbacks = either(settings.fallback_tools, tool.metadata.fallback_tools) or ()
+        return any(
+            effect_of(other, self.settings.for_tool(other.name, other.origin)) is ToolEffect.ONCE
+            for other in map(self.registry.get, fallbacks)
+            if other is not None
+        )
+
     def similar(self, call: ToolCall) -> ToolCall | None:
         """Return a call of an unknown tool as a call of the one it can only mean, if it may run.
 
@@ -319,7 +331,8 @@ class Executor:
         """
         failed = self._take_failure(call_id, session)
         # What ran unasked was allowed to run once: the rules ask again where they ask.
-        call = replace(self.renewed(failed.call, failed.call.arguments), autonomous=False)
+        renewed = self.renewed(failed.call, failed.call.arguments)
+        call = replace(renewed, autonomous=False, retried=True)
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
 
         def on_end(_: object, result: ToolResult) -> None:

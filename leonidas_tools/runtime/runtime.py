@@ -129,7 +129,7 @@ class ToolRuntime:
             save=self.settings.update,
         )
         self.executor.host = self
-        self._stored.resume_with(self.executor.outcome)
+        self._stored.resume_with(self.executor.outcome, self.executor.may_be_once)
         self._register(as_tools(tools), builtin_tools=builtin_tools)
         self._declared = DeclaredTools(self.registry, self.settings, update=on_demand.update)
         servers, tell = self.settings.current.mcp_servers, self.monitor.events.publish

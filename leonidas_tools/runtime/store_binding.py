@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.settings.models import Settings
     from leonidas_tools.settings.store_settings import StoreSettings
+    from leonidas_tools.settings.tool_configuration import ToolConfiguration
     from leonidas_tools.store import Store
     from leonidas_tools.store.cached_results import CachedResults
+    from leonidas_tools.tools.registry import AnyTool
 
 
 class StoreBinding:
@@ -32,10 +34,14 @@ class StoreBinding:
         """Return the policies that the store puts around calls."""
         return () if self.store is None else self.store.policies
 
-    def resume_with(self, outcome: Callable[[ToolCall], Run | None]) -> None:
-        """Ask for the outcome of a call that goes on without the process that began it."""
+    def resume_with(
+        self,
+        outcome: Callable[[ToolCall], Run | None],
+        may_be_once: Callable[[AnyTool, ToolConfiguration], bool],
+    ) -> None:
+        """Give the store what the runtime knows of calls."""
         if self.store is not None:
-            self.store.resume_with(outcome)
+            self.store.resume_with(outcome, may_be_once)
 
     def cached_results(self, settings: Settings) -> CachedResults | None:
         """Return the results that processes share, if the settings of a tool ask for that."""

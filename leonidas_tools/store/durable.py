@@ -16,7 +16,6 @@ from leonidas_tools.errors import StoreError, log_level
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.results.texts import say
 from leonidas_tools.session.resumption import Resumption
-from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.store.queries import (
     RESUMABLE_SECONDS,
     Repetition,
@@ -28,7 +27,6 @@ from leonidas_tools.store.queries import (
 from leonidas_tools.store.recorder import key_of, name_of, owner_of
 from leonidas_tools.store.rows import INTERRUPTED, STARTED
 from leonidas_tools.store.runs import LOST_SECONDS
-from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,23 +228,20 @@ class DurableStart:
 
     async def __call__(self, call: ToolCall, run: Run) -> ToolResult:
         """Run the call once its start is stored."""
-        tool, settings = call.tool, call.settings
-        if tool is not None:
-            effect = tool.metadata.effect if settings is None else effect_of(tool, settings)
-            if effect is ToolEffect.ONCE:
-                # First, so that of equal calls that begin at once elsewhere one sees the other.
-                is_stored = await self._store.begun(call)
-                if self._refuses and not is_stored:
+        if self._store.is_once(call):
+            # First, so that of equal calls that begin at once elsewhere one sees the other.
+            is_stored = await self._store.begun(call)
+            if self._refuses and not is_stored:
+                return _refused(call)
+            try:
+                before = None if call.retried else await self._store.earlier(call)
+            except StoreError as error:
+                logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
+                if self._refuses or _is_from_elsewhere(call.session):
                     return _refused(call)
-                try:
-                    before = await self._store.earlier(call)
-                except StoreError as error:
-                    logger.log(log_level(error), "Earlier calls cannot be read: %s", error)
-                    if self._refuses or _is_from_elsewhere(call.session):
-                        return _refused(call)
-                    before = None
-                if before is not None:
-                    return before
+                before = None
+            if before is not None:
+                return before
         return await run(call)
 
 

@@ -16,13 +16,16 @@ from leonidas_tools.results.jsonable import is_utf8, utf8_text
 from leonidas_tools.results.plain import NotPlainError, plain
 from leonidas_tools.settings.effective import effect_of
 from leonidas_tools.store.rows import STARTED
+from leonidas_tools.tools.metadata import ToolEffect
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from leonidas_tools.calls.call import ToolCall, ToolResult, ToolSession
     from leonidas_tools.redaction import Redaction
+    from leonidas_tools.settings.tool_configuration import ToolConfiguration
     from leonidas_tools.store.write_queue import CallWriteQueue, Row
+    from leonidas_tools.tools.registry import AnyTool
 
 _START = EventKind.START
 _UNTRUSTED = EventKind.UNTRUSTED
@@ -41,6 +44,8 @@ class Recorder:
     def __init__(self, calls: CallWriteQueue, *, max_value_bytes: int) -> None:
         self.run = secrets.token_hex(8)
         """The id of this opening of the store."""
+        self.may_be_once: Callable[[AnyTool, ToolConfiguration], bool] = _is_once
+        """Returns whether a call of a tool may have an effect that happens only once."""
         self._calls = calls
         self._max_bytes = max_value_bytes
         self._number = 0
@@ -94,10 +99,6 @@ class Recorder:
     def _row(self, call: ToolCall, at: float) -> Row:
         self._number += 1
         session, tool = call.session, call.tool
-        effect = None
-        if tool is not None:
-            settings = call.settings
-            effect = (tool.metadata.effect if settings is None else effect_of(tool, settings)).value
         return {
             "id": f"{self.run}-{self._number:09d}",
             "run": self.run,
@@ -106,7 +107,7 @@ class Recorder:
             "trace_id": name_of(call.trace_id),
             "call_id": None if call.id is None else name_of(call.id),
             "tool": name_of(call.name if tool is not None else redact_text(call.name)),
-            "effect": effect,
+            "effect": None if tool is None else self._effect_of(call, tool).value,
             "arguments": self.arguments(call),
             "started": at,
             "status": STARTED,
@@ -121,6 +122,17 @@ class Recorder:
             "steps": None,
             "acknowledged": None,
         }
+
+    def is_once(self, call: ToolCall) -> bool:
+        """Return whether the effect of a call may happen only once."""
+        return call.tool is not None and self._effect_of(call, call.tool) is ToolEffect.ONCE
+
+    def _effect_of(self, call: ToolCall, tool: AnyTool) -> ToolEffect:
+        """Return the effect of a call, which may also be that of a fallback."""
+        settings = call.settings
+        if settings is None:
+            return tool.metadata.effect
+        return ToolEffect.ONCE if self.may_be_once(tool, settings) else effect_of(tool, settings)
 
     def _add_step(self, event: ToolEvent) -> None:
         """Keep a step of a running call, within limits."""
@@ -197,6 +209,10 @@ class Recorder:
         except NotPlainError:
             return f'"{MASK}"'
         return clean(redaction.to_json(shown))
+
+
+def _is_once(tool: AnyTool, settings: ToolConfiguration) -> bool:
+    return effect_of(tool, settings) is ToolEffect.ONCE
 
 
 def key_of(call: ToolCall) -> Hashable:

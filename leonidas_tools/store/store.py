@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.events import ToolEvent
     from leonidas_tools.policies.base import Policy
     from leonidas_tools.policies.call_limits import EarlierCalls
+    from leonidas_tools.settings.tool_configuration import ToolConfiguration
     from leonidas_tools.store.rows import Approval, Execution, KeptResult, SessionSummary
+    from leonidas_tools.tools.registry import AnyTool
 
 logger = visible_logger(__name__)
 
@@ -205,13 +207,25 @@ class Store:
         except TimeoutError:
             raise StoreError("The store does not answer") from None
 
-    def resume_with(self, outcome: Callable[[ToolCall], Run | None]) -> None:
-        """Ask for the outcome of a call that goes on without the process that began it.
+    def resume_with(
+        self,
+        outcome: Callable[[ToolCall], Run | None],
+        may_be_once: Callable[[AnyTool, ToolConfiguration], bool],
+    ) -> None:
+        """Take from a runtime what it knows of calls.
 
         Args:
-            outcome: Returns what waits for such a call; `None` for one that ends with its process.
+            outcome: Returns what waits for a call that goes on without the process that began it;
+                `None` for one that ends with its process.
+            may_be_once: Returns whether a call of a tool, or of a fallback in its place, may have
+                an effect that happens only once.
         """
         self._call_starts.outcome = outcome
+        self._recorder.may_be_once = may_be_once
+
+    def is_once(self, call: ToolCall) -> bool:
+        """Return whether the effect of a call may happen only once."""
+        return self._recorder.is_once(call)
 
     async def unfinished(self, session: ToolSession) -> list[Execution]:
         """Return the `once` calls of a session whose process has died before them, the first first.

@@ -1,9 +1,17 @@
 import asyncio
 import json
+from typing import Annotated
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, Approvals, ToolRuntime, ToolSession, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    Approvals,
+    Secret,
+    ToolRuntime,
+    ToolSession,
+    tool,
+)
 from leonidas_tools.agent import ReActAgent
 from leonidas_tools.agent.models import (
     Answer,
@@ -378,6 +386,29 @@ async def test_iterations_are_events_in_the_stream():
     assert (heard[1]["number"], heard[1]["message"], heard[2]["tools"]) == (1, "I add.", ["add"])
     assert heard[6]["number"] == 2
     assert all(each["trace_id"] for each in heard)
+
+
+@tool(effect="read")
+def unlock(code: Annotated[str, Secret]) -> str:
+    """Unlocks."""
+    return "unlocked"
+
+
+async def test_thoughts_are_told_without_the_secret_arguments_of_the_calls():
+    code = "zebra-4711-Kappa"
+    script = [
+        {"thought": f"The code is {code}.", "calls": [("unlock", {"code": code})]},
+        {"thought": f"{'It was ' * 41}{code}.", "text": "Done."},
+    ]
+    async with ToolRuntime([unlock], builtin_tools=False) as tools:
+        reader = tools.events.subscribe(kinds=["iteration"])
+        assert (await anext(reader))["event"] == "state"
+        await ReActAgent(ScriptedModel(script), tools).run("Unlock.")
+        heard = [await anext(reader) for _ in range(6)]
+        await reader.aclose()
+    thoughts = [each["message"] for each in heard if each.get("step") == "thought"]
+    assert [thought[-10:] for thought in thoughts] == ["de is ***.", "t was ***."]
+    assert "zebra" not in json.dumps(heard)
 
 
 @tool(requires_approval=True)

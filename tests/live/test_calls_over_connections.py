@@ -6,7 +6,7 @@ import logging
 import pytest
 from google.genai import types
 
-from leonidas_tools import AdvancedToolProcessor, tool
+from leonidas_tools import AdvancedToolProcessor, RetryableError, tool
 from leonidas_tools.simulator import Call, FunctionCall, Quirks, Send, WaitForInput
 from tests.live.talking import (
     Desk,
@@ -205,6 +205,36 @@ async def test_a_read_repeated_after_its_outcome_was_given_runs_again(effect, re
     simulator, _ = await held([first, second], tools, user=says_yes)
     assert found == results
     assert outcomes_told(simulator) == []
+
+
+@on_elastic_time
+async def test_a_read_that_falls_back_to_a_side_effect_is_not_repeated():
+    booked = []
+
+    @tool(effect="once")
+    def book(seat: int) -> str:
+        """Books a seat."""
+        booked.append(seat)
+        return f"seat {seat}"
+
+    @tool(effect="read", retry_attempts=0, fallback_tools=["book"])
+    def look(seat: int) -> None:
+        """Looks for a seat."""
+        raise RetryableError("down")
+
+    async def first(session):
+        await session.session_resumption("handle")
+        await session.call(FunctionCall("look", {"seat": 4}, id="a"))
+        await confirmed(session)
+        await session.drop()
+
+    async def second(session):
+        (answer,) = await session.call(FunctionCall("look", {"seat": 4}, id="b"))
+        assert answer.response["result"] == "seat 4"
+
+    tools = AdvancedToolProcessor(tools=[look, book], builtin_tools=False)
+    await held([first, second], tools, user=says_yes)
+    assert booked == [4]
 
 
 class Counter:

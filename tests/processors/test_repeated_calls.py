@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leonidas_tools import AdvancedToolProcessor, PythonFunctionProcessor, ToolSession, tool
+from leonidas_tools import (
+    AdvancedToolProcessor,
+    PythonFunctionProcessor,
+    RetryableError,
+    ToolSession,
+    tool,
+)
 from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.transcript import Transcript
@@ -227,6 +233,22 @@ async def test_a_read_that_the_settings_call_once_does_not_run_again():
         for _ in range(2):
             await in_session(tools, session, [call("look", {"n": 1}, id="1")])
     assert till.looked == [1]
+
+
+@pytest.mark.parametrize("chain_of", [ready_made, made_by_hand])
+@pytest.mark.parametrize("effect", ["read", "idempotent"])
+async def test_a_fallback_with_a_side_effect_does_not_run_again(effect, chain_of):
+    till, session = Till(), ToolSession("kitchen")
+
+    @tool(effect=effect, retry_attempts=0, fallback_tools=["charge"])
+    async def debit(amount: float) -> None:
+        raise RetryableError("no account")
+
+    tools, _ = chain_of(*till.tools(), debit)
+    for _ in range(2):
+        heard = await in_session(tools, session, [call("debit", {"amount": 5}, id="1")])
+        assert [body["result"] for *_, body in heard.answers] == ["charged 5"]
+    assert till.charged == [5]
 
 
 async def test_a_category_alone_does_not_run_a_repeated_call_again():

@@ -1,7 +1,8 @@
 """A process of its own with the session `kitchen` of Ana: `python ordering.py WHERE`.
 
-It takes lines from standard input: `order ARTICLE ID` makes a call, `serve` ends it, `leave`
-ends the conversation while the call runs, and the end of the lines stops the process.
+It takes lines from standard input: `order ARTICLE ID` makes a call, and `ask ARTICLE ID` one of a
+tool in whose place `order` runs; `serve` ends it, `leave` ends the conversation while the call
+runs, and the end of the lines stops the process.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from genai_processors import processor
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
-from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, RetryableError, ToolSession, tool
 from leonidas_tools.processors import stream
 
 
@@ -29,14 +30,18 @@ async def main(where):
         await served.wait()
         return f"{article}, ordered elsewhere"
 
+    @tool(effect="idempotent", retry_attempts=0, fallback_tools=["order"])
+    async def ask(article: str) -> None:
+        raise RetryableError(f"No {article} here.")
+
     settings = {"store": {"enabled": True, "url": where, "durable": True}}
-    tools = AdvancedToolProcessor(tools=[order], config=settings, builtin_tools=False)
+    tools = AdvancedToolProcessor(tools=[order, ask], config=settings, builtin_tools=False)
     asked = asyncio.Queue()
 
     async def calls():
         while True:
-            article, call_id = await asked.get()
-            call = types.FunctionCall(name="order", args={"article": article}, id=call_id)
+            name, article, call_id = await asked.get()
+            call = types.FunctionCall(name=name, args={"article": article}, id=call_id)
             yield ProcessorPart(types.Part(function_call=call), role="model")
 
     async def converse():
@@ -55,8 +60,8 @@ async def main(where):
         conversation = processor.create_task(converse())
         while line := (await lines.readline()).decode().split():
             match line:
-                case ["order", article, call_id]:
-                    asked.put_nowait((article, call_id))
+                case ["order" | "ask" as name, article, call_id]:
+                    asked.put_nowait((name, article, call_id))
                 case ["serve"]:
                     served.set()
                 case ["leave"]:

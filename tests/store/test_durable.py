@@ -98,3 +98,28 @@ async def test_a_call_that_is_approved_at_once_runs(where):
             desk.decide(desk.pending()[0].id, Decision.approve())
             result = await results.get()
             assert (result.status, result.reason_code) == ("ok", None)
+
+
+async def test_a_call_that_a_person_retries_runs_once_more_and_then_no_more(where):
+    runs = []
+
+    @tool(effect="once")
+    async def book(city: str) -> str:
+        """Books."""
+        runs.append(city)
+        if len(runs) == 1:
+            raise OSError
+        return f"booked {city}"
+
+    store = {"enabled": True, "url": where, "durable": True}
+    arguments, asked = {"city": "Lisbon"}, {"call_id": "c1"}
+    async with AdvancedToolProcessor(tools=[book], config={"store": store}) as tools:
+        session = ToolSession("trip", user="ana")
+        assert (await tools.execute("book", arguments, session=session, **asked)).status == "failed"
+        assert (await tools.retry("c1", session=session)).result == "booked Lisbon"
+        again = await tools.execute("book", arguments, session=session, **asked)
+    async with AdvancedToolProcessor(tools=[book], config={"store": store}) as tools:
+        session = ToolSession("trip", user="ana")
+        later = await tools.execute("book", arguments, session=session, **asked)
+    assert [again.result, later.result] == ["booked Lisbon"] * 2
+    assert runs == ["Lisbon"] * 2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leonidas_tools import AdvancedToolProcessor, ToolSession, tool
+from leonidas_tools import AdvancedToolProcessor, RetryableError, ToolSession, tool
 from leonidas_tools.session.resumption import Resumption
 from leonidas_tools.store import Store
 from tests.databases import free_port, place
@@ -62,9 +62,13 @@ class Here:
             self.ran.append(article)
             return f"{article}, ordered here"
 
+        @tool(effect="idempotent", retry_attempts=0, fallback_tools=["order"])
+        async def ask(article: str) -> None:
+            raise RetryableError(f"No {article} here.")
+
         settings = {"store": {"enabled": True, "url": where, "durable": True}, **more}
         self.tools = AdvancedToolProcessor(
-            tools=[own or order], config=settings, builtin_tools=False
+            tools=[own or order, ask], config=settings, builtin_tools=False
         )
         self.session = ToolSession("kitchen", user="ana")
 
@@ -99,6 +103,18 @@ async def test_a_call_whose_process_has_died_is_not_run_again_under_another_id(w
         assert (await here.order("tea", "c3")).reason_code == "repeated_call"
         assert (await here.order("coffee", "c4")).ok
         assert here.ran == ["coffee"]
+
+
+async def test_a_fallback_whose_process_has_died_is_not_run_again_under_another_id(where, here):
+    arguments, session = {"article": "tea"}, here.session
+    with ordering(where) as child:
+        says(child, "ask tea c1")
+        hears(child, "runs tea")
+        child.kill()
+        child.wait()
+        refused = await here.tools.execute("ask", arguments, session=session, call_id="c2")
+    assert (refused.status, refused.reason_code) == ("unknown_outcome", "repeated_call")
+    assert here.ran == []
 
 
 @pytest.mark.slow
