@@ -17,7 +17,7 @@ from leonidas_tools.files.reading import read_file, why_unreadable
 from leonidas_tools.redaction import is_secret_name
 from leonidas_tools.redaction.visible import visible_logger
 from leonidas_tools.settings.explain import explain, place
-from leonidas_tools.settings.finding import Finding, line_of
+from leonidas_tools.settings.finding import Finding, KeyLines
 from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import DocumentError, KeyPath, Problem, SettingsDocument
 
@@ -164,9 +164,9 @@ def refusal(findings: Sequence[Finding], text: str | None, file: Path | None) ->
     """
     from leonidas_tools.settings.document import read_document
 
-    lines = {} if text is None else read_document(text).lines
+    lines = KeyLines({} if text is None else read_document(text).lines)
     problems = [
-        Problem(finding.message, tuple(finding.key.split(".")), line_of(finding.key, lines))
+        Problem(finding.message, tuple(finding.key.split(".")), lines.of(finding.key))
         for finding in findings
     ]
     return configuration_error(problems, SettingsDocument(), file)

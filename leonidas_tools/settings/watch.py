@@ -228,11 +228,11 @@ class WatchedSettings:
         if self.path is None:
             return ""
         from leonidas_tools.settings.document import read_document
-        from leonidas_tools.settings.finding import line_of
+        from leonidas_tools.settings.finding import KeyLines
         from leonidas_tools.settings.load import read_text
 
         try:
-            line = line_of(key, read_document(read_text(self.path)).lines)
+            line = KeyLines(read_document(read_text(self.path)).lines).of(key)
         except (ConfigurationError, DocumentError):
             line = None
         return str(self.path) if line is None else f"{self.path}:{line}"
