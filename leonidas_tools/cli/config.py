@@ -106,7 +106,7 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
         ConfigurationError: The file cannot be read.
     """
     from leonidas_tools.settings.load import configuration_error, read_text
-    from leonidas_tools.settings.problem import line_of
+    from leonidas_tools.settings.problem import KeyLines
     from leonidas_tools.settings.sound import sound_part
 
     part: SoundPart | None = None
@@ -129,13 +129,14 @@ def _findings(path: Path) -> Iterator[FoundSettings]:
         )
     if part is None:
         return
+    lines = KeyLines(part.document.lines)
     for each in _against_tools(path, part):
         found = replace(each, key=part.key_of(each.key))
         if part.bears(found):
             yield FoundSettings(
                 severity=found.severity,
                 file=str(path),
-                line=line_of(found.key, part.document.lines),
+                line=lines.of(found.key),
                 key=found.key,
                 message=found.message,
             )

@@ -8,7 +8,7 @@ import ipaddress
 import socket
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -49,14 +49,13 @@ _STALL_SECONDS = 30.0
 _MOST_WAITING = 512
 _MOST_WAITING_OF_ADDRESS = 256
 _MOST_OF_ADDRESS = 768
-
-
 _FRAMES_PER_SECOND = 400.0
 _MOST_FRAMES_AT_ONCE = 2000.0
 _PIECE_BYTES = 4096
 """Of what is read at once: a frame may have six bytes, and their number is known once parsed."""
 _ABORT_SECONDS = 2.0
 _REFUSED = 1008
+_BAD_HEAD: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
@@ -78,6 +77,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             super().data_received(data[start : start + _PIECE_BYTES])
             if self.transport.is_closing():
                 return
+        if not self.handshake_initiated:
+            # The head comes whole, and the parser takes shorter lines than that of HTTP. It would
+            # wait for nothing, and be no connection whose time and number are bounded.
+            self.transport.write(_BAD_HEAD)
+            self.transport.close()
 
     def handle_events(self) -> None:
         """Process the parsed frames, unless there are too many."""

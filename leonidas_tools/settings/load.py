@@ -24,7 +24,7 @@ from leonidas_tools.settings.problem import (
     KeyPath,
     Problem,
     SettingsDocument,
-    line_of,
+    KeyLines,
 )
 
 logger = visible_logger(__name__)
@@ -170,9 +170,9 @@ def refusal(findings: Sequence[Finding], text: str | None, file: Path | None) ->
     """
     from leonidas_tools.settings.document import read_document
 
-    lines = {} if text is None else read_document(text).lines
+    lines = KeyLines({} if text is None else read_document(text).lines)
     problems = [
-        Problem(finding.message, tuple(finding.key.split(".")), line_of(finding.key, lines))
+        Problem(finding.message, tuple(finding.key.split(".")), lines.of(finding.key))
         for finding in findings
     ]
     return configuration_error(problems, SettingsDocument(), file)

@@ -69,9 +69,22 @@ class Finding:
         return f"{self.severity}: {self.key}: {self.message}"
 
 
-def line_of(key: str, lines: Mapping[KeyPath, int]) -> int | None:
-    """Return the line of a dotted key, or of the nearest one above it that the file has."""
-    dotted = {".".join(map(str, path)): line for path, line in lines.items()}
-    while key and key not in dotted:
-        key = key.rpartition(".")[0]
-    return dotted.get(key)
+class KeyLines:
+    """The lines of dotted keys in a file.
+
+    Args:
+        lines: The line of each path.
+
+    Example:
+        >>> KeyLines({("tools", "add"): 3}).of("tools.add.timeout")
+        3
+    """
+
+    def __init__(self, lines: Mapping[KeyPath, int]) -> None:
+        self._lines = {".".join(map(str, path)): line for path, line in lines.items()}
+
+    def of(self, key: str) -> int | None:
+        """Return the line of a key, or of the nearest one above it that the file has."""
+        while key and key not in self._lines:
+            key = key.rpartition(".")[0]
+        return self._lines.get(key)

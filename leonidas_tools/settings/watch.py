@@ -229,10 +229,10 @@ class WatchedSettings:
             return ""
         from leonidas_tools.settings.document import read_document
         from leonidas_tools.settings.load import read_text
-        from leonidas_tools.settings.problem import line_of
+        from leonidas_tools.settings.problem import KeyLines
 
         try:
-            line = line_of(key, read_document(read_text(self.path)).lines)
+            line = KeyLines(read_document(read_text(self.path)).lines).of(key)
         except (ConfigurationError, DocumentError):
             line = None
         return str(self.path) if line is None else f"{self.path}:{line}"

@@ -102,6 +102,14 @@ async def test_a_token_in_the_url_is_not_read():
         assert refused.value.response.status_code == 401
 
 
+async def test_a_head_that_cannot_be_read_is_refused():
+    async with Served() as served:
+        with pytest.raises(InvalidStatus) as refused:
+            await served.opened(None, headers={"X-Long": "x" * 9000})
+        assert refused.value.response.status_code == 400
+        assert (await served.http.get("/healthz")).status_code == 200
+
+
 async def test_another_origin_and_another_host_are_refused():
     async with Served(origins=["https://app.example.com"]) as served:
         for headers, status in (

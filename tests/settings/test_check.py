@@ -1,12 +1,14 @@
 """Settings that would silently do nothing."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from leonidas_tools.calls.context import ToolContext
+from leonidas_tools.settings import document
 from leonidas_tools.settings.check import Finding, check_against
-from leonidas_tools.settings.load import load
+from leonidas_tools.settings.load import load, refusal
 from leonidas_tools.tools.tool import Tool, tool
 
 from .test_json_schema import CONFIG
@@ -194,3 +196,21 @@ def test_the_demos_settings_are_all_of_use():
 
     tools = {t.name: t for box in (action, demo, speech) for t in box.TOOLS}
     assert check_against(load(CONFIG / "tools.yaml"), tools) == []
+
+
+def test_many_findings_are_placed_with_one_look_at_the_lines(monkeypatch):
+    looks = []
+
+    class Lines(dict):
+        def items(self):
+            looks.append(len(self))
+            return super().items()
+
+    text = "version: 1\ntools:\n" + "".join(f"  wrong_{n}: {{}}\n" for n in range(50))
+    read = document.read_document(text)
+    counted = dataclasses.replace(read, lines=Lines(read.lines))
+    monkeypatch.setattr(document, "read_document", lambda _: counted)
+    findings = check_against(load({"tools": {f"wrong_{n}": {} for n in range(50)}}), TOOLS)
+    error = refusal(list(findings), text, None)
+    assert [problem.line for problem in error.problems] == list(range(3, 53))
+    assert len(looks) == 1
