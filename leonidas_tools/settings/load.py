@@ -21,10 +21,10 @@ from leonidas_tools.settings.models import Settings
 from leonidas_tools.settings.problem import (
     DocumentError,
     Finding,
+    KeyLines,
     KeyPath,
     Problem,
     SettingsDocument,
-    KeyLines,
 )
 
 logger = visible_logger(__name__)
