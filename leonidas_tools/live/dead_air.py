@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 logger = visible_logger(__name__)
 
+_SPOKEN = ("", "input_transcription", "output_transcription")
+
 
 @dataclass(slots=True)
 class _OpenCall:
@@ -126,9 +128,6 @@ class DeadAir:
         except Exception as error:  # noqa: BLE001 - its fault must not be the loop's
             told = described(error)
             logger.warning("The silence during the call %r was not filled: %s", call_id, told)
-
-
-_SPOKEN = ("", "input_transcription", "output_transcription")
 
 
 class SilenceFiller:
