@@ -183,7 +183,7 @@ class Delegation:
         )
         """Tools to be given to a runtime or a processor, beside others."""
 
-    async def _delegate(  # noqa: D417 - models read it; `ctx` is no argument
+    async def _delegate(  # noqa: D417 - models read it; `ctx` is not an argument
         self, task: Task, ctx: ToolContext
     ) -> ToolResult:
         """Hand a job of several steps to an agent that works on it in the background.
@@ -213,7 +213,7 @@ class Delegation:
         finally:
             running.tasks.pop(ctx.call.trace_id, None)
 
-    async def _stop_delegated(  # noqa: D417 - models read it; `ctx` is no argument
+    async def _stop_delegated(  # noqa: D417 - models read it; `ctx` is not an argument
         self, ctx: ToolContext, task: str = ""
     ) -> ToolResult:
         """Stop what was delegated, with all that it does, because the user does not want it.

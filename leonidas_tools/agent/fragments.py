@@ -260,7 +260,7 @@ class Fragments:
         return {name: await _stored_measures(store, name) for name in self.by_name}
 
     def _tool(self, fragment: Fragment) -> Tool[..., Any]:
-        async def work(task: Task, ctx: ToolContext) -> ToolResult:  # noqa: D417 - `ctx` is no argument
+        async def work(task: Task, ctx: ToolContext) -> ToolResult:  # noqa: D417 - `ctx` is not an argument
             """Work on a task.
 
             Args:
@@ -402,7 +402,7 @@ def found_fragments(folder: Path | None = None, *, installed: bool = True) -> li
         installed: Whether entry points are looked at; loading one runs code of its package.
 
     Raises:
-        ConfigurationError: A file or an entry point is no fragment, or the folder is not there.
+        ConfigurationError: A file or an entry point is not a fragment, or the folder is not there.
     """
     found = list[Fragment]()
     if folder is not None:
@@ -422,7 +422,7 @@ def fragment_of_file(file: Path) -> Fragment:
     """Return the fragment of a YAML file; its name is that of the file, unless it gives one.
 
     Raises:
-        ConfigurationError: It cannot be read, or is no fragment.
+        ConfigurationError: It cannot be read, or is not a fragment.
     """
     try:
         document = read_document(read_file(file).decode())
@@ -492,7 +492,7 @@ def _check_names(owner: str, key: str, names: Iterable[str], known: Iterable[str
 
 
 def _warn_of_unknown_tools(fragment: Fragment, runtime: ToolRuntime) -> None:
-    """Log each name that is no tool of the runtime now; those of an MCP server may yet come."""
+    """Log each name that is not a tool of the runtime now; those of an MCP server may yet come."""
     known = list(runtime.registry.by_name)
     for name in fragment.tools:
         if isinstance(name, str) and not any(fnmatchcase(each, name) for each in known):

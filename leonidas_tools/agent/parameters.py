@@ -49,7 +49,7 @@ class AdjustedParameters:
     tags=["agent"],
     after_untrusted="allow",
 )
-async def adjust_llm_parameters(  # noqa: D417 - models read it; `ctx` is no argument
+async def adjust_llm_parameters(  # noqa: D417 - models read it; `ctx` is not an argument
     ctx: ToolContext,
     temperature: Annotated[float, Field(ge=0.0, le=2.0)] | None = None,
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] | None = None,

@@ -363,7 +363,7 @@ def _opens_string(text: str, at: int, quote: str) -> bool:
 
 
 def _string_end(text: str, at: int, quote: str) -> int | None:
-    """Return the position of the quote that ends a string; one inside of it is no end."""
+    """Return the position of the quote that ends a string; one inside of it is not the end."""
     while at < len(text):
         if text[at] == "\\":
             at += 1

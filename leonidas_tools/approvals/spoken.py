@@ -562,7 +562,7 @@ _AMOUNTS = {
     "dozen": "12", "dúzia": "12", "打": "12",
     "half": "0.5", "meio": "0.5", "meia": "0.5", "半": "0.5", "quarter": "0.25",
 }  # fmt: skip
-"""Words for amounts that are no numerals."""
+"""Words for amounts that are not numerals."""
 _ORDINAL_WORDS = (
     "first primeiro primeira|second segundo segunda|third terceiro terceira|fourth quarto quarta|"
     "fifth quinto quinta|sixth sexto sexta|seventh sétimo sétima|eighth oitavo oitava|"

@@ -311,7 +311,7 @@ class _ExchangeReader:
             self._over_model = Utterance(text="", last=number, goes_on=True)
             self._meanwhile.append(self._over_model)
         elif self._current.goes_on and self.exchange.asked and self._over_model is None:
-            # The rest of an earlier sentence is no yes; a no in it must not be lost.
+            # The rest of an earlier sentence is not a yes; a no in it must not be lost.
             self._over_model = Utterance(text="", last=number, goes_on=True)
             self.exchange.meanwhile.append(self._over_model)
         self._current.hear(text, number)

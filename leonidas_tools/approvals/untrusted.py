@@ -193,7 +193,7 @@ class UserWords:
         return self._judge_number(Decimal(str(value)))
 
     def name(self, tool: str) -> bool:
-        """Return whether the user has said all words of a tool's name that are no common ones."""
+        """Return whether the user has said all words of a tool's name that are not common ones."""
         words = [each for each in re.split(r"[\W_]+", _normal(tool)) if _tells([each])]
         return bool(words) and all(any(said.has([each]) for said in self._heard) for each in words)
 

@@ -165,7 +165,7 @@ def _at(path: str, arguments: Mapping[str, Any], speak: _Say) -> str:
 def _values_for(path: str, arguments: Mapping[str, Any]) -> Sequence[Any]:
     """Return the values at a path of a message; for `.count` of a list, how many items it has.
 
-    What an item says of itself under that name is no count.
+    What an item says of itself under that name is not a count.
     """
     found = values_at(arguments, steps_of(path), parts=False)
     if not path.endswith(_COUNT):

@@ -7,7 +7,7 @@ import typer
 
 def commands() -> typer.Typer:
     """Return the commands about events."""
-    app = typer.Typer(callback=_group)  # without one, a single command is no group
+    app = typer.Typer(callback=_group)  # without one, a single command is not a group
     app.command("schema")(schema)
     return app
 

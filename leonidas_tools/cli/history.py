@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         Task,
     )
 
+T = TypeVar("T")
+
 OldestFirst = Annotated[
     bool, typer.Option("--oldest-first", help="The oldest first; else the newest.")
 ]
@@ -38,12 +40,8 @@ _LACKS = (
     "Calls, approvals and long results are shown again; nothing runs. Audio and what was said are "
     "not kept, secrets are masked, and long arguments and results are cut."
 )
-
-
-T = TypeVar("T")
-
-MOST_ROWS = 1_000_000
-SESSIONS = "`leonidas history sessions` lists them"
+_MOST_ROWS = 1_000_000
+_SESSIONS = "`leonidas history sessions` lists them"
 _SQLITE = b"SQLite format 3\0"
 
 Place = Annotated[
@@ -53,7 +51,7 @@ Place = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 
 
-def answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None) -> T:
+def _answer(ask: "Callable[[Store], Awaitable[T]]", config: Path | None, place: str | None) -> T:
     """Return what the store answers.
 
     Raises:
@@ -108,12 +106,12 @@ def _check_file(file: Path) -> None:
         raise ConfigurationError("is not a store: name the file of a store", file=file)
 
 
-def no_session(name: str) -> ConfigurationError:
+def _no_session(name: str) -> ConfigurationError:
     """Return the error for a session of which the store has nothing."""
-    return ConfigurationError(no_such("session", name, (), SESSIONS))
+    return ConfigurationError(no_such("session", name, (), _SESSIONS))
 
 
-def write_lines(rows: Iterable[Any]) -> None:
+def _write_lines(rows: Iterable[Any]) -> None:
     """Write one JSON object a line."""
     from leonidas_tools.cli import terminal
 
@@ -121,7 +119,7 @@ def write_lines(rows: Iterable[Any]) -> None:
         terminal.write_json(row.to_json())
 
 
-def when(at: float) -> str:
+def _when(at: float) -> str:
     """Return a local time as text."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
@@ -153,7 +151,7 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
     text: Annotated[
         str | None, typer.Option(help="Only calls that say this in arguments or result.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="How many at most.")] = 50,
     oldest_first: OldestFirst = False,
     config: Config = None,
     place: Place = None,
@@ -183,12 +181,12 @@ def calls(  # noqa: PLR0913, PLR0917 - each is an option of the command
             newest_first=not oldest_first,
         )
 
-    _show_calls(answer(asked, config, place), as_json=as_json)
+    _show_calls(_answer(asked, config, place), as_json=as_json)
 
 
 def sessions(
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="How many at most.")] = 50,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,
@@ -202,15 +200,15 @@ def sessions(
     async def asked(store: "Store") -> "list[SessionSummary]":
         return await store.sessions(user=user, limit=limit)
 
-    found = answer(asked, config, place)
+    found = _answer(asked, config, place)
     if as_json:
-        write_lines(found)
+        _write_lines(found)
         return
     console = terminal.output()
     rows = terminal.table(console, "session", "user", "began", "calls", "failures", "asked first")
     for each in found:
         counts = (each.calls, each.failures, each.pending_approvals)
-        rows.add_row(each.session, each.user, when(each.started), *map(str, counts))
+        rows.add_row(each.session, each.user, _when(each.started), *map(str, counts))
     console.print(rows)
 
 
@@ -239,9 +237,9 @@ def replay(  # noqa: PLR0913, PLR0917 - each is an option of the command
     async def asked(store: "Store") -> "list[ReplayEvent]":
         return await store.replay(session, user=user)
 
-    found = answer(asked, config, place)
+    found = _answer(asked, config, place)
     if not found:
-        raise no_session(session)
+        raise _no_session(session)
     terminal.say(_LACKS, err=True)
     console = terminal.output()
     for pause, event in paced(found, speed, longest_pause):
@@ -273,7 +271,7 @@ def interrupted(
             await store.acknowledge(found)
         return found
 
-    _show_calls(answer(asked, config, place), as_json=as_json)
+    _show_calls(_answer(asked, config, place), as_json=as_json)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -307,7 +305,7 @@ def show(
     session: str,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=MOST_ROWS, help="How many of each at most.")
+        int, typer.Option(min=1, max=_MOST_ROWS, help="How many of each at most.")
     ] = 200,
     config: Config = None,
     place: Place = None,
@@ -327,15 +325,15 @@ def show(
             results=(await store.results.find(session=session, user=user, limit=limit))[::-1],
         )
 
-    kept = answer(asked, config, place)
+    kept = _answer(asked, config, place)
     if not kept.lines():
-        raise no_session(session)
+        raise _no_session(session)
     if as_json:
         for line in kept.lines():
             terminal.write_json(line)
         return
     console = terminal.output()
-    _list_calls(console, kept.calls)
+    _show_session_calls(console, kept.calls)
     _show_approvals(console, kept.approvals)
     _show_tasks(console, kept.tasks)
     _show_results(console, kept.results)
@@ -349,7 +347,7 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
         str | None,
         typer.Option(help="Such as approved, denied, expired, withdrawn, unanswered."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST_ROWS, help="How many at most.")] = 50,
     config: Config = None,
     place: Place = None,
     as_json: AsJson = False,
@@ -371,18 +369,18 @@ def approvals(  # noqa: PLR0913, PLR0917 - each is an option of the command
             session=session, user=user, tool=tool, decision=decision, limit=limit
         )
 
-    found = answer(asked, config, place)
+    found = _answer(asked, config, place)
     if as_json:
-        write_lines(found)
+        _write_lines(found)
     else:
         _show_approvals(terminal.output(), found)
 
 
-def _list_calls(console: "Console", calls: "Sequence[Execution]") -> None:
+def _show_session_calls(console: "Console", calls: "Sequence[Execution]") -> None:
     columns = ("when", "tool", "status", "arguments", "result")
     told = (
         (
-            when(call.started),
+            _when(call.started),
             call.tool,
             call.status,
             call.arguments,
@@ -397,7 +395,7 @@ def _show_approvals(console: "Console", found: "Sequence[Approval]") -> None:
     columns = ("when", "session", "tool", "question", "decision", "by", "edited")
     told = (
         (
-            when(each.requested),
+            _when(each.requested),
             each.session,
             each.tool,
             each.message,
@@ -418,7 +416,7 @@ def _show_tasks(console: "Console", tasks: "Sequence[Task]") -> None:
 def _show_results(console: "Console", found: "Sequence[KeptResult]") -> None:
     columns = ("when", "handle", "type", "bytes", "until")
     told = (
-        (when(each.created), each.handle, each.mime_type, each.size, when(each.expires))
+        (_when(each.created), each.handle, each.mime_type, each.size, _when(each.expires))
         for each in found
     )
     _show(console, "Long results", columns, told)
@@ -494,14 +492,14 @@ def _show_calls(found: "Sequence[Execution]", *, as_json: bool) -> None:
     from leonidas_tools.cli import terminal
 
     if as_json:
-        write_lines(found)
+        _write_lines(found)
         return
     console = terminal.output()
     rows = terminal.table(console, *_COLUMNS)
     for call in found:
         told = call.message if call.result is None else call.result
         rows.add_row(
-            when(call.started),
+            _when(call.started),
             call.session,
             call.tool,
             f"{call.status} (may have happened)" if call.may_have_happened else call.status,

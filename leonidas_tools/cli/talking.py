@@ -56,7 +56,7 @@ async def simulated_agent(tools: AdvancedToolProcessor) -> AsyncIterator[Process
     from leonidas_tools.simulator import LiveSimulator
 
     simulator = LiveSimulator(listen_and_answer)
-    with suppress(SimulatorError):  # that the person leaves in the middle is no fault
+    with suppress(SimulatorError):  # that the person leaves in the middle is not an error
         async with simulator:
             client = Client(api_key="simulated", http_options=simulator.http_options())
             yield _spoken(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +19,6 @@ from leonidas_tools.approvals.desk import Approvals
 from leonidas_tools.approvals.request import Decision
 from leonidas_tools.approvals.session_policy import SessionPolicy
 from leonidas_tools.console.bodies import json_object
-from leonidas_tools.console.openapi import described
 from leonidas_tools.console.preferences import PreferenceEndpoint
 from leonidas_tools.errors import (
     ConfigurationError,
@@ -37,7 +38,7 @@ from leonidas_tools.settings.option_sources import effective
 from leonidas_tools.tools.exports import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from starlette.requests import Request
 
@@ -46,10 +47,23 @@ if TYPE_CHECKING:
     from leonidas_tools.store import Store
     from leonidas_tools.tools.registry import AnyTool
 
+
 _MOST_ROWS = 1000
 _CHANGES_PER_SECOND = 20.0
 _MOST_CHANGES_AT_ONCE = 40.0
 _NO_STORE = {"cache-control": "no-store"}
+_ERROR = {
+    "description": "What is wrong, and what to do.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "properties": {"error": {"type": "string"}},
+                "required": ["error"],
+            }
+        }
+    },
+}
 
 
 class _Body(BaseModel):
@@ -123,7 +137,7 @@ class Api:
 
     def routes(self) -> list[Route]:
         """Return the route of every operation, of the metrics page and of the description."""
-        description = described(self._operations)
+        description = _openapi(self._operations)
 
         async def openapi(_: Request) -> Response:
             return JSONResponse(description)
@@ -497,3 +511,69 @@ async def _body(request: Request, model: type[BaseModel | dict[str, Any]] | None
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise HTTPException(422, f"{place}: {first['msg']}") from None
+
+
+def _openapi(operations: Iterable[Operation]) -> dict[str, Any]:
+    """Return the OpenAPI description of the operations and of the event stream."""
+    paths: dict[str, dict[str, Any]] = {
+        "/api/events": {
+            "get": {
+                "summary": "Stream all events as server-sent events, the state first.",
+                "operationId": "get_api_events",
+                "parameters": [
+                    _query("session", "Only events of this session."),
+                    _query("kinds", "Only these kinds, separated by commas."),
+                    _query("after", "The number of the last event read, as `Last-Event-ID`."),
+                ],
+                "responses": {
+                    "200": {
+                        "description": "The events.",
+                        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                    },
+                    "default": _ERROR,
+                },
+            }
+        }
+    }
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Leonidas console", "version": version("leonidas-tools")},
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}],
+        "paths": paths,
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    names = re.findall(r"{(\w+)}", operation.path)
+    inside = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in names
+    ]
+    parameters = [*inside, *(_query(name, what) for name, what in (operation.query or {}).items())]
+    body: dict[str, Any] = {
+        "summary": operation.summary,
+        "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()}{operation.path}").strip(
+            "_"
+        ),
+        "parameters": parameters,
+        "responses": {
+            "200": {"description": "Done.", "content": {"application/json": {}}},
+            "default": _ERROR,
+        },
+    }
+    if operation.body is not None:
+        schema: dict[str, Any] = {"type": "object"}
+        if issubclass(operation.body, BaseModel):
+            schema = operation.body.model_json_schema()
+        body["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
+    return body
+
+
+def _query(name: str, what: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": what, "schema": {"type": "string"}}

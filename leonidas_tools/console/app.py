@@ -144,7 +144,7 @@ def console_app(
 
     Raises:
         ConfigurationError: The token is empty.
-        TypeError: These are no tools.
+        TypeError: These are not tools.
 
     Example:
         >>> from leonidas_tools import ToolRuntime

@@ -18,7 +18,7 @@ async def json_object(request: Request) -> dict[str, Any]:
     """Return the body of a request, which is a JSON object.
 
     Raises:
-        HTTPException: It is too long, did not arrive in time, or is no JSON object.
+        HTTPException: It is too long, did not arrive in time, or is not a JSON object.
     """
     content = bytearray()
     try:
@@ -30,7 +30,7 @@ async def json_object(request: Request) -> dict[str, Any]:
         raise HTTPException(408, "The body did not arrive in time") from None
     try:
         values = json.loads(content)
-        json.dumps(values, allow_nan=False)  # Python reads `NaN` and `1e999`, which are no JSON
+        json.dumps(values, allow_nan=False)  # Python reads `NaN` and `1e999`, which are not JSON
     except (ValueError, RecursionError):
         raise HTTPException(400, "The body is not valid JSON") from None
     if not isinstance(values, dict):

@@ -51,7 +51,7 @@ class PrivateFile:
 
         Raises:
             OSError: It cannot be read, is not a regular file, or is too large.
-            ValueError: It is no text.
+            ValueError: It is not text.
         """
         try:
             return read_file(self.path, _MOST_BYTES).decode("utf-8")

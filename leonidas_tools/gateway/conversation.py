@@ -86,7 +86,7 @@ class _Unsent:
             raise CloseError(REFUSED, "slow_reader", "The client reads too slowly")
 
     def _texts(self) -> int:
-        # Sound is cut into frames of one length, so that most items are no texts.
+        # Sound is cut into frames of one length, so that most items are not texts.
         if len(self._items) <= _MOST_UNSENT_MESSAGES:
             return 0
         return sum(isinstance(each, str) for each in self._items)

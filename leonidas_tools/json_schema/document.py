@@ -155,7 +155,7 @@ class Document:
         """Return the compiled schema.
 
         Raises:
-            SchemaError: It is no schema, or refers to what is not there.
+            SchemaError: It is not a schema, or refers to what is not there.
         """
         try:
             return jsonschema_rs.validator_for(

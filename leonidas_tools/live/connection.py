@@ -69,7 +69,7 @@ class Connection:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
         self._received = _Received(session._ws)  # noqa: SLF001 - as below
-        # Google's reader of messages, for those that are no sound.
+        # Google's reader of messages, for those that are not sound.
         self._reader = AsyncSession(session._api_client, self._received)  # type: ignore[arg-type]  # noqa: SLF001
 
     async def send(self, message: Callable[[AsyncSession], Awaitable[None]]) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from genai_processors import context as context_lib
 from genai_processors.content_api import ProcessorPart
 from google.genai import types
 
 from leonidas_tools.calls.events import EventKind
 from leonidas_tools.live.listener_queue import is_speech
+from leonidas_tools.live.live_events import status_part
 from leonidas_tools.live.media import seconds_of
 from leonidas_tools.live.tool_options import Filler, filler_for, wording_of
 from leonidas_tools.processors.parts import TOOL_EVENT, StatusPart
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.runtime import ToolRuntime
 
 logger = visible_logger(__name__)
+
+_SPOKEN = ("", "input_transcription", "output_transcription")
 
 
 @dataclass(slots=True)
@@ -129,9 +130,6 @@ class DeadAir:
             logger.warning("The silence during the call %r was not filled: %s", call_id, told)
 
 
-_SPOKEN = ("", "input_transcription", "output_transcription")
-
-
 class SilenceFiller:
     """Watches a session for dead air.
 
@@ -196,13 +194,7 @@ def _shown(call_id: str, name: str, filler: Filler) -> StatusPart:
         "filler": True,
         "message": filler.sentence,
     }
-    return StatusPart(
-        json.dumps(event, ensure_ascii=False),
-        mimetype="application/json",
-        role="user",
-        substream_name=context_lib.STATUS_STREAM,
-        metadata={TOOL_EVENT: True},
-    )
+    return status_part(event, {TOOL_EVENT: True})
 
 
 def _interim_answer(call_id: str, name: str, message: str) -> ProcessorPart:

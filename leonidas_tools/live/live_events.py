@@ -14,7 +14,7 @@ from leonidas_tools.processors.parts import StatusPart
 from leonidas_tools.redaction import redact, redact_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from genai_processors.content_api import ProcessorPart
 
@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from leonidas_tools.runtime.runtime import ToolRuntime
 
 
+Speaker: TypeAlias = Literal["user", "agent"]
+
 LIVE_EVENT = "live_event"
 """Metadata key of what happened to the connection; only a `StatusPart` tells of it."""
+_MOST_CHARACTERS = 2000
+_TYPED_IN = ("", "realtime")
 
 
 def live_event(event: str, **data: Any) -> StatusPart:
@@ -34,19 +38,24 @@ def live_event(event: str, **data: Any) -> StatusPart:
         '{"event": "connection_lost", "code": 1006}'
     """
     body = {"event": event, **redact(data)}
+    return status_part(body, {LIVE_EVENT: body})
+
+
+def status_part(event: Mapping[str, Any], metadata: dict[str, Any]) -> StatusPart:
+    """Return an event as a status part with JSON."""
     return StatusPart(
-        json.dumps(body, ensure_ascii=False),
+        json.dumps(event, ensure_ascii=False),
         mimetype="application/json",
         role="user",
         substream_name=context_lib.STATUS_STREAM,
-        metadata={LIVE_EVENT: body},
+        metadata=metadata,
     )
 
 
-_MOST_CHARACTERS = 2000
-_TYPED_IN = ("", "realtime")
-
-Speaker: TypeAlias = Literal["user", "agent"]
+def typed_text(part: ProcessorPart) -> str | None:
+    """Return the text that the user has typed; `None` or empty for other parts."""
+    is_users = part.role != "model" and part.substream_name in _TYPED_IN
+    return part.part.text if is_users else None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -68,8 +77,8 @@ class SpokenTurns:
 
     def typed(self, part: ProcessorPart) -> None:
         """Handle a part of the user's side."""
-        if part.part.text and part.role != "model" and part.substream_name in _TYPED_IN:
-            self._turn("user").words += part.part.text
+        if text := typed_text(part):
+            self._turn("user").words += text
             self._end("user")
 
     def heard(self, part: ProcessorPart) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from genai_processors import processor
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
     from genai_processors.content_api import ProcessorPart
-    from google.genai import Client, types
 
     from leonidas_tools.live.conversation import Conversation
+    from leonidas_tools.live.gemini import GeminiLiveProcessor
     from leonidas_tools.live.session_setup import Setup
 
 logger = visible_logger(__name__)
@@ -39,20 +39,11 @@ _REASON = 200
 """Most characters of a reason that the listener receives."""
 
 
-class Line(Protocol):
-    """The address of connections, and how long one may be missing."""
-
-    client: Client
-    model: str
-    config: types.LiveConnectConfig
-    give_up_seconds: float
-
-
 class ConversationRunner:
     """Holds a conversation over one connection after another."""
 
-    def __init__(self, line: Line, talk: Conversation) -> None:
-        self._line = line
+    def __init__(self, live: GeminiLiveProcessor, talk: Conversation) -> None:
+        self._live = live
         self._talk = talk
         self._state = talk.state
         self._number = 0
@@ -90,10 +81,10 @@ class ConversationRunner:
     async def _hold_connection(self) -> None:
         """Hold one connection, from its setup to its end."""
         setup = self._talk.next_setup()
-        config = self._talk.config(setup, self._line.config)
+        config = self._talk.config(setup, self._live.config)
         number = self._number
         try:
-            async with connection.connect(self._line.client, self._line.model, config) as link:
+            async with connection.connect(self._live.client, self._live.model, config) as link:
                 self._number += 1
                 self._talk.opened(self._number, setup)
                 await self._serve(link)
@@ -144,7 +135,7 @@ class ConversationRunner:
 
     async def _wait(self, error: BaseException) -> None:
         """Wait before the next try, with jitter, so that many sessions do not come at once."""
-        patience = self._line.give_up_seconds if self._number else _FIRST_CONNECTION_SECONDS
+        patience = self._live.give_up_seconds if self._number else _FIRST_CONNECTION_SECONDS
         if self._state.now() > self._sound_at + patience:
             raise error
         longest = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** min(self._failures, 8))

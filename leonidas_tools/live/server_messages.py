@@ -24,6 +24,11 @@ _GO_AWAY_SECONDS = 5.0
 _MOST_SINGLE = 1024
 _MOST_ALIKE = 64
 _MALFORMED = types.TurnCompleteReason.MALFORMED_FUNCTION_CALL.value
+_TRANSCRIPTIONS = ("input_transcription", "output_transcription", "interim_input_transcription")
+_OWN_FIELDS = frozenset({"setup_complete", "server_content", "tool_call", "tool_call_cancellation"})
+_IN_MODEL_TURN = "in_model_turn"
+"""Metadata key of a call that came as part of what the model says; it may come once more."""
+_OVER = (None, "INTERACTION_STATUS_UNSPECIFIED", "IDLE")
 
 
 class ServerMessageHandler:
@@ -74,7 +79,7 @@ class ServerMessageHandler:
         inner = part.part
         if inner.function_call is not None:
             self._state.turn.model_spoke(self._state.now())
-            if self._is_copy(inner.function_call, IN_MODEL_TURN in part.metadata):
+            if self._is_copy(inner.function_call, _IN_MODEL_TURN in part.metadata):
                 return None
             return self._asked(inner.function_call)
         if inner.function_response is not None and part.tool_cancellation:
@@ -155,13 +160,6 @@ def _seconds(duration: str | None) -> float:
         return _GO_AWAY_SECONDS
 
 
-_TRANSCRIPTIONS = ("input_transcription", "output_transcription", "interim_input_transcription")
-_OWN_FIELDS = frozenset({"setup_complete", "server_content", "tool_call", "tool_call_cancellation"})
-IN_MODEL_TURN = "in_model_turn"
-"""Metadata key of a call that came as part of what the model says; it may come once more."""
-_OVER = (None, "INTERACTION_STATUS_UNSPECIFIED", "IDLE")
-
-
 def parts_of(message: types.LiveServerMessage) -> Iterator[ProcessorPart]:
     """Yield what the listener gets of a message.
 
@@ -206,7 +204,7 @@ def _content(content: types.LiveServerContent) -> Iterator[ProcessorPart]:
             if part.function_call is None:
                 yield ProcessorPart(part, role=role)
             else:
-                yield _call(part, role, **{IN_MODEL_TURN: True})
+                yield _call(part, role, **{_IN_MODEL_TURN: True})
     for name in _TRANSCRIPTIONS:
         said: types.Transcription | None = getattr(content, name)
         if said is not None:

@@ -17,7 +17,7 @@ from leonidas_tools.calls.turns import Turns
 from leonidas_tools.live.dead_air import SilenceFiller
 from leonidas_tools.live.gemini import GeminiLiveProcessor
 from leonidas_tools.live.listener_queue import ListenerQueue, is_speech
-from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents
+from leonidas_tools.live.live_events import LIVE_EVENT, LiveEvents, typed_text
 from leonidas_tools.live.messages import is_input
 from leonidas_tools.live.model_input import ModelInputQueue
 from leonidas_tools.processors import stream
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from leonidas_tools.calls.call import ToolCall, ToolResult
 
 logger = visible_logger(__name__)
+
+_OTHER_CONNECTION = ("connection_lost", "connection_renewed")
 
 CALLS_SUBSTREAM = "function_call"
 """Substream of calls, answers and cancellations; upstream uses the same name."""
@@ -294,10 +296,6 @@ def _with_id(part: ProcessorPart, identifier: str | None) -> ProcessorPart:
     return ProcessorPart(inner, role=part.role, metadata=dict(part.metadata))
 
 
-_TYPED_IN = ("", "realtime")
-_OTHER_CONNECTION = ("connection_lost", "connection_renewed")
-
-
 class TranscriptRecorder:
     """Record what the user says or types, and what the model says.
 
@@ -311,10 +309,10 @@ class TranscriptRecorder:
 
     def typed(self, part: ProcessorPart) -> None:
         """Take in a part of the user's side."""
-        if part.part.text and part.role != "model" and part.substream_name in _TYPED_IN:
+        if text := typed_text(part):
             if not self._has_sound:  # a text is read at once, and some models mark no end
                 self._transcript.model_finished()
-            self._transcript.user_typed(part.part.text)
+            self._transcript.user_typed(text)
 
     def heard(self, part: ProcessorPart) -> None:
         """Take in a part of the model's side."""

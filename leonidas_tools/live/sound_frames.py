@@ -35,7 +35,7 @@ async def send_sound(session: AsyncSession, blob: types.Blob) -> None:
     """Send a frame of the user's sound.
 
     Raises:
-        ValueError: It is no sound.
+        ValueError: It is not sound.
         websockets.exceptions.ConnectionClosed: The connection is gone.
     """
     text = sound_text(blob)

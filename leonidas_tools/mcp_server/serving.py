@@ -62,7 +62,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     """A WebSocket whose frames are bounded, also pings and pieces of messages.
 
     The app sees none of these. One that the client does not read cannot stay open, and one that the
-    app refuses is no fault of the app.
+    app refuses is not an error of the app.
     """
 
     _abort_timer: asyncio.TimerHandle | None = None
@@ -314,7 +314,7 @@ def configured(app: ASGIApp, *, longest_message_bytes: int | None = None) -> uvi
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        # Cancelled at the end, when a client has not sent its whole request: that is no fault.
+        # Cancelled at the end, when a client has not sent its whole request: that is not an error.
         with contextlib.suppress(asyncio.CancelledError):
             await app(scope, receive, send)
 

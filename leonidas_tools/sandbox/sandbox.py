@@ -453,7 +453,7 @@ def _check_words(words: Sequence[str]) -> None:
     """Refuse words that the system hands to no program.
 
     Raises:
-        UnrunnableError: One has a null character, is no text of the system, or is too long.
+        UnrunnableError: One has a null character, has half a character, or is too long.
     """
     for word in words:
         try:

@@ -69,7 +69,7 @@ def sound_part(text: str, file: Path) -> SoundPart:
     """Read settings from YAML text, without the keys that are wrong.
 
     Raises:
-        ConfigurationError: It is no YAML, or not a mapping, or what is wrong is not a key of it.
+        ConfigurationError: It is not YAML, or not a mapping, or what is wrong is not a key of it.
     """
     try:
         document = read_document(text)

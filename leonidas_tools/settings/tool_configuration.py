@@ -118,8 +118,7 @@ class ToolOverrides(SettingsModel):
             `off` for no limit.
         retry_attempts: How often it is tried again after a failure, from 0 to 20; `0` or
             `off` for never.
-        retry_delay: How long to wait before the first retry, and `0` or
-            `off` is no wait.
+        retry_delay: How long to wait before the first retry; `0` or `off` for no wait.
         category: Which processor runs it: a known category, or any other word.
         retry_backoff: By how much each delay is longer than the one before, from 1 to 10; 2 unless
             it is set.

@@ -279,7 +279,7 @@ def set_key(text: str, path: KeyPath, value: Any) -> str:
     r"""Return the text with a key set; mappings on the way are made where missing.
 
     Raises:
-        EditError: The value there is shared with another place, or is no mapping.
+        EditError: The value there is shared with another place, or is not a mapping.
 
     Example:
         >>> set_key("tools:\n  a: {}  # mine\n", ("tools", "a", "timeout"), "2s")

@@ -102,7 +102,7 @@ def made_tools(name: str, toolbox: Toolbox, settings: BaseModel) -> list[AnyTool
     """Return the tools that a toolbox makes of valid settings.
 
     Raises:
-        RegistryError: It makes none of them, or something that is no tool.
+        RegistryError: It makes none of them, or something that is not a tool.
     """
     try:
         return [as_tool(thing) for thing in toolbox.make(settings)]
@@ -148,7 +148,7 @@ def discover(module: str | ModuleType) -> list[AnyTool]:
 
 
 def _undecorated(modules: Iterable[ModuleType]) -> list[str]:
-    """Return the public functions that are no tools and that nothing in the modules uses."""
+    """Return the public functions that are not tools and that nothing in the modules uses."""
     plain: list[str] = []
     used: set[str] = set()
     for module in modules:

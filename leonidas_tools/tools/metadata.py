@@ -447,7 +447,7 @@ def checked_resources(value: Any) -> dict[str, float]:
     """Return what a task needs of a machine.
 
     Raises:
-        SchemaError: It is no mapping of names to amounts.
+        SchemaError: It is not a mapping of names to amounts.
     """
     if isinstance(value, Mapping) and all(
         isinstance(name, str)

@@ -216,7 +216,7 @@ class Tool(Generic[P, R]):
         return self.metadata.origin
 
     def states(self, option: str) -> bool:
-        """Return whether the option was given when the tool was made, and is no default."""
+        """Return whether the option was given when the tool was made, and is not a default."""
         return self._options.get(option) is not None
 
     def with_options(self, **options: Any) -> Tool[P, R]:

@@ -53,7 +53,7 @@ class Toolbox:
         access: What the tools may reach: `files`, `network`, `programs`, `store`.
 
     Raises:
-        SchemaError: `settings` is no such model.
+        SchemaError: `settings` is not such a model.
 
     Example:
         >>> from leonidas_tools import tool

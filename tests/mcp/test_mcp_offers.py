@@ -151,7 +151,7 @@ async def test_a_root_that_is_no_directory_is_named(mark):
     async with tools:
         assert not await tools.ready(60)
         (status,) = tools.mcp_servers.status()
-    assert "the root '/nowhere' is no directory" in status["last_error"]
+    assert "the root '/nowhere' is not a directory" in status["last_error"]
 
 
 # --- logs --------------------------------------------------------------------------------------

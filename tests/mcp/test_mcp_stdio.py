@@ -210,7 +210,7 @@ async def test_what_a_server_prints_on_standard_output_harms_nothing(serve, capl
     server = await serve(forked("noisy.py")).ready()
     assert await server.call("chat") == ToolResult(result={"result": "hello"})
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert warnings == ["The MCP server 'lab' printed what is no message: 'Welcome!'; ignored"]
+    assert warnings == ["The MCP server 'lab' printed what is not a message: 'Welcome!'; ignored"]
 
 
 @pytest.mark.parametrize(

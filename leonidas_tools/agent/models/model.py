@@ -148,7 +148,7 @@ class TextDelta(NamedTuple):
 
     Args:
         text: The piece.
-        is_thought: Whether it is the model's reasoning, which is no part of the answer.
+        is_thought: Whether it is the model's reasoning, which is not part of the answer.
     """
 
     text: str

@@ -89,7 +89,7 @@ class ScriptedModel:
         """Return a model with the answers of a JSON array of texts and objects.
 
         Raises:
-            ConfigurationError: The text is no such array.
+            ConfigurationError: The text is not such an array.
 
         Example:
             >>> ScriptedModel.from_json('["Hello."]').name

@@ -28,7 +28,7 @@ def parsed_arguments(text: str) -> Mapping[str, Any] | str:
 def written_arguments(arguments: Mapping[str, Any] | str) -> str:
     r"""Return arguments as the text of a JSON object, which is what servers accept.
 
-    Text that is no such object is wrapped in one, so that the model sees what it wrote.
+    Text that is not such an object is wrapped in one, so that the model sees what it wrote.
 
     Example:
         >>> written_arguments({"city": "Lisbon"}), written_arguments("Lisb")

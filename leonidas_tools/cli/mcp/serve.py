@@ -91,7 +91,7 @@ class ListenAddress(NamedTuple):
 def _over_stdio(config: Path, patterns: list[str]) -> None:
     from leonidas_tools.mcp_server.stdio import claimed_pipes
 
-    # Before anything of the settings is loaded: what that prints is no message.
+    # Before anything of the settings is loaded: what that prints is not a message.
     with claimed_pipes() as pipes:
         from leonidas_tools import ToolRuntime
         from leonidas_tools.mcp_server import serve_stdio

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     MakeVoice: TypeAlias = Callable[[int, float], Voice]
 
+logger = visible_logger(__name__)
 _BYTES_PER_SAMPLE = 2
 _HERTZ = 24_000
 _MICROPHONE = "realtime"
@@ -325,9 +326,6 @@ def _sound_part(like: ProcessorPart, data: bytes, *, metadata: bool = True) -> P
         substream_name=like.substream_name,
         metadata=dict(like.metadata) if metadata else {},
     )
-
-
-logger = visible_logger(__name__)
 
 
 class SpeechOutputProcessor(Stage):

@@ -164,7 +164,7 @@ class LoginAuth(RenewingProvider, OAuthClientProvider):
 def _check_pkce(metadata: OAuthMetadata | None) -> None:
     """Refuse an authorization server that says it does not check codes by S256.
 
-    Many that do check them do not say so; saying nothing is no reason.
+    Many that do check them do not say so; saying nothing is not a reason.
     """
     offered = None if metadata is None else metadata.code_challenge_methods_supported
     if offered is not None and _PKCE not in offered:

@@ -376,7 +376,7 @@ class MCPConnection:
 
 def _reason(error: BaseException | None) -> str:
     if isinstance(error, MCPError) and error.code in UNREADABLE:
-        what = error.message if error.code == TOO_LONG else "what is no message"
+        what = error.message if error.code == TOO_LONG else "what is not a message"
         return f"it answered with {what}"
     return reason_of(error)
 

@@ -19,8 +19,8 @@ class HealthCheck:
     `every_seconds` of silence it is asked, beside the running calls; also when a call was
     given up. If nothing comes within `limit_seconds` either, it is gone.
 
-    A call that takes long is no reason to end its server, and many servers run a call in the very
-    thread that would answer: while they compute, they are as silent as one that hangs. So a call
+    A long call is not a reason to end its server, and many servers run a call in the very thread
+    that would answer: while they compute, they are as silent as one that hangs. So a call
     excuses its server's silence for as long as the call itself may take, and no longer: then
     it is not waited for any more, and a server that still says nothing is of no use to the next.
 

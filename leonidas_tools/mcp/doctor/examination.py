@@ -99,7 +99,7 @@ class _Examination:
                 self._report(answered)
                 return answered.outcome != "failed"
         except Exception as error:  # noqa: BLE001 - any error is a finding
-            # That it ended when it was given up is no reason.
+            # That it ended when it was given up is not a reason.
             late = with_place("no answer in time", self._settings.url) if guard.expired() else None
             reason = late or connection.why(error)
         self._report(await self._failed(reason))

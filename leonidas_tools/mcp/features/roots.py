@@ -65,7 +65,7 @@ def checked(directories: Iterable[str]) -> None:
     for each in directories:
         if not _path(each).is_dir():
             raise ConfigurationError(
-                f"the root {each!r} is no directory: make it, or take it out of 'roots'"
+                f"the root {each!r} is not a directory: make it, or take it out of 'roots'"
             )
 
 

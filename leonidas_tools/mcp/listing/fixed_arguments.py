@@ -112,7 +112,7 @@ class _ArgumentFixer:
             schema = {"type": "object", **self._beside, "properties": {name: properties[name]}}
             try:
                 self.values[name] = ArgumentValidator(schema)({name: self.values[name]})[name]
-            except (ToolValidationError, KeyError):  # a null that counts as left out is no value
+            except (ToolValidationError, KeyError):  # a null that counts as left out is not a value
                 return False
         rest = {name: each for name, each in properties.items() if name not in self.values}
         left["properties"] = rest

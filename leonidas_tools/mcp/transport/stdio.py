@@ -62,7 +62,7 @@ class StdioServer:
         on_bytes: Callable[[], None],
     ) -> None:
         self.garbage: str | None = None
-        """Text the server printed on standard output that was no message, if any."""
+        """Text the server printed on standard output that was not a message, if any."""
         self.on_bytes = on_bytes
         self._name = name
         self._settings = settings
@@ -159,7 +159,8 @@ class StdioServer:
             self._process.hold(held)
 
     def _ignore(self, line: bytes) -> None:
-        answer = stand_in(line[:SEEN_BYTES], line[-SEEN_BYTES:], MALFORMED, "what is no message")
+        start, end = line[:SEEN_BYTES], line[-SEEN_BYTES:]
+        answer = stand_in(start, end, MALFORMED, "what is not a message")
         if answer is not None:
             self._inbox.put(answer)
             return
@@ -168,7 +169,7 @@ class StdioServer:
         shown = shown[:_SHOWN_CHARACTERS]
         self.garbage = self.garbage or shown
         logger.log(
-            level, "The MCP server %r printed what is no message: %r; ignored", self._name, shown
+            level, "The MCP server %r printed what is not a message: %r; ignored", self._name, shown
         )
 
 
@@ -184,7 +185,7 @@ class MessageReader:
 
     Args:
         room: Waits until there is room for an answer to what the server asks.
-        on_garbage: Called with a line that is no message.
+        on_garbage: Called with a line that is not a message.
         hold: Called with whether the server shall wait.
     """
 

@@ -49,7 +49,7 @@ def stand_in(beginning: bytes, end: bytes, code: int, what: str) -> bytes | None
     """Return an error for the call that a message answers; `None` where that cannot be seen.
 
     Libraries write the id either before the result, or behind it as the very last. What a server
-    asks of us is no answer, and has none made here.
+    asks of us is not an answer, and has none made here.
 
     Example:
         >>> stand_in(b'{"jsonrpc":"2.0","id":7,"result":[', b"", TOO_LONG, "Too long.")

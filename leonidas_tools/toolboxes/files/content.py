@@ -43,7 +43,7 @@ class Content:
             other: What is tried where it is not UTF-8.
 
         Raises:
-            ToolError: It is no text, or not in that encoding.
+            ToolError: It is not text, or not in that encoding.
         """
         marked = next((name for mark, name in _MARKS if self.data.startswith(mark)), None)
         if encoding is None and marked is None and b"\0" in self.data:

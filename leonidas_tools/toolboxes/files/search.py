@@ -65,7 +65,7 @@ async def search(folder: int, wanted: Search) -> tuple[list[tuple[str, int]], bo
     """Return the places, path and line, and whether there are more.
 
     Raises:
-        ToolError: The pattern is no regular expression, or the glob is none.
+        ToolError: The pattern is not a regular expression, or the glob is wrong.
     """
     if not _can_be_given(wanted.glob):
         raise _bad_glob(wanted.glob)

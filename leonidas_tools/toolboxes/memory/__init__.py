@@ -227,7 +227,7 @@ class _FolderListing:
 
     Args:
         files: When each was changed, in seconds since the epoch, by its path in the folder.
-        left_out: How many are too big, too many, or have a name that is no text.
+        left_out: How many are too big, too many, or have a name that is not text.
     """
 
     files: dict[str, float]
@@ -263,7 +263,7 @@ def _list_files(folder: Path) -> _FolderListing:
 
 
 def _read_pieces(folder: Path, path: str) -> list[str] | None:
-    """Return the text of a file in pieces; `None` where it is no text in UTF-8.
+    """Return the text of a file in pieces; `None` where it is not text in UTF-8.
 
     Raises:
         OSError: It cannot be read, or leads out of the folder.

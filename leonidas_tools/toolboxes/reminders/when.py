@@ -63,7 +63,7 @@ def read_time(text: str, now: datetime, zone: ZoneInfo) -> When:
         zone: The zone of the user.
 
     Raises:
-        UnreadableTimeError: The text is no time, or says more than one.
+        UnreadableTimeError: The text is not a time, or says more than one.
         PastTimeError: The time is over.
 
     Example:

@@ -297,7 +297,7 @@ def _words_of(node: Node) -> Iterator[Node]:
         if child.type == "command_name":
             yield from child.children
         elif child.type in _WORDS or (not child.is_named and node.type != "command"):
-            yield child  # the name of `declare` or `unset` is no node of its own kind
+            yield child  # the name of `declare` or `unset` is not a node of its own kind
         elif child.type == "variable_name":
             yield child
 

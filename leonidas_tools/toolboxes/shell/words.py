@@ -43,7 +43,7 @@ def named(word: Word) -> str:
         >>> named(Word("/bin/rm", known=True)), named(Word("$x", known=False))
         ('rm', '')
     """
-    if not word.known or word.glob or "{" in word.text:  # `{fd}>file` is no program
+    if not word.known or word.glob or "{" in word.text:  # `{fd}>file` is not a program
         return ""
     if word.text.startswith("/proc/"):  # `/proc/self/exe` is any
         return ""

@@ -54,7 +54,7 @@ class WebSettings(SettingsModel):
         timeout: How long a search, or a page with its redirects, may take.
         max_page_kilobytes: How much of a page is read.
         page_characters: How much text of a page is returned at a time.
-        allow_private: Hosts that may be read although they are no public ones, such as
+        allow_private: Hosts that may be read although they are not public ones, such as
             `wiki.internal`.
         proxy: The address of a proxy, such as `${HTTPS_PROXY}`; without it none is used.
         browser: The program that opens a bookmark, with its arguments; by default none does.
